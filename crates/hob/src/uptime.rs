@@ -1,4 +1,4 @@
-//! `hob uptime`: looks at targets, and at what watches them.
+//! `hob uptime`: checks targets, applies files of monitors and lists them.
 
 mod apply;
 mod check;

@@ -1,4 +1,4 @@
-//! The card of uptime on the Overview.
+//! The card on the Overview page.
 
 use hob_web::look::{Quantity, Tone};
 use hob_web::{Card, Figure, Service as _, Trouble};
@@ -19,7 +19,7 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         troubles: Vec::new(),
     };
     let Ok(snapshot) = uptime.snapshot().await else {
-        (card.tone, card.word) = (Tone::Bad, "the store is away".to_owned());
+        (card.tone, card.word) = (Tone::Bad, "store unavailable".to_owned());
         return card;
     };
     let counts = snapshot.state_counts(&monitors);
@@ -28,7 +28,7 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
     (card.tone, card.word) = match (monitors.len(), down, failing) {
         (0, ..) => (card.tone, card.word),
         (all, 0, 0) => (Tone::Good, format!("all {all} up")),
-        (_, 0, failing) => (Tone::Warn, format!("{failing} to look at")),
+        (_, 0, failing) => (Tone::Warn, format!("{failing} failing")),
         (all, down, _) => (Tone::Bad, format!("{down} of {all} down")),
     };
     let figure = |label, count: usize| Figure { label, value: Quantity::count(count) };

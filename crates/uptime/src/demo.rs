@@ -1,4 +1,4 @@
-//! A small world on loopback that the demo watches: a shop that breaks and recovers, a slow API, a database, a job.
+//! The demo: targets on loopback, among them a shop that fails and recovers, a slow API and a job, and their monitors.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,18 +15,18 @@ use crate::monitor::check::MonitorKind;
 use crate::monitor::heartbeat::HeartbeatSignal;
 use crate::uptime::{AddOutcome, Uptime};
 
-/// The shop breaks once in so long, for a part of it.
+/// In every cycle the shop fails for the length of the outage.
 const CYCLE: Duration = Duration::from_secs(90);
 const OUTAGE: Duration = Duration::from_secs(25);
 
-/// Builds a small world, watches it, and keeps it going.
+/// Starts the targets, adds the monitors and reports the heartbeats.
 pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
     let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await;
     let Ok((listener, address)) = listener.and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))
     }) else {
-        tracing::warn!("the demo has nothing to watch: no free port");
+        tracing::warn!("demo targets not started: no free port");
         return Ok(());
     };
     let started = Instant::now();
@@ -91,12 +91,12 @@ async fn serve(listener: TcpListener, started: Instant, stop: tokio_util::sync::
             () = stop.cancelled() => return,
         };
         if let Ok((stream, _)) = accepted {
-            tokio::spawn(tokio::time::timeout(Duration::from_secs(5), answer(stream, started)));
+            tokio::spawn(tokio::time::timeout(Duration::from_secs(5), respond(stream, started)));
         }
     }
 }
 
-async fn answer(mut stream: TcpStream, started: Instant) -> std::io::Result<()> {
+async fn respond(mut stream: TcpStream, started: Instant) -> std::io::Result<()> {
     let mut request = [0; 2048];
     let read = stream.read(&mut request).await?;
     let path = String::from_utf8_lossy(&request[..read]);
@@ -109,14 +109,14 @@ async fn answer(mut stream: TcpStream, started: Instant) -> std::io::Result<()> 
         _ => "200 OK",
     };
     if path == "/slow" {
-        // A wave, so that its chart has a shape.
+        // A sine wave, so that the chart has a shape.
         let wave = (since as f64 / 10_000.0).sin().abs() * 300.0;
         tokio::time::sleep(Duration::from_millis(40 + wave as u64)).await;
     }
     let body = "{\"ok\":true}";
-    let answer = format!(
+    let response = format!(
         "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
-    stream.write_all(answer.as_bytes()).await
+    stream.write_all(response.as_bytes()).await
 }

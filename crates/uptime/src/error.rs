@@ -1,20 +1,20 @@
-//! Why uptime could not answer.
+//! Errors of this service.
 
 use std::path::PathBuf;
 
 use hob_web::Problem;
 
-/// An error means that nobody could answer; what is refused for a reason is a value of its own.
+/// An operation could not be carried out. A refusal is not an error but a value of the operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
     Store(#[from] hob_store::Error),
     #[error(transparent)]
     Database(#[from] hob_database::Error),
-    #[error("bad key prefix: {0}")]
+    #[error("invalid key prefix: {0}")]
     Keys(String),
-    /// Rows that this program did not write, or a later one did.
-    #[error("the database holds {0}")]
+    /// Rows that another program or a later version has written.
+    #[error("cannot read from the database: {0}")]
     Unreadable(String),
     #[error("cannot read root certificates from {path}: {reason}", path = path.display())]
     Roots { path: PathBuf, reason: String },

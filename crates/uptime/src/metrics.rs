@@ -1,4 +1,4 @@
-//! What uptime exports at `/metrics`.
+//! Metrics of this service.
 
 use hob_service::Metric;
 use hob_web::Footprint;
@@ -15,18 +15,18 @@ const MEMORY: &str = "hob_uptime_memory_bytes";
 const MEMORY_EACH: &str = "hob_uptime_memory_bytes_per_monitor";
 
 pub(crate) const METRICS: &[Metric] = &[
-    Metric::counter(CHECKS, "Checks by outcome: ok, or the class of the failure."),
-    Metric::summary(LATE, "How long after its turn a check began."),
-    Metric::counter(MISSED, "Turns of monitors that nobody took."),
-    Metric::counter(REFUSED, "Results that came too late to be recorded."),
-    Metric::counter(UNJUDGED, "Failures not judged since this node's own network was gone."),
-    Metric::counter(LEFT_OUT, "Results left out of the history by a full queue."),
-    Metric::counter(ALERTS, "Attempts to deliver an alert, by channel and outcome."),
-    Metric::gauge(MEMORY, "What all monitors take in the store."),
-    Metric::gauge(MEMORY_EACH, "What a monitor takes in the store."),
+    Metric::counter(CHECKS, "Checks by outcome: ok, or the failure class."),
+    Metric::summary(LATE, "Delay between the scheduled time and the start of a check."),
+    Metric::counter(MISSED, "Scheduled checks that no worker ran."),
+    Metric::counter(REFUSED, "Results refused because the claim had expired or the monitor was edited."),
+    Metric::counter(UNJUDGED, "Failed checks that did not count because the network of this node was down."),
+    Metric::counter(LEFT_OUT, "Results dropped because the queue to the database was full."),
+    Metric::counter(ALERTS, "Attempts to deliver an alert, by channel kind and outcome."),
+    Metric::gauge(MEMORY, "Memory of all monitors in the store."),
+    Metric::gauge(MEMORY_EACH, "Memory of one monitor in the store."),
 ];
 
-/// A check was recorded; `outcome` is `ok` or the class of the failure.
+/// Counts a recorded check; `outcome` is `ok` or the failure class.
 pub(crate) fn checked(outcome: &'static str) {
     counter!(CHECKS, "outcome" => outcome).increment(1);
 }
@@ -35,8 +35,8 @@ pub(crate) fn late(late_ms: u64) {
     histogram!(LATE).record(late_ms as f64 / 1000.0);
 }
 
-pub(crate) fn missed(turns: u64) {
-    counter!(MISSED).increment(turns);
+pub(crate) fn missed(checks: u64) {
+    counter!(MISSED).increment(checks);
 }
 
 pub(crate) fn refused() {

@@ -1,4 +1,4 @@
-//! Monitors: what people write, what it means, and their table in the database.
+//! Monitors: what is checked, how often and by which rules.
 
 pub mod apply;
 pub mod assertion;
@@ -23,16 +23,16 @@ use assertion::Assertion;
 use check::Check;
 use grid::Grid;
 
-/// A monitor, whose every part has been looked at.
+/// A monitor whose spec is valid.
 #[derive(Clone, Debug)]
 pub struct Monitor {
     pub id: MonitorId,
-    /// Raised by every edit: what was found under an earlier one does not count.
+    /// Raised by every edit. Results of an earlier generation are refused.
     pub generation: u64,
     pub spec: MonitorSpec,
     pub check: Check,
     pub assertions: Vec<Assertion>,
-    /// Who knows it may report for a job.
+    /// The token of a heartbeat: a job that knows it may report.
     pub token: Option<String>,
     pub created_at: UnixMs,
 }
@@ -67,7 +67,7 @@ impl Monitor {
         Thresholds { retries: self.spec.retries, recoveries: self.spec.recoveries }
     }
 
-    /// When the check after one that ended at `now_ms` is due.
+    /// When the check that follows one that ended at `now_ms` is due.
     #[must_use]
     pub fn next_ms(&self, health: &MonitorHealth, now_ms: u64) -> u64 {
         if let Check::Heartbeat(heartbeat) = &self.check {
@@ -84,7 +84,7 @@ impl Monitor {
         Grid::of(self.id.as_str(), interval).next_after(now_ms)
     }
 
-    /// How many turns nobody took between the one at `slot_ms` and the next at `next_ms`, of a monitor that is up.
+    /// How many checks no worker ran between the one at `slot_ms` and the next at `next_ms`, of a monitor that is up.
     #[must_use]
     pub(crate) fn missed_checks(&self, slot_ms: u64, next_ms: u64) -> u64 {
         match &self.check {
@@ -95,7 +95,7 @@ impl Monitor {
         }
     }
 
-    /// How long a result is news: after twice the interval and a timeout without another, something is wrong.
+    /// How long a result is current. Without another one, the monitor is then stale.
     #[must_use]
     pub fn stale_after(&self) -> Duration {
         let own = self.interval() * 2 + self.timeout();
@@ -105,7 +105,7 @@ impl Monitor {
         }
     }
 
-    /// Longer than all retries take together.
+    /// Longer than all retries together.
     #[must_use]
     pub fn retry_ttl(&self) -> Duration {
         let one = Duration::from_secs(self.spec.retry_delay_s.into()) + self.timeout();

@@ -1,4 +1,4 @@
-//! The console's pages, and the public status page.
+//! The pages of the console, the public status page and the badges.
 
 mod badge;
 pub(crate) mod channels;
@@ -75,7 +75,7 @@ fn badge(state: MonitorState) -> Badge {
     tone(state).badge(state_label(state))
 }
 
-/// Where a monitor's page is.
+/// The path of a monitor's page.
 pub(crate) fn path(id: &MonitorId) -> String {
     format!("/uptime/monitors/{}", encoded(id))
 }
@@ -100,7 +100,7 @@ fn recent_results(row: &MonitorRow) -> Markup {
     Heartbeat::new(row.monitor.spec.name.as_str(), row.status.recent.iter().map(beat)).render()
 }
 
-/// Per cent, as uptime is read: a hundred is only what never failed.
+/// Percentage with up to three decimals. 100 % is shown only if there was no downtime.
 fn format_percent(percent: f64) -> String {
     let shown = if percent < 100.0 { percent.min(99.999) } else { 100.0 };
     match shown {

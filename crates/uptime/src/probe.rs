@@ -1,11 +1,11 @@
-//! Runs checks, and times what each part of them took.
+//! Runs checks and measures their phases.
 //!
-//! Every check makes a connection of its own: it should see what a new visitor sees, and a connection that was
-//! kept open says nothing about the name, the port and the certificate. For the same reason TLS sessions are not
-//! resumed. Only names are remembered, for as long as their records allow and for a minute at most.
+//! Every check opens a new connection, to see what a new visitor sees: a reused connection does not test the name, the port
+//! and the certificate. For the same reason TLS sessions are not resumed. Only DNS records are cached, for as long as
+//! their TTL allows and at most a minute.
 //!
-//! A target is not trusted. What it sends is bounded in time and size, and the address that is connected to is the
-//! address that was judged by [`Targets`], after every redirect again.
+//! A target is not trusted. Its response is bounded in time and size. The probe connects to the same address that
+//! [`Targets`] has allowed, and checks it again after every redirect.
 
 mod connect;
 mod dns;
@@ -35,7 +35,7 @@ pub use http::HttpResponse;
 pub use limits::{Limits, Targets};
 pub(crate) use post::Post;
 
-/// What runs checks. Clones are handles to the same.
+/// Runs checks. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Probe {
     inner: Arc<Inner>,
@@ -57,7 +57,7 @@ impl Probe {
         Self { inner: Arc::new(Inner { limits, secrets, resolver, tls }) }
     }
 
-    /// Runs a check, and judges what it found. Takes `timeout` at most.
+    /// Runs a check and evaluates its assertions. Takes at most `timeout`.
     pub async fn run(&self, check: &Check, assertions: &[Assertion], timeout: Duration) -> Observation {
         let started_at = SystemTime::now();
         let mut trace = Trace::begin(timeout);
@@ -126,7 +126,7 @@ fn evaluate(
     (outcome, results)
 }
 
-/// Where no assertion says which status is good, one from 400 on is not.
+/// Unless an assertion tests the status, 400 and above is a failure.
 fn status_failure(status: Option<u16>, assertions: &[Assertion]) -> Option<String> {
     let status = status.filter(|status| *status >= 400)?;
     (!assertions.iter().any(Assertion::reads_status)).then(|| format!("the status is {status}"))

@@ -1,4 +1,4 @@
-//! The API. A handler asks the domain one thing, and chooses words for what it answers.
+//! The API. A handler calls the domain once and turns the outcome into a response.
 
 pub(crate) mod channels;
 mod heartbeats;
@@ -43,23 +43,23 @@ pub(crate) fn routes() -> Routes<Uptime> {
 }
 
 impl Uptime {
-    /// Writes down who did what. That it was done is not undone when this fails.
+    /// Adds an entry to the audit log. The action stays done if this fails.
     pub(crate) async fn audit(&self, caller: &Caller, action: &str, detail: &str) {
         if let Err(error) = Audit::new(self.database()).record(caller.name(), action, detail).await {
-            tracing::warn!(%error, action, detail, "not in the audit trail");
+            tracing::warn!(%error, action, detail, "audit entry not written");
         }
     }
 }
 
-/// What cannot be an id is nobody's id.
+/// Text that is not a valid id is answered like an unknown id.
 pub(crate) fn monitor_id(text: &str) -> Result<MonitorId, Problem> {
     MonitorId::new(text).map_err(|_| Problem::not_found("monitor"))
 }
 
-/// All that is wrong, each at its field.
+/// A problem that names every invalid field.
 pub(crate) fn invalid(errors: Vec<FieldError>) -> Problem {
     let mut errors = errors.into_iter();
-    let first = errors.next().unwrap_or_else(|| FieldError::new("", "cannot be"));
+    let first = errors.next().unwrap_or_else(|| FieldError::new("", "is invalid"));
     errors.fold(Problem::invalid(first.field, first.message), |problem, next| {
         problem.with_field(next.field, next.message)
     })

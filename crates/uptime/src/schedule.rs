@@ -1,4 +1,5 @@
-//! The schedule (U1): who is checked next, and by whom. Claims are leased, fenced and come back by themselves.
+//! The schedule (U1): which monitors are due, and which worker holds them. A claim has a lease and a fence; when the
+//! lease expires, the monitor can be claimed again.
 
 pub(crate) mod background;
 mod footprint;
@@ -21,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::keys::{Keys, MonitorId};
 use crate::schedule::state::{LastChange, MonitorHealth};
 
-/// Lua that reads and writes standings; needs [`CLOCK`] and [`MARKER`] before it.
+/// Lua functions on the health of monitors; needs [`CLOCK`] and [`MARKER`] before it.
 pub(crate) const HEALTH_LUA: &str = include_str!("schedule/health.lua");
 
 static CLAIM: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/claim.lua"));
@@ -31,22 +32,22 @@ static NOW: Script = Script::with(&[CLOCK], include_str!("schedule/now.lua"));
 static REMOVE: Script = Script::new(include_str!("schedule/remove.lua"));
 static RELEASE: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/release.lua"));
 
-/// The schedule of all monitors. Clones are handles to the same.
+/// The schedule of all monitors. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     pub(crate) store: Store,
     pub(crate) keys: Keys,
-    /// The epoch that this node knows each shard to be of.
+    /// The epoch of each shard, as far as this node knows.
     epochs: Arc<[AtomicU32]>,
 }
 
-/// The right to record one result of a monitor, until another gets it.
+/// The right to record one result of a monitor, until the monitor is claimed again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub id: MonitorId,
     pub generation: u64,
     pub fence: Fence,
-    /// When it was this monitor's turn, in unix milliseconds.
+    /// When the check was due, in unix milliseconds.
     pub slot_ms: u64,
     /// When it was claimed, by the store's clock.
     pub claimed_ms: u64,
@@ -54,34 +55,34 @@ pub struct Claim {
     pub last_change: LastChange,
 }
 
-/// What a claim for due monitors gave.
+/// The result of claiming due monitors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimBatch {
     pub claims: Vec<Claim>,
-    /// Ids that somebody had added and that are no monitors.
+    /// Ids in the schedule that no monitor has, added by another client.
     pub dropped: Vec<String>,
-    /// How long nothing more is due, if it is known; leases may end earlier.
+    /// Time until the next check is due, if known. A lease may expire earlier.
     pub next_due_in: Option<Duration>,
 }
 
-/// When and how a monitor is to be checked, as the schedule has to know it.
+/// A monitor as the schedule stores it.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduleEntry<'a> {
     pub id: &'a MonitorId,
     pub generation: u64,
-    /// How long a worker has for it.
+    /// How long a claim lasts.
     pub lease: Duration,
     pub next_ms: u64,
 }
 
-/// What planning a monitor did.
+/// The outcome of planning a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanOutcome {
     Planned,
-    /// It had lost its turn.
+    /// It had disappeared from the schedule.
     Readded,
     Already,
-    /// The schedule knows a later generation.
+    /// The schedule has a later generation.
     Newer,
 }
 
@@ -114,7 +115,7 @@ impl Schedule {
         &self.keys
     }
 
-    /// The epoch that a shard is known to be of; 0 is before the first.
+    /// The epoch of a shard, as far as this node knows; 0 if it knows none.
     pub(crate) fn epoch(&self, shard: Shard) -> u32 {
         self.epochs[shard.number() as usize].load(Ordering::Relaxed)
     }
@@ -123,12 +124,12 @@ impl Schedule {
         self.epochs[shard.number() as usize].fetch_max(epoch.get(), Ordering::Relaxed);
     }
 
-    /// Claims at most `most` monitors of a shard that are due, or that a dead worker left behind.
-    pub async fn claim(&self, shard: Shard, most: u32) -> Result<Outcome<ClaimBatch>> {
-        let call = CLAIM.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(most);
+    /// Claims up to `limit` monitors of a shard that are due or whose lease has expired.
+    pub async fn claim(&self, shard: Shard, limit: u32) -> Result<Outcome<ClaimBatch>> {
+        let call = CLAIM.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(limit);
         let reply: Reply = self.run(shard, call.arg(self.store.clock().us())).await?;
         let outcome = Outcome::read(reply, |mut reply| {
-            let (now_ms, turn_ms, dropped): (u64, String, usize) =
+            let (now_ms, due_ms, dropped): (u64, String, usize) =
                 (reply.next()?, reply.next()?, reply.next()?);
             let dropped = (0..dropped).map(|_| reply.next()).collect::<hob_store::Result<_>>()?;
             let mut claims = Vec::with_capacity(reply.left() / 3);
@@ -137,13 +138,13 @@ impl Schedule {
                 claims.push(claim(&id, now_ms, &mut reply)?);
             }
             let next_due_in =
-                turn_ms.parse().ok().map(|entry: u64| Duration::from_millis(entry.saturating_sub(now_ms)));
+                due_ms.parse().ok().map(|due_ms: u64| Duration::from_millis(due_ms.saturating_sub(now_ms)));
             Ok(ClaimBatch { claims, dropped, next_due_in })
         });
         Ok(outcome?)
     }
 
-    /// Claims one monitor now, due or not; `None` if it takes no turns.
+    /// Claims one monitor now, due or not; `None` if it is not scheduled.
     pub async fn claim_now(&self, id: &MonitorId) -> Result<Outcome<Option<Claim>>> {
         let shard = self.shard_of(id);
         let call = CLAIM_NOW.on(&self.shard_keys(shard)).arg(self.epoch(shard)).arg(id.as_str());
@@ -159,7 +160,7 @@ impl Schedule {
         Ok(outcome?)
     }
 
-    /// Lets a monitor take its turns, from `next_ms` on unless it has one already.
+    /// Schedules a monitor from `next_ms` on, unless it is scheduled already.
     pub async fn plan(&self, entry: ScheduleEntry<'_>) -> Result<Outcome<PlanOutcome>> {
         let shard = self.shard_of(entry.id);
         let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
@@ -177,7 +178,7 @@ impl Schedule {
         Ok(outcome?)
     }
 
-    /// Takes a monitor's turns away. A check that runs now will not be recorded.
+    /// Removes a monitor from the schedule. The result of a check that runs now will be refused.
     pub async fn remove(&self, id: &MonitorId, reason: RemovalReason) -> Result<()> {
         let keys = &self.keys;
         let shard = self.shard_of(id);
@@ -192,7 +193,7 @@ impl Schedule {
         if reply.word() == "removed" { Ok(()) } else { Err(reply.unexpected().into()) }
     }
 
-    /// Gives a claim back without a result, to be taken again at `next_ms`. Too late, it does nothing.
+    /// Releases a claim without a result; the monitor is due at `next_ms`. Does nothing if the claim has expired.
     pub async fn release(&self, claim: &Claim, next_ms: u64) -> Result<()> {
         let shard = self.shard_of(&claim.id);
         let [schedule, leases, marker, standing, _] = self.shard_keys(shard);
@@ -202,15 +203,14 @@ impl Schedule {
         Ok(())
     }
 
-    /// The store's time, as a shard has seen it.
+    /// The store's time, never earlier than the shard has seen.
     pub async fn now_ms(&self, shard: Shard) -> Result<u64> {
         let call = NOW.on(&[self.keys.marker(shard)]).arg(self.store.clock().us());
         let mut reply: Reply = self.run(shard, call).await?;
         Ok(reply.next()?)
     }
 
-    /// Runs a call on the keys of a shard. Where one of them is of the wrong type the shard is mended, and the call is
-    /// run once more.
+    /// Runs a call on the keys of a shard. If one of them has the wrong type, repairs the shard and runs the call again.
     pub(crate) async fn run<T: FromRedisValue>(&self, shard: Shard, call: impl Into<Call>) -> Result<T> {
         let call = call.into();
         match self.store.run(call.clone()).await {
@@ -222,14 +222,14 @@ impl Schedule {
         }
     }
 
-    /// Deletes those keys of a shard that are of the wrong type. A turn or a lease that is lost with them comes back with
-    /// the next reconciliation. What the others held only the database knows: the shard counts as lost, and is rebuilt.
+    /// Deletes the keys of a shard that have the wrong type. Reconciliation restores the schedule and the leases. The other
+    /// keys can only be restored from the database, so the shard is marked as lost and rebuilt.
     pub(crate) async fn repair(&self, shard: Shard) -> Result<()> {
         let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
-        let turns = [(schedule, Kind::Zset), (leases, Kind::Zset)];
-        mend::mend(&self.store, &turns).await?;
-        let next_due_in = [(marker.clone(), Kind::Hash), (standing, Kind::Hash), (unsettled, Kind::Hash)];
-        if !mend::mend(&self.store, &next_due_in).await?.is_empty() {
+        let queues = [(schedule, Kind::Zset), (leases, Kind::Zset)];
+        mend::mend(&self.store, &queues).await?;
+        let others = [(marker.clone(), Kind::Hash), (standing, Kind::Hash), (unsettled, Kind::Hash)];
+        if !mend::mend(&self.store, &others).await?.is_empty() {
             self.store.run::<u64>(cmd("DEL").arg(marker)).await?;
         }
         Ok(())
@@ -250,14 +250,14 @@ impl Schedule {
 
 fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_store::Result<Claim> {
     let (text, unsettled): (String, u8) = (reply.next()?, reply.next()?);
-    let bad = || hob_store::Error::Reply(format!("the standing of {id} is {text:?}"));
+    let bad = || hob_store::Error::Reply(format!("unreadable health of monitor {id}: {text:?}"));
     let mut words = text.splitn(5, ' ');
     let mut number = || words.next()?.parse::<u64>().ok();
     let (generation, _lease, fence, slot_ms) =
         (|| Some((number()?, number()?, number()?, number()?)))().ok_or_else(bad)?;
     let health = words.next().and_then(|next_due_in| next_due_in.parse().ok()).unwrap_or_else(|| {
-        // As after a loss: the result of this claim is written in its place.
-        tracing::warn!(monitor = id, "a standing cannot be read");
+        // Continue as after a loss: the result of this claim replaces it.
+        tracing::warn!(monitor = id, "unreadable health reset");
         MonitorHealth::NEW
     });
     Ok(Claim {

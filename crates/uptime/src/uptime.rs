@@ -1,4 +1,4 @@
-//! The handle that everything else holds: what can be done with monitors, on whichever node.
+//! The handle of the service: everything that can be done with monitors, on any node.
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,10 +31,10 @@ use crate::schedule::{RemovalReason, Schedule, ScheduleEntry};
 use crate::{card, demo, metrics, pages, routes};
 use hob_store::epoch::Outcome;
 
-/// As many monitors as one deployment may have: each takes its place in the store, and in every node's memory.
+/// The most monitors of a deployment. Each takes memory in the store and on every node.
 pub const MAX_MONITORS: usize = 100_000;
 
-/// Uptime on one node. Clones are handles to the same.
+/// The uptime service on one node. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Uptime {
     pub(crate) inner: Arc<Inner>,
@@ -51,48 +51,48 @@ pub(crate) struct Inner {
     pub(crate) network: LocalNetwork,
     pub(crate) results: ResultQueue,
     pub(crate) queued_results: Mutex<ResultReceiver>,
-    /// Told when there may be something to claim.
+    /// Wakes the worker when there may be something to claim.
     pub(crate) wake: Notify,
     pub(crate) snapshot: SnapshotCache,
     pub(crate) status: StatusCache,
-    /// As it was measured last.
+    /// The last measurement.
     pub(crate) footprint: parking_lot::Mutex<Option<Footprint>>,
-    /// One rebuild at a time.
+    /// Held during a rebuild.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
 }
 
-/// What became of a wish to add a monitor.
+/// The outcome of a request to add a monitor.
 #[derive(Debug)]
 pub enum AddOutcome {
     Added(Arc<Monitor>),
-    /// Another has this id.
+    /// Another monitor has this id.
     IdTaken,
-    /// There are as many as there may be.
+    /// There are [`MAX_MONITORS`].
     LimitReached,
     Invalid(Vec<FieldError>),
 }
 
-/// What became of a wish to change a monitor.
+/// The outcome of a request to edit a monitor.
 #[derive(Debug)]
 pub enum EditOutcome {
     Edited(Arc<Monitor>),
-    /// Nothing would be different.
+    /// The new values are the old ones.
     Unchanged(Arc<Monitor>),
     NotFound,
     Invalid(Vec<FieldError>),
 }
 
-/// What became of a wish to check a monitor now.
+/// The outcome of a request to check a monitor now.
 #[derive(Debug)]
 pub enum CheckNowOutcome {
     Checked {
         observation: Box<Observation>,
         state: MonitorState,
     },
-    /// It is gone or paused, or was edited meanwhile.
+    /// The monitor is deleted or paused, or was edited during the check.
     Skipped,
-    /// A heartbeat is not checked: its job calls.
+    /// A heartbeat cannot be checked: its job calls.
     Heartbeat,
 }
 
@@ -109,7 +109,7 @@ impl Service for Uptime {
     const METRICS: &'static [Metric] = metrics::METRICS;
     const USES_SECRETS: bool = true;
 
-    /// Prepares everything, and rebuilds the store that is not there.
+    /// Prepares the service and rebuilds the parts of the store that are missing.
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
         let schedule = Schedule::new(&context.store, context.layout)?;
         schedule.open(&context.database, config.now().grace.get()).await?;
@@ -181,7 +181,7 @@ impl Uptime {
         self.inner.cache.all()
     }
 
-    /// A monitor as the database has it now.
+    /// Reads a monitor from the database.
     pub async fn monitor(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
         self.inner.cache.refresh_one(id).await
     }
@@ -208,7 +208,7 @@ impl Uptime {
             Ok((check, _)) => check,
             Err(errors) => return Ok(EditOutcome::Invalid(errors)),
         };
-        // What stays as it is may be saved again, or be paused, even if its secret has been withdrawn: it is refused
+        // An unchanged check may be saved, or be paused, even if its secret has been withdrawn: the secret is refused
         // when it is used.
         let is_same = self.monitor(id).await?.is_some_and(|monitor| monitor.check == check);
         if let Err(errors) = secrets::check_monitor(&self.inner.context.secrets, &check)
@@ -227,19 +227,19 @@ impl Uptime {
         }
     }
 
-    /// Removes a monitor and what is known of it; whether there was one.
+    /// Removes a monitor with its history; `false` if there is none with this id.
     pub async fn remove(&self, id: &MonitorId) -> Result<bool> {
         let removed = monitors::remove(self.database(), id).await?;
         self.inner.cache.refresh_one(id).await?;
-        // Should this fail, the next reconciliation does it: the database is the truth.
+        // If this fails, the next reconciliation removes it: the database is the source of truth.
         if let Err(error) = self.schedule().remove(id, RemovalReason::Deleted).await {
-            tracing::warn!(%error, monitor = %id, "a deleted monitor is still in the store");
+            tracing::warn!(%error, monitor = %id, "removing monitor from the schedule failed");
         }
         self.notify_nodes(id).await;
         Ok(removed)
     }
 
-    /// Checks a monitor now, as a turn of its own: the result counts like any other.
+    /// Checks a monitor now. The result counts like that of a scheduled check.
     pub async fn check_now(&self, id: &MonitorId) -> Result<CheckNowOutcome> {
         let Some(monitor) = self.monitor(id).await? else { return Ok(CheckNowOutcome::Skipped) };
         if matches!(monitor.check, Check::Heartbeat(_)) {
@@ -257,7 +257,7 @@ impl Uptime {
         }
     }
 
-    /// Hears a job; whether anybody knows it.
+    /// Records the signal of a job; `false` if no monitor has this token.
     pub async fn record_signal(&self, token: &str, record_signal: HeartbeatSignal) -> Result<bool> {
         let Some(monitor) = monitors::by_token(self.database(), token).await? else { return Ok(false) };
         let started = self.schedule().keys().begun(&monitor.id);
@@ -277,7 +277,7 @@ impl Uptime {
             store.run::<()>(set).await?;
             return Ok(true);
         }
-        // What an outsider has put there says nothing, and goes when the job is heard of.
+        // A value that another client has written is ignored, and deleted below.
         let since = hob_store::mend::or_none(
             store.run::<Option<String>>(hob_store::cmd("GET").arg(&started)).await,
             &started,
@@ -285,7 +285,7 @@ impl Uptime {
         let since: Option<u64> = since.flatten().and_then(|since| since.parse().ok());
         let observation = match record_signal {
             HeartbeatSignal::Failed => {
-                Observation::failed(FailureClass::Reported, "the job says that it failed")
+                Observation::failed(FailureClass::Reported, "the job reported a failure")
             }
             _ => Observation::reported(since.map(|since| now_ms.saturating_sub(since))),
         };
@@ -300,7 +300,7 @@ impl Uptime {
         self.inner.cache.windows()
     }
 
-    /// Adds a maintenance window that was checked.
+    /// Adds a maintenance window that is valid.
     pub async fn add_window(&self, spec: &MaintenanceSpec) -> Result<Maintenance> {
         let window = maintenance::add(self.database(), spec).await?;
         self.inner.cache.refresh_windows().await?;
@@ -315,7 +315,7 @@ impl Uptime {
         Ok(removed)
     }
 
-    /// Tells open pages that something is new: the list, and the pages of one monitor.
+    /// Notifies open pages of a change: the list, and the pages of one monitor.
     pub(crate) fn notify_pages(&self, monitor: Option<&MonitorId>) {
         let Some(changes) = self.inner.changes.get() else { return };
         changes.tell("uptime");
@@ -324,15 +324,15 @@ impl Uptime {
         }
     }
 
-    /// Lets the schedule have what the database says of a monitor. Should the store be away, reconciliation does it.
+    /// Updates the schedule after a monitor was added or edited. If the store is unavailable, reconciliation does it later.
     pub(crate) async fn sync_schedule(&self, monitor: &Monitor) {
-        let taken = if monitor.spec.paused {
+        let updated = if monitor.spec.paused {
             self.schedule().remove(&monitor.id, RemovalReason::Paused).await
         } else {
             self.plan(monitor).await
         };
-        if let Err(error) = taken {
-            tracing::warn!(%error, monitor = %monitor.id, "the schedule hears of a monitor later");
+        if let Err(error) = updated {
+            tracing::warn!(%error, monitor = %monitor.id, "schedule update failed, left to reconciliation");
         }
         self.inner.wake.notify_one();
         self.notify_nodes(&monitor.id).await;
@@ -348,13 +348,13 @@ impl Uptime {
         let lease = monitor.timeout() + self.config().grace.get();
         let entry = ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms };
         if let Outcome::Lost { .. } = self.schedule().plan(entry).await? {
-            // What is rebuilt has this monitor in it.
+            // The rebuilt shard includes this monitor.
             self.rebuild(shard).await?;
         }
         Ok(())
     }
 
-    /// Brings a lost shard back.
+    /// Rebuilds a lost shard, once if several tasks find it lost.
     pub(crate) async fn rebuild(&self, shard: Shard) -> Result<()> {
         let before = self.schedule().epoch(shard);
         let _one_at_a_time = self.inner.rebuilding.lock().await;
@@ -380,17 +380,17 @@ impl Uptime {
         }
     }
 
-    /// Tells other nodes to read a monitor again, and pages to show it.
+    /// Notifies other nodes and open pages that a monitor has changed.
     async fn notify_nodes(&self, id: &MonitorId) {
         let channel = self.schedule().keys().changed_channel();
         if let Err(error) = self.inner.context.store.bus().publish(channel, id.as_str()).await {
-            tracing::debug!(%error, "other nodes see a change of a monitor later");
+            tracing::debug!(%error, "change notification failed");
         }
         self.notify_pages(Some(id));
     }
 }
 
-/// What pages about one monitor listen to. A topic has fewer letters than an id.
+/// The topic of pages about one monitor. Characters that a topic may not have are replaced.
 #[must_use]
 pub fn topic(id: &MonitorId) -> String {
     let safe =

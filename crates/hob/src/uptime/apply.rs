@@ -1,5 +1,5 @@
-//! `hob uptime apply`: makes the monitors what a file says.
-#![expect(clippy::print_stdout, reason = "the answer of a command")]
+//! `hob uptime apply`: makes the monitors match a file.
+#![expect(clippy::print_stdout, reason = "output of a command")]
 
 use std::path::Path;
 
@@ -22,10 +22,10 @@ pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
         let database = database::open(&config.database).await?;
-        let found = monitors::all(&database).await?;
+        let existing = monitors::all(&database).await?;
         let secrets = Secrets::new(Live::fixed(config.secrets));
-        let plan =
-            Plan::new(&yaml, &found, unlisted, &secrets).with_context(|| args.file.display().to_string())?;
+        let plan = Plan::new(&yaml, &existing, unlisted, &secrets)
+            .with_context(|| args.file.display().to_string())?;
         println!("{plan}");
         if !args.dry_run {
             plan.apply(&database).await?;

@@ -1,5 +1,5 @@
-//! `hob uptime check`: one look at a target, drawn as a waterfall.
-#![expect(clippy::print_stdout, reason = "the answer of a command")]
+//! `hob uptime check`: checks a target once and draws its phases.
+#![expect(clippy::print_stdout, reason = "output of a command")]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use crate::cli::{CheckArgs, CheckKind};
 use crate::exit::Exit;
 
-/// How wide the drawing is.
+/// Width of the waterfall in characters.
 const WIDTH: usize = 48;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
@@ -57,7 +57,7 @@ fn read(args: &CheckArgs) -> Result<Check> {
     })
 }
 
-/// What was seen, for programs.
+/// The result as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     up: bool,
@@ -96,8 +96,8 @@ impl<'a> Report<'a> {
         let (status_code, failure) = match &seen.outcome {
             CheckOutcome::Ok { status_code } => (Some(*status_code).filter(|code| *code != 0), None),
             CheckOutcome::Failed(failure) => {
-                let told = Failed { class: failure.class.as_str(), message: failure.message() };
-                (failure.status_code, Some(told))
+                let failed = Failed { class: failure.class.as_str(), message: failure.message() };
+                (failure.status_code, Some(failed))
             }
         };
         let Phases { dns, connect, tls, first_byte, total } = seen.phases;
@@ -156,7 +156,7 @@ fn draw(check: &Check, seen: &Observation) -> String {
     text
 }
 
-/// A line for each part, each beginning where the one before ended.
+/// A line for each phase; each starts where the previous one ended.
 fn waterfall(phases: &Phases) -> String {
     let total = phases.total.unwrap_or_default();
     let timed = [
@@ -168,7 +168,7 @@ fn waterfall(phases: &Phases) -> String {
     let mut parts: Vec<(&str, Duration)> =
         timed.into_iter().filter_map(|(name, time)| Some((name, time?))).collect();
     let known: Duration = parts.iter().map(|(_, time)| *time).sum();
-    // The body, and what went before a redirect.
+    // The body, and requests before a redirect.
     parts.push(("rest", total.saturating_sub(known)));
     let mut text = String::new();
     let mut passed = Duration::ZERO;
@@ -185,7 +185,7 @@ fn waterfall(phases: &Phases) -> String {
 
 fn column(at: Duration, total: Duration) -> usize {
     let share = at.as_secs_f64() / total.as_secs_f64().max(f64::MIN_POSITIVE);
-    // Within 0 and WIDTH, so that nothing is cut off.
+    // Between 0 and WIDTH.
     (share.clamp(0.0, 1.0) * WIDTH as f64).round() as usize
 }
 
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_begins_where_the_one_before_ended() {
+    fn phase_starts_where_the_previous_one_ended() {
         let ms = |ms| Some(Duration::from_millis(ms));
         let phases = Phases { dns: None, connect: ms(25), tls: ms(25), first_byte: ms(50), total: ms(100) };
         let drawn = waterfall(&phases);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_took_no_time_can_be_drawn() {
+    fn waterfall_without_phases() {
         assert!(waterfall(&Phases::default()).contains("0.0 ms"));
     }
 }

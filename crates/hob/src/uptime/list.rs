@@ -1,5 +1,5 @@
-//! `hob uptime list`: the monitors as the database has them, and how they are as the store has it.
-#![expect(clippy::print_stdout, reason = "the answer of a command")]
+//! `hob uptime list`: monitors from the database, with their states from the store.
+#![expect(clippy::print_stdout, reason = "output of a command")]
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::config::{self, Config};
 use crate::database;
 use crate::exit::Exit;
 
-/// The store that does not answer within this is away.
+/// How long to wait for the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Exits with 4 when something is down.
+/// Exits with 4 if a monitor is down.
 pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config;
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
@@ -35,7 +35,7 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
         let open = incidents::all_open(&database).await?;
         let answer = tokio::time::timeout(STORE_TIMEOUT, snapshot(&config, &database)).await;
         let snapshot =
-            snapshot_or_warn(answer.unwrap_or_else(|_| Err(anyhow::anyhow!("it does not answer"))));
+            snapshot_or_warn(answer.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer from the store"))));
         println!("{:10}  {:24}  {:24}  {:11}  {:8}  target", "state", "id", "name", "kind", "every");
         let mut exit = Exit::Clean;
         for monitor in &monitors {
@@ -51,7 +51,7 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
     })
 }
 
-/// The states as whoever checks leaves them in the store: that of a server with its own store, or a Redis.
+/// The states in the store: Redis, or the embedded store of a server on this machine.
 async fn snapshot(config: &Config, database: &Database) -> Result<Snapshot> {
     let address = match config.redis.address()? {
         Address::Embedded => embedded(config)?,
@@ -62,13 +62,13 @@ async fn snapshot(config: &Config, database: &Database) -> Result<Snapshot> {
     let keys = Keys::from_env(layout, &|name| std::env::var(name).ok()).context("HOB_KEY_PREFIX")?;
     match nodes::holder(&store, &keys).await? {
         Some(holder) if holder == database.id().to_string() => {}
-        Some(_) => bail!("{address} belongs to another database"),
-        None => bail!("{address} is empty: no server uses it"),
+        Some(_) => bail!("{address} is used with another database"),
+        None => bail!("{address} is not in use by a server"),
     }
     Ok(Schedule::new(&store, layout)?.snapshot().await?)
 }
 
-/// Where a server lets Redis clients into its store, with the password that it asks of them.
+/// The address of the embedded store of a server, with its password.
 fn embedded(config: &Config) -> Result<Address> {
     let listen = config.redis.store_listen;
     let host = Host { name: listen.ip().to_string(), port: listen.port() };
@@ -76,20 +76,18 @@ fn embedded(config: &Config) -> Result<Address> {
     Ok(Address::Server { host, db: 0, access: Access { password, ..Access::default() } })
 }
 
-#[expect(clippy::print_stderr, reason = "beside the answer")]
+#[expect(clippy::print_stderr, reason = "warning beside the output")]
 fn snapshot_or_warn(snapshot: Result<Snapshot>) -> Option<Snapshot> {
     match snapshot {
         Ok(snapshot) => Some(snapshot),
         Err(error) => {
-            eprintln!(
-                "hob: only the database could be asked, which know of outages and nothing else: {error:#}"
-            );
+            eprintln!("hob: cannot read the states from the store, showing only open incidents: {error:#}");
             None
         }
     }
 }
 
-/// `None` where nobody knows.
+/// `None` if the state is unknown.
 fn state(monitor: &Monitor, outage: Option<&Incident>, snapshot: Option<&Snapshot>) -> Option<MonitorState> {
     match (snapshot, outage) {
         (Some(snapshot), _) => Some(snapshot.state(monitor)),

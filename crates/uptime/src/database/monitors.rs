@@ -23,21 +23,21 @@ struct Row {
 
 from_row!(Row { id, generation, spec, token, created_at });
 
-/// What became of an edit.
+/// The outcome of an edit.
 #[derive(Debug)]
 pub enum MonitorEdit {
     Edited(Box<Monitor>),
-    /// Nothing would be different.
+    /// The new values are the old ones.
     Unchanged(Box<Monitor>),
     NotFound,
 }
 
 impl Row {
     fn monitor(self) -> Result<Monitor> {
-        let unreadable = |what: String| Error::Unreadable(format!("a monitor {} {what}", self.id));
+        let unreadable = |reason: String| Error::Unreadable(format!("monitor {}: {reason}", self.id));
         let spec: MonitorSpec =
-            serde_json::from_str(&self.spec).map_err(|error| unreadable(format!("that is none: {error}")))?;
-        let (check, assertions) = spec.validate().map_err(|errors| unreadable(format!("with {errors:?}")))?;
+            serde_json::from_str(&self.spec).map_err(|error| unreadable(error.to_string()))?;
+        let (check, assertions) = spec.validate().map_err(|errors| unreadable(format!("{errors:?}")))?;
         Ok(Monitor {
             id: self.id,
             generation: self.generation,
@@ -50,7 +50,7 @@ impl Row {
     }
 }
 
-/// All monitors, page by page: there may be more than one answer should hold.
+/// All monitors, read in pages.
 pub async fn all(database: &Database) -> Result<Vec<Monitor>> {
     let mut monitors = Vec::new();
     let mut request = PageRequest::first(PAGE);
@@ -58,10 +58,10 @@ pub async fn all(database: &Database) -> Result<Vec<Monitor>> {
         let select = sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE TRUE");
         let Page { rows, next } = database.page(select, &BY_ID, &request).await?;
         for row in rows {
-            // One that cannot be read, perhaps of a later version, must not stop all others.
+            // A monitor that cannot be read, perhaps of a later version, must not stop the others.
             match Row::monitor(row) {
                 Ok(monitor) => monitors.push(monitor),
-                Err(error) => tracing::error!(%error, "a monitor is left out"),
+                Err(error) => tracing::error!(%error, "monitor skipped"),
             }
         }
         match next {
@@ -71,7 +71,7 @@ pub async fn all(database: &Database) -> Result<Vec<Monitor>> {
     }
 }
 
-/// How many monitors there are, and when one was changed last: another answer means that something is different.
+/// The number of monitors and the time of the last edit. A different value means that monitors have changed.
 pub async fn fingerprint(on: &impl Read) -> Result<(u64, i64)> {
     Ok(on.one(sql("SELECT count(*), coalesce(max(changed_at), 0) FROM uptime_monitor")).await?)
 }
@@ -90,7 +90,7 @@ pub async fn by_token(on: &impl Read, token: &str) -> Result<Option<Monitor>> {
 
 /// Adds a monitor; `None` if the id is taken.
 pub async fn add(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Option<Monitor>> {
-    let text = &written(spec);
+    let text = &to_json(spec);
     let token = &(spec.kind == MonitorKind::Heartbeat).then(new_token);
     database
         .write(|tx| async move {
@@ -106,7 +106,7 @@ pub async fn add(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Res
         .await
 }
 
-/// Edits a monitor, in the transaction that may have more to do with it.
+/// Edits a monitor in the transaction of the caller.
 pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Result<MonitorEdit> {
     let Some(monitor) = by_id(tx, id).await? else { return Ok(MonitorEdit::NotFound) };
     if monitor.spec == *spec {
@@ -119,12 +119,12 @@ pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Resul
     let update =
         sql("UPDATE uptime_monitor SET generation = generation + 1, spec = $2, token = $3, changed_at = $4
                       WHERE id = $1");
-    tx.execute(update.bind(id).bind(written(spec)).bind(token).bind(tx.now())).await?;
+    tx.execute(update.bind(id).bind(to_json(spec)).bind(token).bind(tx.now())).await?;
     let edited = by_id(tx, id).await?;
     edited.map_or(Ok(MonitorEdit::NotFound), |monitor| Ok(MonitorEdit::Edited(Box::new(monitor))))
 }
 
-/// Removes a monitor with its incidents and summaries; whether there was one. Its single results go with their time.
+/// Removes a monitor with its incidents and summaries; `false` if there is none. Single results are deleted by age.
 pub async fn remove(database: &Database, id: &MonitorId) -> Result<bool> {
     database
         .write(|tx| async move {
@@ -140,6 +140,6 @@ pub async fn remove(database: &Database, id: &MonitorId) -> Result<bool> {
         .await
 }
 
-fn written(spec: &MonitorSpec) -> String {
+fn to_json(spec: &MonitorSpec) -> String {
     serde_json::to_string(spec).unwrap_or_else(|error| unreachable!("a spec is plain data: {error}"))
 }

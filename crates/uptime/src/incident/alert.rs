@@ -1,13 +1,13 @@
-//! Alerts: who is told of incidents, and that it arrived.
+//! Alerts: notices of incidents, delivered to channels.
 //!
-//! Incidents say what happened through the outbox. What is taken in from there becomes a [`delivery`] for each channel
-//! of the monitor, a row that is unique, and couriers carry those that are due: some at a time for each channel, so that
-//! one that swallows everything delays no other, and no check. What a channel is told of one incident it is told in its
-//! order: the end waits until the beginning has arrived, or was tried often enough. A delivery that fails is tried again,
-//! a bounded number of times and with growing pauses, and every attempt is kept to be looked at.
+//! Incidents write events to the outbox. The consumer turns each event into a [`delivery`] for every channel of the
+//! monitor, a unique row; the sender delivers those that are due. It sends a few at a time for each channel, so that an
+//! unresponsive channel delays no other channel and no check. Deliveries of one incident to one channel keep their order:
+//! the notice that it was resolved waits until the notice that it was opened has arrived or failed. A failed attempt is
+//! retried a bounded number of times with growing pauses, and every attempt is recorded.
 //!
-//! Any node may take in and carry. A node that dies in the middle holds a delivery until its lease runs out; then
-//! another carries it, perhaps for the second time, under the same idempotency key.
+//! Every node consumes and sends. If a node dies, its deliveries are sent by another node when their leases expire, perhaps
+//! a second time, with the same idempotency key.
 
 pub mod channel;
 mod consumer;
@@ -39,31 +39,31 @@ use crate::probe::Probe;
 use crate::{pages, routes};
 use delivery::RetryPolicy;
 
-/// What tells people. Clones are handles to the same.
+/// Sends alerts. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Alerts {
     pub(crate) context: ServiceContext,
     probe: Probe,
     config: Live<Config>,
-    /// Told when there are new deliveries.
+    /// Wakes the sender.
     new_deliveries: Arc<Notify>,
 }
 
 impl Alerts {
-    /// Webhooks go the same guarded way as the probe's checks.
+    /// Webhooks are sent with the limits of the probe.
     #[must_use]
     pub fn new(context: &ServiceContext, probe: &Probe, config: Live<Config>) -> Self {
         Self { context: context.clone(), probe: probe.clone(), config, new_deliveries: Arc::default() }
     }
 
-    /// Takes in and carries from now on; `changes` tell when there is something to take in.
+    /// Starts the consumer and the sender; `changes` wake the consumer.
     pub fn start(&self, changes: &Changes) {
         let (alerts, changes) = (self.clone(), changes.clone());
-        self.context.tasks.spawn("uptime alerts intake", move |task| {
+        self.context.tasks.spawn("uptime: consume incident events", move |task| {
             consumer::run(alerts.clone(), changes.hint(INCIDENTS.0), task)
         });
         let alerts = self.clone();
-        self.context.tasks.spawn("uptime alerts couriers", move |task| sender::run(alerts.clone(), task));
+        self.context.tasks.spawn("uptime: send alerts", move |task| sender::run(alerts.clone(), task));
     }
 
     #[must_use]
@@ -71,7 +71,7 @@ impl Alerts {
         routes::channels::routes().merge(pages::channels::routes()).with_state(self.clone())
     }
 
-    /// Tells a channel that this is a test, once and now. `None`: there is no such channel.
+    /// Sends a test notice once, now; `None` if there is no such channel.
     pub async fn test(&self, id: &ChannelId) -> Result<Option<Attempt>> {
         if channels::by_id(self.database(), id).await?.is_none() {
             return Ok(None);
@@ -92,12 +92,12 @@ impl Alerts {
         RetryPolicy { max_attempts: config.alert_attempts.max(1), first_pause: config.alert_pause.get() }
     }
 
-    /// How long one attempt may take.
+    /// Timeout of an attempt.
     fn timeout(&self) -> Duration {
         self.config.now().alert_timeout.get()
     }
 
-    /// How long a delivery is held: what it may take, and what the database may take to hear of it.
+    /// How long a claim lasts: the attempt, and the time to record it.
     fn lease(&self) -> Duration {
         self.timeout() + self.config.now().grace.get()
     }

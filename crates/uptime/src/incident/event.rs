@@ -1,4 +1,4 @@
-//! What the outbox tells of incidents; alerts follow from it.
+//! Events of incidents in the outbox. Alerts follow from them.
 
 use hob_database::outbox::Topic;
 use hob_database::{Transaction, UnixMs};
@@ -8,27 +8,27 @@ use super::{Incident, Resolution};
 use crate::error::Result;
 use crate::monitor::Monitor;
 
-/// What happens to incidents, in its order: one topic, so that nobody hears of an end before its beginning.
+/// All events of incidents. One topic keeps their order.
 pub const INCIDENTS: Topic = Topic("uptime.incidents");
 
-/// The payload of that topic; its key is the incident's id.
+/// The payload of [`INCIDENTS`]; the key is the id of the incident.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IncidentEvent {
     pub incident: String,
-    /// Which event of its kind: 1, or the number of the reminder.
+    /// 1, or the number of the reminder.
     pub number: u32,
     #[serde(rename = "what")]
     pub kind: IncidentEventKind,
     pub monitor: String,
     pub name: String,
     pub target: String,
-    /// Ids of the channels to tell.
+    /// Ids or names of the channels to alert.
     pub channels: Vec<String>,
     pub at_ms: i64,
     pub opened_at_ms: i64,
     pub class: String,
     pub message: String,
-    /// Of a resolved one, why it is over.
+    /// Why it was resolved.
     pub resolution: Option<String>,
 }
 

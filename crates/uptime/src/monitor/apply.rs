@@ -1,5 +1,4 @@
-//! Configuration as code: a file says what monitors there are, a plan says what would change, and carrying it out
-//! twice changes nothing the second time.
+//! Configuration as code: a file lists the monitors, a plan shows the changes, and applying it is idempotent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,30 +16,30 @@ use crate::monitor::check::FieldError;
 use crate::monitor::secrets;
 use crate::monitor::{Monitor, MonitorSpec};
 
-/// The largest file. It has room for as many monitors as there may be.
+/// Enough for [`MAX_MONITORS`](crate::MAX_MONITORS).
 const MAX_FILE_BYTES: usize = 32 << 20;
 
-/// What a file says: monitors by their ids.
+/// The content of a file: monitors by id.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     monitors: BTreeMap<String, MonitorSpec>,
 }
 
-/// Whether monitors that the file does not name are removed.
+/// What happens to monitors that the file does not list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlisted {
     Keep,
     Remove,
 }
 
-/// What it takes to make the monitors what a file says.
+/// The changes that make the monitors match a file.
 #[derive(Debug)]
 pub struct Plan {
     pub steps: Vec<Step>,
-    /// Monitors that are as the file says already.
+    /// Monitors that match the file already.
     pub unchanged: usize,
-    /// Monitors that the file does not name, and that stay.
+    /// Monitors that the file does not list and that stay.
     pub unlisted_kept: usize,
 }
 
@@ -50,10 +49,10 @@ pub enum Step {
         id: MonitorId,
         spec: Box<MonitorSpec>,
     },
-    /// With the names of the fields that change.
     Change {
         id: MonitorId,
         spec: Box<MonitorSpec>,
+        /// Names of the fields that change.
         fields: Vec<String>,
     },
     Remove {
@@ -62,13 +61,13 @@ pub enum Step {
     },
 }
 
-/// All mistakes in a file, a line each.
+/// All errors in a file, one per line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct InvalidFile(pub Vec<Mistake>);
 
 impl Plan {
-    /// Compares what a YAML file says with the monitors that there are.
+    /// Compares a YAML file with the existing monitors.
     pub fn new(
         yaml: &str,
         monitors: &[Monitor],
@@ -95,7 +94,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Carries the plan out in the database. Nodes that run see it within seconds.
+    /// Applies the plan to the database. Running nodes see it within seconds.
     pub async fn apply(&self, database: &Database) -> Result<()> {
         for step in &self.steps {
             match step {
@@ -108,7 +107,7 @@ impl Plan {
     }
 }
 
-/// What is wrong with a monitor, and which secrets it may not use.
+/// The errors of a monitor, including secrets that it may not use.
 fn validate(spec: &MonitorSpec, secrets: &Secrets) -> Vec<FieldError> {
     spec.validate().and_then(|(check, _)| secrets::check_monitor(secrets, &check)).err().unwrap_or_default()
 }
@@ -135,7 +134,7 @@ impl From<Mistake> for InvalidFile {
     }
 }
 
-/// Names of the fields that two specs differ in.
+/// Names of the fields in which two specs differ.
 fn changed_fields(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
     let fields = |spec: &MonitorSpec| match serde_json::to_value(spec) {
         Ok(serde_json::Value::Object(fields)) => fields,
@@ -149,7 +148,7 @@ fn changed_fields(old: &MonitorSpec, new: &MonitorSpec) -> Vec<String> {
     names
 }
 
-/// Edits a monitor; one that is paused by it has no open incident any more.
+/// Edits a monitor. Pausing it resolves its open incident.
 pub(crate) async fn edit_monitor(
     database: &Database,
     id: &MonitorId,
@@ -175,7 +174,7 @@ impl fmt::Display for Plan {
         let count = |wanted: fn(&Step) -> bool| self.steps.iter().filter(|step| wanted(step)).count();
         write!(
             f,
-            "{} to add, {} to change, {} to remove; {} as they should be, {} not in the file",
+            "{} to add, {} to change, {} to remove; {} unchanged, {} not in the file",
             count(|step| matches!(step, Step::Add { .. })),
             count(|step| matches!(step, Step::Change { .. })),
             count(|step| matches!(step, Step::Remove { .. })),
@@ -221,21 +220,21 @@ monitors:
 ";
 
     #[test]
-    fn a_plan_names_what_is_added_changed_and_left_alone() {
+    fn plan_lists_additions_changes_and_removals() {
         let there = [
             monitor("db", "{name: Database, kind: tcp, target: 'db.example:5432', interval_s: 30}"),
             monitor("old", "{name: Old, kind: tcp, target: 'x:1'}"),
         ];
         let plan = Plan::new(FILE, &there, Unlisted::Keep, &Secrets::none()).unwrap();
         let expected = "~ db  Database: interval_s\n+ shop  Shop http https://shop.example/\n\
-                        1 to add, 1 to change, 0 to remove; 0 as they should be, 1 not in the file";
+                        1 to add, 1 to change, 0 to remove; 0 unchanged, 1 not in the file";
         assert_eq!(plan.to_string(), expected);
         let plan = Plan::new(FILE, &there, Unlisted::Remove, &Secrets::none()).unwrap();
         assert!(plan.to_string().contains("- old  Old"), "{plan}");
     }
 
     #[test]
-    fn everything_that_is_wrong_is_told_with_its_place() {
+    fn every_error_has_a_position() {
         let errors = "monitors:\n  a: {name: A, kind: tcp, target: nowhere}\n  b: {name: '', kind: http, target: 'x:'}";
         let lines = Plan::new(errors, &[], Unlisted::Keep, &Secrets::none()).unwrap_err().to_string();
         assert!(lines.starts_with("line 2, column 35: monitors.a.target: "), "{lines}");
@@ -260,7 +259,7 @@ monitors:
     }
 
     #[test]
-    fn a_file_may_have_tens_of_thousands_of_monitors() {
+    fn file_may_list_tens_of_thousands_of_monitors() {
         let monitor = |n: usize| format!("  m{n}: {{name: M{n}, kind: tcp, target: 'x:1'}}\n");
         let yaml = format!("monitors:\n{}", (0..40_000).map(monitor).collect::<String>());
         assert_eq!(Plan::new(&yaml, &[], Unlisted::Keep, &Secrets::none()).unwrap().steps.len(), 40_000);

@@ -1,8 +1,8 @@
-//! What a check expects of its target, as people write it: `status in 200..299`, `body contains "ok"`,
+//! What a check expects of its target, as users write it: `status in 200..299`, `body contains "ok"`,
 //! `json $.queue.depth < 100`, `latency < 500ms`, `certificate days > 14`.
 //!
-//! An expression is parsed when it is saved, and a mistake is told with its place. Judging one costs time in
-//! proportion to what the target sent, whatever the expression.
+//! An assertion is parsed when it is saved, and an error has a column. Evaluating one takes time proportional to the
+//! response, whatever the assertion.
 
 mod evaluate;
 mod json;
@@ -22,10 +22,10 @@ pub use evaluate::{Facts, evaluate};
 pub use json::{JsonTest, Scalar};
 pub use text::{Pattern, TextTest};
 
-/// The longest expression, in bytes.
+/// The longest assertion, in bytes.
 pub const MAX_BYTES: usize = 1000;
 
-/// One thing that a check expects.
+/// One expectation of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Assertion {
     StatusIn(Vec<RangeInclusive<u16>>),
@@ -55,7 +55,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// Every one with its sign; a sign that begins with another stands before it.
+    /// Every comparison with its operator; `<=` is before `<`, which is its prefix.
     const OPERATORS: [(&'static str, Self); 6] = [
         ("==", Self::Equal),
         ("!=", Self::Unequal),
@@ -85,7 +85,7 @@ impl FromStr for Assertion {
     }
 }
 
-/// As it would be written; reads back as the same.
+/// As users write it; parses to the same assertion.
 impl fmt::Display for Assertion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -227,13 +227,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back_as_the_same(assertion in assertion()) {
+        fn displayed_assertion_parses_to_the_same(assertion in assertion()) {
             let shown = assertion.to_string();
             prop_assert_eq!(shown.parse::<Assertion>(), Ok(assertion), "{}", shown);
         }
 
         #[test]
-        fn no_text_makes_the_parser_panic(text in "(status|body|json|header|latency|certificate)?\\PC{0,40}") {
+        fn parser_does_not_panic(text in "(status|body|json|header|latency|certificate)?\\PC{0,40}") {
             if let Err(error) = text.parse::<Assertion>() {
                 prop_assert!(error.column <= text.chars().count() + 1);
             }

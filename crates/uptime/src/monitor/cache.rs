@@ -1,5 +1,5 @@
-//! What this node knows of the monitors and maintenance windows: a copy of the database that is read again when it is
-//! found old. Whoever claims a monitor compares generations, so an old copy decides nothing.
+//! Monitors and maintenance windows in memory, read from the database again when they are outdated. A worker compares the
+//! generation of its claim, so an outdated copy decides nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::monitor::maintenance::Maintenance;
 pub(crate) struct MonitorCache {
     database: Database,
     monitors: RwLock<HashMap<MonitorId, Arc<Monitor>>>,
-    /// The same in the order in which they are shown, until one changes.
+    /// All monitors in display order; `None` after a change.
     sorted: RwLock<Option<Arc<[Arc<Monitor>]>>>,
     windows: RwLock<Arc<[Maintenance]>>,
 }
@@ -35,7 +35,7 @@ impl MonitorCache {
         Ok(cache)
     }
 
-    /// Reads everything again.
+    /// Reads everything from the database.
     pub(crate) async fn refresh(&self) -> Result<()> {
         let monitors = monitors::all(&self.database).await?;
         let monitors = monitors.into_iter().map(|monitor| (monitor.id.clone(), Arc::new(monitor))).collect();
@@ -49,7 +49,7 @@ impl MonitorCache {
         Ok(())
     }
 
-    /// Reads one monitor again.
+    /// Reads one monitor from the database.
     pub(crate) async fn refresh_one(&self, id: &MonitorId) -> Result<Option<Arc<Monitor>>> {
         match monitors::by_id(&self.database, id).await? {
             Some(monitor) => Ok(Some(self.insert(monitor))),
@@ -61,7 +61,7 @@ impl MonitorCache {
         }
     }
 
-    /// Takes a monitor in, unless this generation or a later one is known.
+    /// Inserts a monitor, unless the cache has this generation or a later one; returns the one in the cache.
     pub(crate) fn insert(&self, monitor: Monitor) -> Arc<Monitor> {
         let mut monitors = self.monitors.write();
         match monitors.get(&monitor.id) {
@@ -79,7 +79,7 @@ impl MonitorCache {
         self.monitors.read().get(id).map(Arc::clone)
     }
 
-    /// The monitor in this generation or a later one, from the database if it must be.
+    /// The monitor in this generation or a later one, from the database if the cache does not have it.
     pub(crate) async fn at_least(&self, id: &MonitorId, generation: u64) -> Result<Option<Arc<Monitor>>> {
         match self.get(id) {
             Some(monitor) if monitor.generation >= generation => Ok(Some(monitor)),
@@ -92,7 +92,7 @@ impl MonitorCache {
         if let Some(sorted) = &*self.sorted.read() {
             return Arc::clone(sorted);
         }
-        // Held while sorting, so that no change comes between the list and what is kept of it.
+        // Held while sorting, so that no monitor changes before the list is stored.
         let monitors = self.monitors.read();
         let mut all: Vec<Arc<Monitor>> = monitors.values().map(Arc::clone).collect();
         all.sort_by_cached_key(|monitor| {
@@ -111,7 +111,7 @@ impl MonitorCache {
         Arc::clone(&self.windows.read())
     }
 
-    /// Whether a failure of the monitor at that time is news.
+    /// Whether a failure of the monitor at this time sends alerts.
     pub(crate) fn alerting(&self, monitor: &Monitor, at: UnixMs) -> Alerting {
         let covered = self.windows.read().iter().any(|window| window.covers(monitor, at));
         if covered { Alerting::Suppressed } else { Alerting::Enabled }

@@ -1,4 +1,4 @@
-//! What is asked of a target, and what was seen: the seam between the schedule and the probes.
+//! Checks: what a probe does, and what it observed.
 
 mod observation;
 mod spec;
@@ -14,20 +14,20 @@ use utoipa::ToSchema;
 pub use observation::{AssertionResult, CheckOutcome, Failure, FailureClass, Observation, Phases};
 pub use spec::{AuthSpec, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec};
 
-/// A check whose every part has been looked at.
+/// A valid check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Check {
     Http(HttpCheck),
-    /// A connection is accepted.
+    /// The target accepts a connection.
     Tcp(Endpoint),
     Dns(DnsCheck),
-    /// The certificate that a TLS server shows: whether it is good, and for how long.
+    /// The certificate of a TLS server is valid, and for how long.
     Certificate(Endpoint),
-    /// Nothing is asked: a job calls us, and its silence is the failure.
+    /// A job calls this service; a missing call is a failure.
     Heartbeat(Heartbeat),
 }
 
-/// The kinds of checks, by the names that users write.
+/// The kinds of checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = MonitorKind)]
@@ -46,16 +46,16 @@ pub struct HttpCheck {
     pub url: Url,
     pub headers: Vec<(http::HeaderName, http::HeaderValue)>,
     pub body: Option<String>,
-    /// How many redirects are followed; the one after is a failure. 0 takes a redirect as the answer.
+    /// Redirects that are followed; one more is a failure. With 0, a redirect is the response.
     pub redirects: u8,
     pub auth: Option<Auth>,
     pub version: HttpVersion,
 }
 
-/// Which HTTP is spoken.
+/// The version of HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub enum HttpVersion {
-    /// The server chooses in the TLS handshake; plain connections speak HTTP/1.1.
+    /// The server chooses in the TLS handshake; HTTP/1.1 without TLS.
     #[default]
     #[serde(rename = "auto")]
     Auto,
@@ -65,7 +65,7 @@ pub enum HttpVersion {
     Http2,
 }
 
-/// Who the check says it is. The secret itself is read when the check runs, and is never kept.
+/// Credentials of a check. The secret is read when the check runs and is never stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
     Basic { user: String, password: SecretName },
@@ -83,9 +83,9 @@ pub struct Endpoint {
 pub struct DnsCheck {
     pub name: String,
     pub record: RecordType,
-    /// Every one of these must be among the answers; none asks only that there is an answer.
+    /// Each of these must be among the answers. If empty, any answer is good.
     pub expected: Vec<String>,
-    /// Whom to ask; otherwise the system's resolvers.
+    /// The name server. Default: those of the system.
     pub server: Option<std::net::SocketAddr>,
 }
 
@@ -101,7 +101,7 @@ pub enum RecordType {
     Txt,
 }
 
-/// When a job is expected to call: within the monitor's interval, or by a cron pattern in UTC.
+/// When a job is expected to call: every interval of the monitor, or by a cron pattern in UTC.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heartbeat {
     pub cron: Option<croner::Cron>,
@@ -109,7 +109,7 @@ pub struct Heartbeat {
     pub grace_s: u32,
 }
 
-/// What is wrong with one field of what somebody wrote.
+/// Why one field of a request is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldError {
     pub field: String,
@@ -170,10 +170,10 @@ impl FromStr for Endpoint {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let Some((host, port)) = text.rsplit_once(':') else {
-            return Err("needs a host and a port, as in db.example:5432 or [::1]:5432");
+            return Err("must be a host and a port, such as db.example:5432 or [::1]:5432");
         };
-        let Ok(port @ 1..) = port.parse() else { return Err("has a port that is none") };
-        let host = Host::parse(host).map_err(|_| "has a host that is none")?;
+        let Ok(port @ 1..) = port.parse() else { return Err("has an invalid port") };
+        let host = Host::parse(host).map_err(|_| "has an invalid host")?;
         Ok(Self { host, port })
     }
 }

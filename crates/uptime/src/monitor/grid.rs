@@ -1,5 +1,5 @@
-//! When a monitor's turn is: on a grid of its own, whose phase comes from its id. So a late check moves no later one,
-//! and monitors of one interval do not all begin at once.
+//! When a monitor is due: on a grid whose phase comes from its id. A late check does not delay the next ones, and monitors
+//! with the same interval are spread over it.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ pub(crate) struct Grid {
 }
 
 impl Grid {
-    /// The grid of an entity, the same on every node and after every restart.
+    /// The grid of an id, the same on every node and after every restart.
     #[must_use]
     pub(crate) fn of(id: &str, interval: Duration) -> Self {
         let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1);
-        // FNV-1a, with a mix at the end so that ids that differ in a digit are far apart.
+        // FNV-1a with a final mix, so that ids that differ in one digit are far apart.
         let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });
@@ -23,7 +23,7 @@ impl Grid {
         Self { interval_ms, phase_ms: (mixed ^ (mixed >> 29)) % interval_ms }
     }
 
-    /// The first time on the grid that is later than `now_ms`.
+    /// The first time on the grid after `now_ms`.
     #[must_use]
     pub(crate) fn next_after(self, now_ms: u64) -> u64 {
         let Self { interval_ms, phase_ms } = self;
@@ -43,7 +43,7 @@ mod tests {
     proptest! {
         /// U1
         #[test]
-        fn the_next_time_is_on_the_grid_and_within_one_interval(
+        fn next_time_is_on_the_grid_and_within_one_interval(
             id in "[a-z0-9]{1,12}", interval_ms in 1_u64..100_000_000, now in 0_u64..10_000_000_000_000,
         ) {
             let grid = Grid::of(&id, Duration::from_millis(interval_ms));

@@ -1,4 +1,4 @@
-//! Heartbeats: jobs that call us. A call is a result like any other; silence past the deadline is one too.
+//! Heartbeats: jobs that call this service. A call is a result; a missing call after the deadline is a failure.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use crate::monitor::check::Heartbeat;
 use crate::schedule::millis;
 
-/// What a job says.
+/// What a job reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeartbeatSignal {
     Started,
@@ -17,13 +17,13 @@ pub enum HeartbeatSignal {
 }
 
 impl Heartbeat {
-    /// When a job that was heard of (or found silent) at `now_ms` must have called again.
+    /// The deadline of the next call of a job that called, or missed its deadline, at `now_ms`.
     #[must_use]
     pub fn deadline_ms(&self, interval: Duration, now_ms: u64) -> u64 {
         self.expected_ms(now_ms).unwrap_or(now_ms + millis(interval)) + u64::from(self.grace_s) * 1000
     }
 
-    /// The longest time between two calls of a job that is well, as far as the next call tells.
+    /// The longest time between two calls of a healthy job, estimated from the next two.
     #[must_use]
     pub fn max_silence(&self, interval: Duration) -> Duration {
         let Some(_) = &self.cron else { return interval + self.grace() };
@@ -54,13 +54,13 @@ mod tests {
     const HOUR_MS: u64 = 3_600_000;
 
     #[test]
-    fn a_job_by_interval_is_due_an_interval_and_its_grace_after_its_last_call() {
+    fn job_with_an_interval_is_due_an_interval_and_its_grace_after_its_last_call() {
         let heartbeat = Heartbeat { cron: None, grace_s: 30 };
         assert_eq!(heartbeat.deadline_ms(Duration::from_secs(60), EIGHT_MS), EIGHT_MS + 90_000);
     }
 
     #[test]
-    fn a_job_by_cron_is_due_at_its_next_time() {
+    fn job_with_a_cron_pattern_is_due_at_its_next_time() {
         let heartbeat = Heartbeat { cron: Some("0 9 * * *".parse().unwrap()), grace_s: 60 };
         let interval = Duration::from_secs(60);
         assert_eq!(heartbeat.deadline_ms(interval, EIGHT_MS), EIGHT_MS + HOUR_MS + 60_000);

@@ -1,5 +1,5 @@
-//! Maintenance windows: times in which a failure is no news. Checks go on, and incidents are kept, but nobody is told,
-//! and the time does not count as downtime.
+//! Maintenance windows. Checks continue and incidents are recorded, but no alerts are sent, and the time does not count as
+//! downtime.
 
 use hob_database::UnixMs;
 use serde::{Deserialize, Serialize};
@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use crate::monitor::Monitor;
 use crate::monitor::check::FieldError;
 
-/// Longer ones are a monitor that should be paused.
+/// For longer times, pause the monitor.
 const MAX_LENGTH_MS: i64 = 31 * 86_400_000;
 const MAX_COVERS: usize = 64;
 
-/// A time in which a failure is no news.
+/// A maintenance window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct Maintenance {
     pub id: String,
@@ -20,13 +20,13 @@ pub struct Maintenance {
     pub spec: MaintenanceSpec,
 }
 
-/// What a maintenance window is asked to be.
+/// A maintenance window as users write it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MaintenanceSpec {
     #[schema(min_length = 1, max_length = 128)]
     pub title: String,
-    /// Ids, tags and groups of the monitors that it is for; all monitors if there is none.
+    /// Ids, tags and groups of the monitors that it covers; all monitors if empty.
     #[serde(default)]
     #[schema(max_items = 64)]
     pub covers: Vec<String>,
@@ -37,15 +37,15 @@ pub struct MaintenanceSpec {
 }
 
 impl Maintenance {
-    /// Whether a failure of the monitor at that time is no news.
+    /// Whether the window covers the monitor at this time.
     #[must_use]
     pub fn covers(&self, monitor: &Monitor, at: UnixMs) -> bool {
         let spec = &self.spec;
-        let is_it = |name: &String| {
+        let matches = |name: &String| {
             name == monitor.id.as_str() || *name == monitor.spec.group || monitor.spec.tags.contains(name)
         };
         (spec.starts_at_ms..spec.ends_at_ms).contains(&at.0)
-            && (spec.covers.is_empty() || spec.covers.iter().any(is_it))
+            && (spec.covers.is_empty() || spec.covers.iter().any(matches))
     }
 }
 
@@ -53,17 +53,17 @@ impl MaintenanceSpec {
     pub fn validate(&self) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         if self.title.trim().is_empty() || self.title.len() > 128 {
-            errors.push(FieldError::new("title", "has 1 to 128 bytes"));
+            errors.push(FieldError::new("title", "must have 1 to 128 bytes"));
         }
         if self.covers.len() > MAX_COVERS || self.covers.iter().any(|name| name.len() > 128) {
             errors.push(FieldError::new(
                 "covers",
-                format!("has at most {MAX_COVERS} names of at most 128 bytes"),
+                format!("must have at most {MAX_COVERS} names of at most 128 bytes each"),
             ));
         }
         let length_ms = self.ends_at_ms.saturating_sub(self.starts_at_ms);
         if self.starts_at_ms < 0 || !(1..=MAX_LENGTH_MS).contains(&length_ms) {
-            errors.push(FieldError::new("ends_at_ms", "is not after the start, or more than 31 days later"));
+            errors.push(FieldError::new("ends_at_ms", "must be after the start, and at most 31 days later"));
         }
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }

@@ -1,5 +1,5 @@
-//! Whether a monitor or a channel may use the secrets that it names: asked when it is saved, so that the mistake is seen
-//! by whoever makes it, and again whenever a secret is used, since `hob.toml` may have changed in between.
+//! Whether a monitor or a channel may use the secrets that it names. This is checked when it is saved, so that the user
+//! sees the error, and again whenever a secret is used, because `hob.toml` may have changed in between.
 
 use hob_service::Section as _;
 use hob_service::config::{Destination, Secret, SecretName, SecretRefused, Secrets};
@@ -12,7 +12,7 @@ use crate::monitor::check::{Auth, Check, FieldError, HttpCheck};
 
 const SYSTEM: &str = Config::NAME;
 
-/// What is wrong with the secrets of a check.
+/// Checks that a monitor may use the secret that it names.
 pub(crate) fn check_monitor(secrets: &Secrets, check: &Check) -> Result<(), Vec<FieldError>> {
     let Check::Http(http) = check else { return Ok(()) };
     let (field, name) = match &http.auth {
@@ -23,7 +23,7 @@ pub(crate) fn check_monitor(secrets: &Secrets, check: &Check) -> Result<(), Vec<
     destinations(secrets, http, name).map_err(|refused| invalid(field, &refused))
 }
 
-/// What is wrong with the secret of a channel.
+/// Checks that a channel may use the secret that it names.
 pub(crate) fn check_channel(secrets: &Secrets, target: &ChannelTarget) -> Result<(), Vec<FieldError>> {
     let permitted = match target {
         ChannelTarget::Webhook { url, secret: Some(name) } => secrets.check_url(name, SYSTEM, url).map(drop),
@@ -45,7 +45,7 @@ pub(crate) fn read_for_check(
     read_for_url(secrets, name, &http.url)
 }
 
-/// Reads a secret that is used for a request to this URL.
+/// Reads a secret for a request to this URL.
 pub(crate) fn read_for_url(secrets: &Secrets, name: &SecretName, url: &Url) -> Result<Secret, SecretRefused> {
     let to = secrets.check_url(name, SYSTEM, url)?;
     secrets.read(name, SYSTEM, &to)
@@ -60,7 +60,7 @@ pub(crate) fn read_webhook_url(secrets: &Secrets, name: &SecretName) -> Result<U
     parse(&secret).ok_or_else(|| SecretRefused::NotAnAddress(name.clone()))
 }
 
-/// Whether the request of a check may carry a secret. Its `Host` header counts as well.
+/// Whether the request of a check may carry a secret. The host of its `Host` header must be allowed too.
 fn destinations(secrets: &Secrets, http: &HttpCheck, name: &SecretName) -> Result<(), SecretRefused> {
     let to = secrets.check_url(name, SYSTEM, &http.url)?;
     for (_, value) in http.headers.iter().filter(|(header, _)| header == HOST) {

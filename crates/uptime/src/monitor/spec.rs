@@ -1,4 +1,4 @@
-//! A monitor as people write it.
+//! A monitor as users write it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,14 +11,14 @@ const MAX_LIST: usize = 16;
 const MAX_WORD_BYTES: usize = 64;
 const DAY_S: u32 = 86_400;
 
-/// What is to be watched, how often, and what counts.
+/// What is checked, how often, and when it counts as down.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MonitorSpec {
     #[schema(min_length = 1, max_length = 128, example = "Shop")]
     pub name: String,
     pub kind: MonitorKind,
-    /// A URL for `http`; `host:port` for `tcp` and `certificate`; a name for `dns`; nothing for `heartbeat`.
+    /// A URL for `http`; `host:port` for `tcp` and `certificate`; a name for `dns`; empty for `heartbeat`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 2048, example = "https://example.com/health")]
     pub target: String,
@@ -32,27 +32,27 @@ pub struct MonitorSpec {
     #[serde(default = "default_interval")]
     #[schema(minimum = 1, maximum = 86400)]
     pub interval_s: u32,
-    /// Seconds that a check may take, at most the interval; 10 if not said.
+    /// Timeout of a check in seconds, at most the interval. Default: 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 300)]
     pub timeout_s: Option<u32>,
-    /// Tries after the first failed one before it counts as down.
+    /// Retries after a failed check before the monitor is down.
     #[serde(default = "default_retries")]
     #[schema(maximum = 100)]
     pub retries: u32,
-    /// Seconds before each of those tries.
+    /// Seconds before each retry.
     #[serde(default = "default_retry_delay")]
     #[schema(minimum = 1, maximum = 3600)]
     pub retry_delay_s: u32,
-    /// Seconds between two checks while it is down; the interval if not said.
+    /// Seconds between two checks while the monitor is down. Default: the interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 86400)]
     pub down_interval_s: Option<u32>,
-    /// Successes in a row that end an incident.
+    /// Successful checks in a row that resolve an incident.
     #[serde(default = "default_recoveries")]
     #[schema(minimum = 1, maximum = 100)]
     pub recoveries: u32,
-    /// Seconds after which an incident that goes on is told again; 0 never.
+    /// Seconds between reminders of an open incident; 0: no reminders.
     #[serde(default = "default_remind")]
     #[schema(maximum = 2592000)]
     pub remind_s: u32,
@@ -62,15 +62,15 @@ pub struct MonitorSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 16)]
     pub tags: Vec<String>,
-    /// The heading that it stands under on the dashboard and the status page.
+    /// Heading on the dashboard and the status page.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 64)]
     pub group: String,
-    /// Ids of the channels that are told.
+    /// Ids or names of the channels that receive alerts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 16)]
     pub channels: Vec<String>,
-    /// Whether the public status page shows it.
+    /// Whether the public status page shows the monitor.
     #[serde(default, skip_serializing_if = "is_false")]
     pub published: bool,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -97,7 +97,7 @@ fn default_remind() -> u32 {
     6 * 3600
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "required by serde")]
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -139,7 +139,7 @@ impl MonitorSpec {
         self.down_interval_s.unwrap_or(self.interval_s)
     }
 
-    /// What it means, or everything that is wrong with it.
+    /// The check and its assertions, or every error in the spec.
     pub fn validate(&self) -> Result<(Check, Vec<Assertion>), Vec<FieldError>> {
         let mut errors = Vec::new();
         self.check_texts(&mut errors);
@@ -163,31 +163,36 @@ impl MonitorSpec {
     }
 
     fn check_texts(&self, errors: &mut Vec<FieldError>) {
-        let is_text = |text: &str, most: usize| text.len() <= most && !text.contains(char::is_control);
+        let is_text =
+            |text: &str, max_bytes: usize| text.len() <= max_bytes && !text.contains(char::is_control);
         if self.name.trim().is_empty() || !is_text(&self.name, MAX_NAME_BYTES) {
             errors.push(FieldError::new(
                 "name",
-                format!("has 1 to {MAX_NAME_BYTES} bytes, without control characters"),
+                format!("must have 1 to {MAX_NAME_BYTES} bytes and no control characters"),
             ));
         }
         if !is_text(&self.group, MAX_WORD_BYTES) {
-            errors.push(FieldError::new("group", format!("has more than {MAX_WORD_BYTES} bytes")));
+            errors.push(FieldError::new(
+                "group",
+                format!("must have at most {MAX_WORD_BYTES} bytes and no control characters"),
+            ));
         }
         for (field, list) in [("tags", &self.tags), ("channels", &self.channels)] {
             let fits =
                 |word: &String| !word.is_empty() && is_text(word, MAX_WORD_BYTES) && !word.contains(',');
             if list.len() > MAX_LIST || !list.iter().all(fits) {
-                let message =
-                    format!("at most {MAX_LIST}, each of 1 to {MAX_WORD_BYTES} bytes without a comma");
+                let message = format!(
+                    "must have at most {MAX_LIST} entries, each of 1 to {MAX_WORD_BYTES} bytes without commas"
+                );
                 errors.push(FieldError::new(field, message));
             }
         }
     }
 
     fn check_numbers(&self, errors: &mut Vec<FieldError>) {
-        let mut within = |field: &str, value: u32, least: u32, most: u32| {
-            if !(least..=most).contains(&value) {
-                errors.push(FieldError::new(field, format!("is not between {least} and {most}")));
+        let mut within = |field: &str, value: u32, min: u32, max: u32| {
+            if !(min..=max).contains(&value) {
+                errors.push(FieldError::new(field, format!("must be between {min} and {max}")));
             }
         };
         within("interval_s", self.interval_s, 1, DAY_S);
@@ -201,14 +206,17 @@ impl MonitorSpec {
 
     fn read_assertions(&self, errors: &mut Vec<FieldError>) -> Vec<Assertion> {
         if self.assertions.len() > MAX_LIST {
-            errors.push(FieldError::new("assertions", format!("has more than {MAX_LIST}")));
+            errors.push(FieldError::new("assertions", format!("must have at most {MAX_LIST} entries")));
             return Vec::new();
         }
         let mut read = Vec::with_capacity(self.assertions.len());
         for (index, text) in self.assertions.iter().enumerate() {
             let field = format!("assertions[{index}]");
             if text.len() > assertion::MAX_BYTES {
-                errors.push(FieldError::new(field, "is too long"));
+                errors.push(FieldError::new(
+                    field,
+                    format!("must have at most {} bytes", assertion::MAX_BYTES),
+                ));
                 continue;
             }
             match text.parse() {
@@ -225,7 +233,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_said_has_a_default() {
+    fn omitted_fields_have_defaults() {
         let spec: MonitorSpec =
             serde_json::from_str(r#"{"name":"a","kind":"tcp","target":"h:1","interval_s":5}"#).unwrap();
         assert_eq!((spec.timeout_s(), spec.retries, spec.recoveries, spec.down_interval_s()), (5, 2, 1, 5));
@@ -233,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_field_is_named_at_once() {
+    fn every_invalid_field_is_reported() {
         let spec: MonitorSpec = serde_json::from_str(
             r#"{"name":" ","kind":"tcp","target":"h","interval_s":0,"timeout_s":400,"recoveries":0,"tags":["a,b"],
                 "assertions":["status ~ 3"]}"#,
@@ -248,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_does_not_exist_is_refused() {
+    fn unknown_field_is_refused() {
         let typo = r#"{"name":"a","kind":"tcp","target":"h:1","intervall_s":5}"#;
         assert!(serde_json::from_str::<MonitorSpec>(typo).unwrap_err().to_string().contains("intervall_s"));
     }

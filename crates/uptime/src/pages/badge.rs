@@ -1,9 +1,8 @@
-//! Badges: one fact about a monitor in a small picture, for readmes and dashboards of others.
+//! Badges: one fact about a monitor as a small SVG, for readmes and other dashboards.
 
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use hob_database::UnixMs;
 use hob_web::{Access, Caller, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
@@ -11,9 +10,9 @@ use crate::monitor::Monitor;
 use crate::monitor::history::{self, Period};
 use crate::routes::monitor_id;
 use crate::schedule::state::MonitorState;
-use crate::uptime::Uptime;
+use crate::uptime::{Uptime, now};
 
-/// What an average character of the font takes, and the space on both sides.
+/// Average width of a character, and the margin on both sides.
 const CHARACTER_PX: usize = 7;
 const MARGIN_PX: usize = 5;
 
@@ -22,11 +21,11 @@ const FAIR: &str = "#9a6700";
 const BAD: &str = "#cf222e";
 const UNKNOWN: &str = "#656d76";
 
-/// Browsers and proxies may show it again for so long.
+/// How long browsers and proxies may cache a badge.
 const PUBLIC: &str = "public, max-age=30";
 const PRIVATE: &str = "private, max-age=30";
 
-/// Which fact.
+/// What a badge shows.
 #[derive(Clone, Copy, Debug, Deserialize)]
 enum Fact {
     #[serde(rename = "status.svg")]
@@ -47,7 +46,7 @@ pub(super) fn routes() -> Routes<Uptime> {
     Routes::new().page(Access::Public, "/badge/{id}/{fact}", show)
 }
 
-/// Monitors that are not published are shown to those who may see them anyway, and do not exist for others.
+/// A monitor that is not published is only shown to callers who may read monitors. For others it does not exist.
 async fn show(
     State(uptime): State<Uptime>,
     caller: Option<Caller>,
@@ -69,7 +68,7 @@ async fn show(
 }
 
 fn status_badge(state: MonitorState) -> Badge {
-    // What is being looked into is not news yet: it is still up, or still down.
+    // Suspect still counts as up, recovering still counts as down.
     let (text, color) = match state {
         MonitorState::Up | MonitorState::Suspect => ("up", GOOD),
         MonitorState::Down | MonitorState::Recovering => ("down", BAD),
@@ -89,14 +88,12 @@ fn latency_badge(last_ms: Option<u64>) -> Badge {
 }
 
 async fn availability(uptime: &Uptime, monitor: &Monitor) -> Result<Badge, Problem> {
-    let now =
-        uptime.database().read(|snapshot| async move { Ok::<UnixMs, crate::Error>(snapshot.now()) }).await?;
-    let downtime = history::availability(uptime.database(), std::slice::from_ref(&monitor.id), now).await?;
+    let downtime = history::availability(uptime.database(), std::slice::from_ref(&monitor.id), now()).await?;
     Ok(uptime_badge(downtime.uptime(monitor, Period::Month)))
 }
 
 fn uptime_badge(percent: f64) -> Badge {
-    // Cut, not rounded: 100 % is for those who were never down.
+    // Truncated, not rounded: 100 % is shown only if there was no downtime.
     let text = format!("{:.2} %", (percent * 100.0).floor() / 100.0);
     let color = match percent {
         99.0.. => GOOD,
@@ -107,7 +104,7 @@ fn uptime_badge(percent: f64) -> Badge {
 }
 
 impl Badge {
-    /// All of its text is ours, and has nothing in it that XML would take for more than text.
+    /// The text is generated here and contains no characters that XML must escape.
     fn draw(&self) -> String {
         let Self { label, text, color } = self;
         let width = |text: &str| text.chars().count() * CHARACTER_PX + 2 * MARGIN_PX;
@@ -125,14 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_never_down_has_all_of_it() {
+    fn percentage_is_truncated() {
         assert_eq!(uptime_badge(100.0).text, "100.00 %");
         assert_eq!(uptime_badge(99.9999).text, "99.99 %");
         assert_eq!((uptime_badge(98.0).color, uptime_badge(50.0).color), (FAIR, BAD));
     }
 
     #[test]
-    fn nobody_is_up_who_was_not_seen() {
+    fn badge_is_up_only_for_up_and_suspect() {
         for state in MonitorState::ALL {
             let is_up = matches!(state, MonitorState::Up | MonitorState::Suspect);
             assert_eq!(status_badge(state).text == "up", is_up, "{state}");
@@ -140,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn both_halves_have_room_for_their_text() {
+    fn badge_is_as_wide_as_its_text() {
         let drawn = latency_badge(Some(12_345)).draw();
         assert!(drawn.contains("latency: 12.3 s") && drawn.contains(r#"width="111""#), "{drawn}");
     }

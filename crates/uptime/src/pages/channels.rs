@@ -1,4 +1,4 @@
-//! The console's pages about channels: who is told, and whether it arrived.
+//! Channels and their deliveries.
 
 use askama::Template;
 use axum::extract::State;
@@ -72,7 +72,7 @@ async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Pr
         channels: channels.into_iter().map(ChannelRow::new).collect(),
         empty: Empty::new(
             "No channels yet",
-            "Add one, and name it in the monitors whose incidents it should hear of.",
+            "Add one, and select it in the monitors that should alert it.",
         ),
         fields: vec![
             Field::text("name", "Name").required().most(64),
@@ -81,11 +81,11 @@ async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Pr
                 "Kind",
                 kinds.map(|kind| Choice { value: kind.to_string(), label: kind.to_string() }).to_vec(),
             ),
-            Field::text("url", "URL").hint("Of a webhook"),
+            Field::text("url", "URL").hint("For webhooks"),
             Field::text("secret", "Secret").hint(
-                "Its name under [secrets] in hob.toml: what signs a webhook, or the URL of Slack and Discord",
+                "Name of a secret under [secrets] in hob.toml: the signing key of a webhook, or the URL of Slack and Discord",
             ),
-            Field::text("to", "Recipients").hint("Of e-mail, with commas between"),
+            Field::text("to", "Recipients").hint("For e-mail; separated by commas"),
         ],
         may_write: console.may(&MAY_WRITE),
     };
@@ -148,7 +148,7 @@ async fn add(
     Ok(Redirect::to(&format!("/uptime/channels/{}", added.id)))
 }
 
-/// How it went stands among the deliveries.
+/// The page then shows the delivery.
 async fn test(
     State(alerts): State<Alerts>,
     caller: Caller,
@@ -177,7 +177,7 @@ impl ChannelRow {
             ChannelTarget::Webhook { url, secret: None } => format!("{url}, unsigned"),
             ChannelTarget::Webhook { url, secret: Some(_) } => url.to_string(),
             ChannelTarget::Slack { url } | ChannelTarget::Discord { url } => {
-                format!("where the secret {} says", url.as_str())
+                format!("URL in the secret {}", url.as_str())
             }
             ChannelTarget::Email { .. } => channel.spec.to.join(", "),
         };

@@ -1,4 +1,4 @@
-//! One monitor: how it is, where its time goes, how it was.
+//! The page of a monitor: state, phases, history.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ struct Phase {
 struct ShownAssertion {
     badge: Badge,
     text: String,
-    /// Empty where nothing was judged.
+    /// Empty if it was not evaluated.
     found: String,
 }
 
@@ -122,10 +122,10 @@ fn facts(row: &MonitorRow) -> Facts {
         facts = facts.shown("Last success", When::at(at * 1000));
     }
     if let Some(code) = status.status_code.filter(|code| *code > 0) {
-        facts = facts.text("It answered", code);
+        facts = facts.text("Status code", code);
     }
     if let Some(since) = row.failing_since_ms {
-        facts = facts.shown("Failing since", When::at(since)).text("Failed tries in a row", row.failures);
+        facts = facts.shown("Failing since", When::at(since)).text("Failed checks in a row", row.failures);
     }
     if let Some(error) = &status.error {
         facts = facts.text("Error", error);
@@ -151,7 +151,7 @@ fn assertions(row: &MonitorRow) -> Vec<ShownAssertion> {
         let badge = match finding.map(|finding| finding.holds) {
             Some(true) => Tone::Good.badge("holds"),
             Some(false) => Tone::Bad.badge("does not hold"),
-            None => Tone::Idle.badge("not judged"),
+            None => Tone::Idle.badge("not evaluated"),
         };
         let found = finding.map(|finding| finding.found.clone()).unwrap_or_default();
         ShownAssertion { badge, text: text.clone(), found }
@@ -168,15 +168,15 @@ fn latencies(points: &Points) -> Vec<(&'static str, Quantity)> {
 fn about(monitor: &Arc<Monitor>) -> Facts {
     let spec = &monitor.spec;
     let mut facts = Facts::new()
-        .text("Checked", format!("every {} s, for at most {} s", spec.interval_s, spec.timeout_s()))
-        .text("Down after", format!("{} failed tries, {} s apart", spec.retries + 1, spec.retry_delay_s))
-        .text("Up after", format!("{} good ones", spec.recoveries))
-        .code("Id", &monitor.id);
+        .text("Checked", format!("every {} s, timeout {} s", spec.interval_s, spec.timeout_s()))
+        .text("Down after", format!("{} failed checks, {} s apart", spec.retries + 1, spec.retry_delay_s))
+        .text("Up after", format!("{} successful checks", spec.recoveries))
+        .code("ID", &monitor.id);
     if !spec.tags.is_empty() {
         facts = facts.text("Tags", spec.tags.join(", "));
     }
     if let Some(token) = &monitor.token {
-        facts = facts.code("The job calls", format!("/heartbeat/{token}"));
+        facts = facts.code("Heartbeat URL", format!("/heartbeat/{token}"));
     }
     facts
 }
@@ -212,8 +212,10 @@ pub(super) async fn check(State(uptime): State<Uptime>, Path(id): Path<String>) 
     let monitor = find_monitor(&uptime, &id).await?;
     match uptime.check_now(&monitor.id).await? {
         CheckNowOutcome::Checked { .. } => Ok(Redirect::to(&path(&monitor.id))),
-        CheckNowOutcome::Skipped => Err(Problem::conflict("It is paused, or was edited meanwhile.")),
-        CheckNowOutcome::Heartbeat => Err(Problem::conflict("A heartbeat is not checked: its job calls.")),
+        CheckNowOutcome::Skipped => {
+            Err(Problem::conflict("The monitor is paused or was edited during the check."))
+        }
+        CheckNowOutcome::Heartbeat => Err(Problem::conflict("A heartbeat cannot be checked: its job calls.")),
     }
 }
 

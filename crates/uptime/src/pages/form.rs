@@ -1,4 +1,4 @@
-//! The form that monitors are added and edited with.
+//! The form that adds and edits monitors.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use crate::uptime::{AddOutcome, EditOutcome, Uptime};
 struct FormPage {
     action: String,
     button: &'static str,
-    /// What is wrong with no field in particular.
+    /// Errors that do not belong to a field.
     general: String,
     main: Vec<Field>,
     more: Vec<Field>,
@@ -36,7 +36,7 @@ struct FormPage {
     open_heartbeat: bool,
 }
 
-/// What the form sends. Every field is text: what it means is found out with everything else.
+/// The fields of the form. All are text; they are parsed together, to report all errors at once.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MonitorForm {
@@ -72,7 +72,7 @@ pub(super) struct MonitorForm {
 
 pub(super) async fn blank(console: Console) -> Result<Page, Problem> {
     let spec = MonitorSpec::new("", MonitorKind::Http, "");
-    let page = MonitorForm::of(&spec).page("/uptime/new".to_owned(), "Add it", &[]);
+    let page = MonitorForm::of(&spec).page("/uptime/new".to_owned(), "Add", &[]);
     console.page("Add a monitor", &page)
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn add(
             }
         },
     };
-    let page = console.page("Add a monitor", &form.page(action(), "Add it", &errors))?;
+    let page = console.page("Add a monitor", &form.page(action(), "Add", &errors))?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
 }
 
@@ -133,13 +133,13 @@ pub(super) async fn edit(
 }
 
 impl MonitorForm {
-    /// A monitor as the form shows it.
+    /// The form of an existing monitor.
     fn of(spec: &MonitorSpec) -> Self {
         let http = spec.http.clone().unwrap_or_default();
         let dns = spec.dns.clone().unwrap_or_default();
         let heartbeat = spec.heartbeat.clone().unwrap_or_default();
         let optional = |number: Option<u32>| number.map(|number| number.to_string()).unwrap_or_default();
-        let tick = |ticked: bool| if ticked { "on".to_owned() } else { String::new() };
+        let tick = |checked: bool| if checked { "on".to_owned() } else { String::new() };
         let (user, secret) = match http.auth {
             Some(AuthSpec::Basic { user, password }) => (user, password),
             Some(AuthSpec::Bearer { token }) => (String::new(), token),
@@ -179,7 +179,7 @@ impl MonitorForm {
         }
     }
 
-    /// The monitor that is asked for.
+    /// The monitor that the form describes.
     fn spec(&self) -> Result<MonitorSpec, Vec<FieldError>> {
         let mut errors = Vec::new();
         let kind: MonitorKind = chosen("kind", &self.kind, MonitorKind::Http, &mut errors);
@@ -220,9 +220,7 @@ impl MonitorForm {
         for line in lines(&self.headers) {
             match line.split_once(':') {
                 Some((name, value)) => drop(headers.insert(name.trim().to_owned(), value.trim().to_owned())),
-                None => {
-                    errors.push(FieldError::new("http.headers", "each line is a name, a colon and a value"))
-                }
+                None => errors.push(FieldError::new("http.headers", "must be lines of the form Name: value")),
             }
         }
         let (user, secret) = (self.user.trim().to_owned(), self.secret.trim().to_owned());
@@ -282,21 +280,21 @@ impl MonitorForm {
             Field::choice("kind", "Kind", choices(&kinds)).value(&self.kind).error(error("kind")),
             Field::text("target", "Target")
                 .value(&self.target)
-                .hint("https://example.com/health, host:port, a name to look up; nothing for a heartbeat")
+                .hint("A URL, host:port, or a domain name; empty for a heartbeat")
                 .error(error("target")),
-            Field::number("interval_s", "Seconds between checks")
+            Field::number("interval_s", "Interval (s)")
                 .value(&self.interval_s)
                 .between(1, 86_400)
                 .error(error("interval_s")),
             Field::lines("assertions", "Assertions")
                 .value(&self.assertions)
                 .hint(
-                    "One a line: status in 200..299, body contains \"x\", json $.ok == true, latency < 500ms",
+                    "One per line: status in 200..299, body contains \"x\", json $.ok == true, latency < 500ms",
                 )
                 .error(error("assertions")),
             Field::text("group", "Group").value(&self.group).most(64).error(error("group")),
-            Field::text("tags", "Tags").value(&self.tags).hint("With commas between").error(error("tags")),
-            Field::tick("published", "On the public status page").value(&self.published),
+            Field::text("tags", "Tags").value(&self.tags).hint("Separated by commas").error(error("tags")),
+            Field::tick("published", "Show on the public status page").value(&self.published),
             Field::tick("paused", "Paused").value(&self.paused),
         ]
     }
@@ -305,18 +303,17 @@ impl MonitorForm {
         let seconds =
             |name: &str, label: &str, value: &str| Field::number(name, label).value(value).error(error(name));
         vec![
-            seconds("timeout_s", "Seconds that a check may take", &self.timeout_s).hint("10 if empty"),
-            seconds("retries", "Tries after the first failed one", &self.retries).between(0, 100),
-            seconds("retry_delay_s", "Seconds before each of them", &self.retry_delay_s).between(1, 3600),
-            seconds("down_interval_s", "Seconds between checks while it is down", &self.down_interval_s)
-                .hint("As always if empty"),
-            seconds("recoveries", "Good checks in a row that end an incident", &self.recoveries)
+            seconds("timeout_s", "Timeout (s)", &self.timeout_s).hint("Default: 10"),
+            seconds("retries", "Retries", &self.retries).between(0, 100),
+            seconds("retry_delay_s", "Retry delay (s)", &self.retry_delay_s).between(1, 3600),
+            seconds("down_interval_s", "Interval while down (s)", &self.down_interval_s)
+                .hint("Default: the interval"),
+            seconds("recoveries", "Successful checks that resolve an incident", &self.recoveries)
                 .between(1, 100),
-            seconds("remind_s", "Seconds until an incident is told again", &self.remind_s)
-                .hint("0 for never"),
+            seconds("remind_s", "Reminder interval (s)", &self.remind_s).hint("0: no reminders"),
             Field::text("channels", "Channels")
                 .value(&self.channels)
-                .hint("Their ids with commas between")
+                .hint("Names or ids, separated by commas")
                 .error(error("channels")),
         ]
     }
@@ -326,19 +323,19 @@ impl MonitorForm {
             Field::text("method", "Method").value(&self.method).most(16).error(error("http.method")),
             Field::lines("headers", "Headers")
                 .value(&self.headers)
-                .hint("One a line: Name: value")
+                .hint("One per line: Name: value")
                 .error(error("http.headers")),
             Field::lines("body", "Body").value(&self.body).error(error("http.body")),
-            Field::number("redirects", "Redirects that are followed")
+            Field::number("redirects", "Maximum redirects")
                 .value(&self.redirects)
                 .between(0, 20)
                 .error(error("http.redirects")),
-            Field::choice("version", "HTTP", choices(&["auto", "1.1", "2"])).value(&self.version),
+            Field::choice("version", "HTTP version", choices(&["auto", "1.1", "2"])).value(&self.version),
             Field::text("user", "User").value(&self.user).autocomplete("off").hint("For basic authentication"),
             Field::text("secret", "Secret")
                 .value(&self.secret)
                 .autocomplete("off")
-                .hint("The name of a secret under [secrets] in hob.toml: a password, or a token if there is no user")
+                .hint("Name of a secret under [secrets] in hob.toml: a password, or a bearer token if there is no user")
                 .error(error("http.auth")),
         ]
     }
@@ -349,9 +346,9 @@ impl MonitorForm {
             Field::choice("record", "Record", choices(&records)).value(&self.record),
             Field::lines("expected", "Expected answers")
                 .value(&self.expected)
-                .hint("One a line; any answer will do if empty")
+                .hint("One per line; if empty, any answer is good")
                 .error(error("dns.expected")),
-            Field::text("server", "Server to ask")
+            Field::text("server", "Name server")
                 .value(&self.server)
                 .placeholder("9.9.9.9:53")
                 .error(error("dns.server")),
@@ -360,14 +357,12 @@ impl MonitorForm {
 
     fn heartbeat_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
         vec![
-            Field::text("cron", "Cron pattern, UTC")
+            Field::text("cron", "Cron pattern (UTC)")
                 .value(&self.cron)
                 .placeholder("0 3 * * *")
-                .hint("Every interval if empty")
+                .hint("Default: every interval")
                 .error(error("heartbeat.cron")),
-            Field::number("grace_s", "Seconds that it may be late")
-                .value(&self.grace_s)
-                .error(error("heartbeat.grace_s")),
+            Field::number("grace_s", "Grace (s)").value(&self.grace_s).error(error("heartbeat.grace_s")),
         ]
     }
 }
@@ -376,12 +371,12 @@ fn choices(values: &[&str]) -> Vec<Choice> {
     values.iter().map(|value| Choice { value: (*value).to_owned(), label: (*value).to_owned() }).collect()
 }
 
-/// The word that an enum is written as.
+/// The serialized name of an enum value.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-/// The value that a word stands for; the default if there is none.
+/// The enum value with this name; the default if the text is empty.
 fn chosen<T: serde::de::DeserializeOwned>(
     field: &str,
     text: &str,
@@ -392,7 +387,7 @@ fn chosen<T: serde::de::DeserializeOwned>(
         return default;
     }
     serde_json::from_value(serde_json::Value::String(text.to_owned())).unwrap_or_else(|_| {
-        errors.push(FieldError::new(field, "is none of the choices"));
+        errors.push(FieldError::new(field, "is not one of the choices"));
         default
     })
 }
@@ -404,7 +399,7 @@ fn number(field: &str, text: &str, default: u32, errors: &mut Vec<FieldError>) -
 fn optional(field: &str, text: &str, errors: &mut Vec<FieldError>) -> Option<u32> {
     match text.trim() {
         "" => None,
-        text => text.parse().map_err(|_| errors.push(FieldError::new(field, "is no whole number"))).ok(),
+        text => text.parse().map_err(|_| errors.push(FieldError::new(field, "must be a whole number"))).ok(),
     }
 }
 
@@ -421,7 +416,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_monitor_comes_back_from_the_form_as_it_went_in() {
+    fn form_of_a_monitor_describes_the_same_monitor() {
         for json in [
             r#"{"name":"a","kind":"http","target":"https://x/","http":{"method":"POST","headers":{"x-a":"b"},"body":"{}",
                 "redirects":0,"auth":{"basic":{"user":"ann","password":"pw"}},"version":"2"},"tags":["a","b"],
@@ -436,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_told_at_its_field() {
+    fn invalid_number_is_reported_at_its_field() {
         let form =
             MonitorForm { retries: "many".to_owned(), kind: "pigeon".to_owned(), ..MonitorForm::default() };
         let fields: Vec<String> = form.spec().unwrap_err().into_iter().map(|errors| errors.field).collect();

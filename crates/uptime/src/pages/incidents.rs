@@ -1,4 +1,4 @@
-//! Outages, and what people say of them.
+//! Incidents and their notes.
 
 use askama::Template;
 use axum::extract::State;
@@ -26,10 +26,10 @@ pub(super) struct IncidentRow {
     pub(super) monitor: String,
     pub(super) name: String,
     pub(super) badge: Badge,
-    pub(super) began: When,
-    pub(super) lasted: Quantity,
+    pub(super) started: When,
+    pub(super) duration: Quantity,
     pub(super) message: String,
-    pub(super) taken_by: String,
+    pub(super) acknowledged_by: String,
 }
 
 #[derive(Template)]
@@ -92,27 +92,27 @@ pub(super) async fn show(
         may_write,
         id: incident.id,
     };
-    console.page(&format!("{name} was down"), &body)
+    console.page(&format!("Incident: {name}"), &body)
 }
 
 fn facts(incident: &Incident) -> Facts {
     let mut facts = Facts::new()
         .code("Monitor", &incident.monitor_id)
-        .shown("First failed try", When::at(incident.opened_at.0))
-        .shown("Counted as down", When::at(incident.confirmed_at.0))
-        .text("Lasted", lasted(incident))
-        .text("Why", format!("{}: {}", incident.class, incident.message));
+        .shown("First failed check", When::at(incident.opened_at.0))
+        .shown("Confirmed", When::at(incident.confirmed_at.0))
+        .text("Duration", duration(incident))
+        .text("Cause", format!("{}: {}", incident.class, incident.message));
     if incident.maintenance {
-        facts = facts.text("Maintenance", "it began in a window, and does not count as downtime");
+        facts = facts.text("Maintenance", "started in a window, does not count as downtime");
     }
     if let Some(at) = incident.told_at {
-        facts = facts.shown("Channels were told", When::at(at.0)).text("Reminders", incident.reminders);
+        facts = facts.shown("Alerts sent", When::at(at.0)).text("Reminders", incident.reminders);
     }
     if let (Some(at), Some(who)) = (incident.acknowledged_at, &incident.acknowledged_by) {
-        facts = facts.text("Taken care of by", who).shown("Since", When::at(at.0));
+        facts = facts.text("Acknowledged by", who).shown("Acknowledged", When::at(at.0));
     }
     if let (Some(at), Some(why)) = (incident.resolved_at, incident.resolution) {
-        facts = facts.shown("Over", When::at(at.0)).text("Because it", why);
+        facts = facts.shown("Resolved", When::at(at.0)).text("Resolution", why);
     }
     facts
 }
@@ -147,7 +147,7 @@ pub(super) async fn annotate(
 ) -> Result<Redirect, Problem> {
     let text = note.text.trim();
     if text.is_empty() || text.len() > MAX_NOTE_BYTES {
-        return Err(Problem::invalid("text", format!("has 1 to {MAX_NOTE_BYTES} bytes")));
+        return Err(Problem::invalid("text", format!("must have 1 to {MAX_NOTE_BYTES} bytes")));
     }
     let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
@@ -157,20 +157,20 @@ pub(super) async fn annotate(
 
 fn badge(incident: &Incident) -> Badge {
     match (incident.resolved_at, incident.acknowledged_at) {
-        (Some(_), _) => Tone::Good.badge("over"),
+        (Some(_), _) => Tone::Good.badge("resolved"),
         (None, Some(_)) => Tone::Warn.badge("acknowledged"),
         (None, None) => Tone::Bad.badge("open"),
     }
 }
 
-fn lasted(incident: &Incident) -> Quantity {
+fn duration(incident: &Incident) -> Quantity {
     let until = incident.resolved_at.map_or(now().0, |at| at.0);
     Quantity::millis(until - incident.opened_at.0)
 }
 
 impl Incidents {
-    fn nothing(&self) -> Empty {
-        Empty::new("No incidents", "Nothing was down yet.")
+    fn empty(&self) -> Empty {
+        Empty::new("No incidents", "No monitor has been down yet.")
     }
 }
 
@@ -181,10 +181,10 @@ impl IncidentRow {
             monitor: encoded(&incident.monitor_id),
             name: name.to_owned(),
             badge: badge(incident),
-            began: When::at(incident.opened_at.0),
-            lasted: lasted(incident),
+            started: When::at(incident.opened_at.0),
+            duration: duration(incident),
             message: incident.message.clone(),
-            taken_by: incident.acknowledged_by.clone().unwrap_or_default(),
+            acknowledged_by: incident.acknowledged_by.clone().unwrap_or_default(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The dashboard: all monitors, how they are and how they were.
+//! The dashboard: all monitors with their states and uptime.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub(super) async fn show(
     let (page, next) = query.page(&monitors, &snapshot)?;
     let rows = uptime.rows(&snapshot, &page).await?;
     let ids: Vec<MonitorId> = page.iter().map(|monitor| monitor.id.clone()).collect();
-    // Without the database, everything that is known now is shown all the same.
+    // Without the database, the states are shown without the uptime.
     let downtime = history::availability(uptime.database(), &ids, now()).await.ok();
     let counts = snapshot.state_counts(&monitors);
     let tiles = MonitorState::ALL
@@ -89,14 +89,17 @@ pub(super) async fn show(
 }
 
 impl Dashboard {
-    fn nothing(&self) -> Empty {
+    fn empty(&self) -> Empty {
         if self.total > 0 {
-            return Empty::new("Nothing here", "No monitor fits what you are looking for.")
+            return Empty::new("No monitors found", "No monitor matches the filter.")
                 .link("Show all", "/uptime");
         }
-        Empty::new("No monitors yet", "Say what to watch: a web page, a port, a name, a certificate, a job.")
-            .command("hob uptime apply monitors.yaml")
-            .link("Add a monitor", "/uptime/new")
+        Empty::new(
+            "No monitors yet",
+            "Add a web page, a port, a domain name, a certificate or a job to monitor.",
+        )
+        .command("hob uptime apply monitors.yaml")
+        .link("Add a monitor", "/uptime/new")
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) async fn list(console: Console, State(uptime): State<Uptime>) -> Resu
         fields: vec![
             Field::text("title", "Title").required().most(128),
             Field::text("covers", "Covers")
-                .hint("Ids, tags or groups with commas between; all monitors if empty"),
+                .hint("Ids, tags or groups, separated by commas; all monitors if empty"),
             Field::text("from", "From").required().placeholder("2026-12-31T22:00").hint("UTC"),
             Field::text("to", "To").required().placeholder("2026-12-31T23:30").hint("UTC"),
         ],
@@ -92,7 +92,8 @@ pub(super) async fn remove(
 fn unix_ms(field: &str, text: &str) -> Result<i64, Problem> {
     let time: Result<DateTime, _> = text.trim().trim_end_matches('Z').parse();
     let time = time.ok().and_then(|time| time.to_zoned(TimeZone::UTC).ok());
-    let time = time.ok_or_else(|| Problem::invalid(field, "is no time: write 2026-12-31T22:00, in UTC"))?;
+    let time =
+        time.ok_or_else(|| Problem::invalid(field, "must be a time in UTC, such as 2026-12-31T22:00"))?;
     Ok(time.timestamp().as_millisecond())
 }
 
@@ -100,11 +101,11 @@ impl WindowRow {
     fn new(window: &Maintenance) -> Self {
         let spec = &window.spec;
         let badge = match now().0 {
-            now if now < spec.starts_at_ms => Tone::Idle.badge("to come"),
-            now if now < spec.ends_at_ms => Tone::Busy.badge("now"),
-            _ => Tone::Good.badge("over"),
+            now if now < spec.starts_at_ms => Tone::Idle.badge("planned"),
+            now if now < spec.ends_at_ms => Tone::Busy.badge("active"),
+            _ => Tone::Good.badge("ended"),
         };
-        let covers = if spec.covers.is_empty() { "everything".to_owned() } else { spec.covers.join(", ") };
+        let covers = if spec.covers.is_empty() { "all monitors".to_owned() } else { spec.covers.join(", ") };
         Self {
             id: window.id.clone(),
             title: spec.title.clone(),

@@ -1,5 +1,4 @@
-//! The public status page: what was published, and nothing else. It needs neither JavaScript nor a sign-in, and says
-//! how long it may be kept.
+//! The public status page: published monitors only. It needs no JavaScript and no sign-in, and may be cached.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -30,8 +29,8 @@ const DAYS: i64 = 90;
 const LISTED_MS: i64 = 14 * DAY_MS;
 const MAX_LISTED: usize = 50;
 /// Systems of one page.
-const SHOWN: usize = 100;
-/// Strangers may ask as often as they like: the page is made at most so often.
+const PAGE_SIZE: usize = 100;
+/// How often the page is rendered at most, however many visitors there are.
 const MAX_AGE: Duration = Duration::from_secs(5);
 const CACHE: HeaderValue = HeaderValue::from_static("public, max-age=15");
 
@@ -50,7 +49,7 @@ struct StatusPage {
     pages: usize,
 }
 
-/// Which page of the systems, from 1.
+/// Number of the page, from 1.
 #[derive(Debug, Deserialize)]
 pub(super) struct PageQuery {
     #[serde(default = "first")]
@@ -85,14 +84,14 @@ struct ListedIncident {
     words: String,
 }
 
-/// What is told to the public, made once in a while.
+/// The last rendered status.
 #[derive(Debug, Default)]
 pub(crate) struct StatusCache(Mutex<Option<(Instant, Arc<RenderedStatus>)>>);
 
 #[derive(Debug)]
 struct RenderedStatus {
     status: StatusSnapshot,
-    /// The first page, which most ask for; the others are made when they are.
+    /// The first page. The other pages are rendered on request.
     html: String,
     rss: String,
 }
@@ -135,7 +134,7 @@ async fn rendered(uptime: &Uptime) -> Result<Arc<RenderedStatus>, Problem> {
     Ok(rendered)
 }
 
-/// What there is to see.
+/// The data of the status page.
 #[derive(Debug)]
 struct StatusSnapshot {
     title: String,
@@ -148,7 +147,7 @@ struct StatusSnapshot {
 
 impl StatusSnapshot {
     fn pages(&self) -> usize {
-        self.published.len().div_ceil(SHOWN).max(1)
+        self.published.len().div_ceil(PAGE_SIZE).max(1)
     }
 
     fn html(&self, page: usize) -> Result<String, Problem> {
@@ -192,7 +191,7 @@ impl StatusSnapshot {
         let down = states.iter().filter(is_down).count();
         let unknown = states.iter().any(|state| matches!(state, MonitorState::Stale | MonitorState::Pending));
         match (states.len(), down) {
-            (0, _) => (Tone::Idle, "Nothing is published yet"),
+            (0, _) => (Tone::Idle, "No systems are published yet"),
             (_, 0) if unknown => (Tone::Warn, "Some systems have not been checked lately"),
             (_, 0) => (Tone::Good, "All systems are up"),
             (all, down) if all == down => (Tone::Bad, "All systems are down"),
@@ -202,7 +201,7 @@ impl StatusSnapshot {
 
     fn groups(&self, page: usize) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
-        for monitor in self.published.iter().skip((page - 1) * SHOWN).take(SHOWN) {
+        for monitor in self.published.iter().skip((page - 1) * PAGE_SIZE).take(PAGE_SIZE) {
             let published = PublishedSystem {
                 name: monitor.spec.name.clone(),
                 badge: badge(self.snapshot.state(monitor)),
@@ -217,7 +216,7 @@ impl StatusSnapshot {
         groups
     }
 
-    /// A bar for each day: whole where it was up, broken where it was down, a dot where nobody looked.
+    /// A bar for each day: whole if it was up, broken if it was down, a dot if it was not monitored.
     fn days(&self, monitor: &Monitor) -> Markup {
         const STEP: i64 = 8;
         let width = STEP * DAYS;
@@ -233,7 +232,7 @@ impl StatusSnapshot {
             if end <= monitor.created_at.0 {
                 let _ = write!(
                     svg,
-                    r#"<g class="beat idle"><path d="M{} 28h2v2h-2z"/><title>{date}: not watched</title></g>"#,
+                    r#"<g class="beat idle"><path d="M{} 28h2v2h-2z"/><title>{date}: not monitored</title></g>"#,
                     x + 3
                 );
                 continue;
@@ -255,7 +254,7 @@ impl StatusSnapshot {
         Markup::trusted(svg)
     }
 
-    /// Incidents of what is published, the newest first.
+    /// Incidents of published monitors, the newest first.
     fn incidents(&self) -> impl Iterator<Item = (&Monitor, &Incident)> {
         let since = self.now.0 - LISTED_MS;
         let mut all: Vec<(&Monitor, &Incident)> = self
@@ -293,18 +292,18 @@ impl StatusSnapshot {
 }
 
 impl ListedIncident {
-    /// Without the error, which may name what is inside.
+    /// Without the error message, which may contain internal names.
     fn new(monitor: &Monitor, incident: &Incident) -> Self {
         let from = time(incident.opened_at.0);
         let (tone, word, words) = match incident.resolved_at {
-            Some(until) => (Tone::Good, "over", format!("was down from {from} to {}", time(until.0))),
-            None => (Tone::Bad, "open", format!("is down since {from}")),
+            Some(until) => (Tone::Good, "resolved", format!("was down from {from} to {}", time(until.0))),
+            None => (Tone::Bad, "open", format!("has been down since {from}")),
         };
         Self { badge: tone.badge(word), name: monitor.spec.name.clone(), words }
     }
 }
 
-/// To the minute.
+/// A time to the minute.
 fn time(ms: i64) -> String {
     let text = Time(UnixMs(ms)).to_string();
     match (text.get(..10), text.get(11..16)) {

@@ -1,4 +1,4 @@
-//! Connects to a host: its name, its addresses, its port.
+//! Connects to a host: resolves its name and tries its addresses.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use super::trace::{Stage, Trace};
 use crate::monitor::check::{Failure, FailureClass};
 
 impl Probe {
-    /// A connection to the first address that takes one.
+    /// A connection to the first address that accepts one.
     pub(super) async fn connect<S: AsRef<str>>(
         &self,
         host: &Host<S>,
@@ -32,7 +32,7 @@ impl Probe {
         for (tried, address) in addresses.iter().enumerate() {
             let address = SocketAddr::new(*address, port);
             trace.address = Some(address);
-            // An address that swallows packets leaves the others their share of the time.
+            // Every address gets a share of the remaining time, so that one that drops packets does not use it up.
             let left = trace.deadline.saturating_duration_since(Instant::now());
             let share = left / u32::try_from(addresses.len() - tried).unwrap_or(1);
             match timeout_at((Instant::now() + share).into(), TcpStream::connect(address)).await {
@@ -48,7 +48,7 @@ impl Probe {
                     ));
                 }
                 Err(_) => {
-                    let message = format!("{address} did not answer");
+                    let message = format!("{address} did not respond");
                     refused.get_or_insert(Failure::new(FailureClass::Timeout, message));
                 }
             }

@@ -1,4 +1,4 @@
-//! DNS: a record of a name, asked for anew each time.
+//! DNS: looks up a record of a name, without a cache.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::resolver::{failure, resolver_for};
 use super::trace::{Stage, Trace};
 use crate::monitor::check::{DnsCheck, Failure, FailureClass, RecordType};
 
-/// The most of the answers that a failure tells of.
+/// Answers that a failure message lists.
 const MAX_SHOWN: usize = 4;
 
 impl Probe {
@@ -18,7 +18,10 @@ impl Probe {
         let own;
         let resolver = match check.server {
             Some(server) if !self.inner.limits.targets.allow(server.ip()) => {
-                let message = format!("{} is not public, and may not be asked", server.ip());
+                let message = format!(
+                    "{} is not a public address; see private_targets under [uptime] in hob.toml",
+                    server.ip()
+                );
                 return Err(Failure::new(FailureClass::Forbidden, message));
             }
             Some(server) => {
@@ -29,8 +32,8 @@ impl Probe {
             None => self.inner.resolver.uncached()?,
         };
         let mut name = Name::from_utf8(&check.name)
-            .map_err(|_| Failure::new(FailureClass::Misconfigured, "not a name that DNS knows"))?;
-        // As it stands: a search list would find another one's record.
+            .map_err(|_| Failure::new(FailureClass::Misconfigured, "not a valid domain name"))?;
+        // Absolute: the search list of the system could find another name.
         name.set_fqdn(true);
         let started = Instant::now();
         let found =
@@ -50,12 +53,12 @@ fn compare(check: &DnsCheck, answers: &[String]) -> Result<(), Failure> {
         RecordType::Txt => expected == answer,
         _ => expected.trim_end_matches('.').eq_ignore_ascii_case(answer),
     };
-    let there = |expected: &String| answers.iter().any(|answer| same(expected, answer));
-    match check.expected.iter().find(|expected| !there(expected)) {
+    let is_answered = |expected: &String| answers.iter().any(|answer| same(expected, answer));
+    match check.expected.iter().find(|expected| !is_answered(expected)) {
         None => Ok(()),
         Some(missing) => {
-            let told = answers[..answers.len().min(MAX_SHOWN)].join(", ");
-            Err(Failure::new(FailureClass::Assertion, format!("{missing} is not among {told}")))
+            let shown = answers[..answers.len().min(MAX_SHOWN)].join(", ");
+            Err(Failure::new(FailureClass::Assertion, format!("{missing} is not among {shown}")))
         }
     }
 }
@@ -71,8 +74,8 @@ fn dns_record_type(record: RecordType) -> DnsRecordType {
     }
 }
 
-/// A record as people write it, if it is of the kind that was asked for: names without the last dot, `10 mail.example`
-/// for a mail server, the strings of a text as one.
+/// A record of the expected type as users write it: names without the last dot, `10 mail.example` for a mail server, the
+/// strings of a text as one.
 fn show(data: &RData, record: RecordType) -> Option<String> {
     let plain = |name: &Name| name.to_utf8().trim_end_matches('.').to_ascii_lowercase();
     match (data, record) {

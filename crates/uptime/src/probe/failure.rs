@@ -1,4 +1,4 @@
-//! What went wrong with an HTTP exchange, in the words of a check.
+//! Failures from errors of hyper and the system.
 
 use std::error::Error;
 use std::io;
@@ -11,19 +11,21 @@ pub(super) fn from_hyper(error: &hyper::Error) -> Failure {
         let is_tls = io.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()).is_some();
         return match io.kind() {
             _ if is_tls => Failure::new(FailureClass::Tls, io.to_string()),
-            // What is said of chunks that are none.
+            // Malformed chunks.
             io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
                 Failure::new(FailureClass::Protocol, format!("not HTTP: {io}"))
             }
-            io::ErrorKind::UnexpectedEof => closed("the connection was closed in the middle".to_owned()),
+            io::ErrorKind::UnexpectedEof => {
+                closed("the connection was closed during the response".to_owned())
+            }
             _ => closed(without_os_code(io)),
         };
     }
     if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
-        return closed("the connection was closed before the answer was whole".to_owned());
+        return closed("the connection was closed before the response was complete".to_owned());
     }
     if error.is_parse_too_large() {
-        return Failure::new(FailureClass::Protocol, "the head of the answer is too large");
+        return Failure::new(FailureClass::Protocol, "the response head is too large");
     }
     let mut message = error.to_string();
     if let Some(cause) = error.source() {
@@ -32,7 +34,7 @@ pub(super) fn from_hyper(error: &hyper::Error) -> Failure {
     Failure::new(FailureClass::Protocol, format!("not HTTP: {message}"))
 }
 
-/// What the system says, without its numbers.
+/// The message of a system error without its number.
 pub(super) fn without_os_code(error: &io::Error) -> String {
     let text = error.to_string();
     match text.rfind(" (os error ") {

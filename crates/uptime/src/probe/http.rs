@@ -126,7 +126,7 @@ impl Probe {
         let chosen = match (stream.get_ref().1.alpn_protocol(), version) {
             (Some(b"h2"), _) => HttpVersion::Http2,
             (_, HttpVersion::Http2) => {
-                return Err(Failure::new(FailureClass::Protocol, "the server does not speak HTTP/2"));
+                return Err(Failure::new(FailureClass::Protocol, "the server does not support HTTP/2"));
             }
             _ => HttpVersion::Http1,
         };

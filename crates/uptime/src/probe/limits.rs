@@ -1,4 +1,4 @@
-//! What a check may do: where it may look, and how much it takes in.
+//! Limits of checks: addresses that are allowed, and the size of responses.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,20 +8,20 @@ use rustls_pki_types::CertificateDer;
 #[derive(Clone, Debug)]
 pub struct Limits {
     pub targets: Targets,
-    /// An answer with a larger body is a failure.
+    /// A check fails if the response body is larger.
     pub max_body_bytes: usize,
-    /// Authorities that are trusted besides the public ones.
+    /// Certificate authorities that are trusted besides the public ones.
     pub roots: Vec<CertificateDer<'static>>,
-    /// Who is asked for names; otherwise whom the system asks.
+    /// Default: the name servers of the system.
     pub name_server: Option<SocketAddr>,
 }
 
-/// Which addresses may be looked at.
+/// Addresses that checks may connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
     All,
-    /// Only what anybody on the Internet can reach, and these. For when those who may add monitors should not look
-    /// around in the network that the node stands in.
+    /// Only public addresses, and these networks. For deployments where users who add monitors must not reach the
+    /// network of the node.
     Public {
         allowed: Vec<IpNet>,
     },
@@ -58,9 +58,9 @@ fn is_public(address: IpAddr) -> bool {
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let reserved = match (a, b, c) {
-        // This network, shared between a provider and its customers, protocol assignments, benchmarks, the future.
+        // This network, reserved; carrier-grade NAT; protocol assignments; benchmarks.
         (0 | 240.., _, _) | (100, 64..=127, _) | (192, 0, 0) | (198, 18 | 19, _) => true,
-        // The way to the nearest 6to4 relay.
+        // 6to4 relay anycast.
         (192, 88, 99) => true,
         _ => false,
     };
@@ -72,12 +72,12 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_documentation())
 }
 
-/// The IPv4 address that packets to an IPv6 address end up at.
+/// The IPv4 address that is embedded in an IPv6 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = address.segments();
     let v4 = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match (a, b, c, d, e, f) {
-        // Mapped, and translated by NAT64.
+        // IPv4-mapped, and NAT64.
         (0, 0, 0, 0, 0, 0xffff) | (0x64, 0xff9b, 0, 0, 0, 0) => Some(v4(g, h)),
         // 6to4.
         (0x2002, ..) => Some(v4(b, c)),
@@ -85,7 +85,7 @@ fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Global unicast is 2000::/3; the exceptions within it are Teredo and other protocol assignments, and examples.
+/// Global unicast is 2000::/3, except for Teredo, other protocol assignments and documentation.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     let reserved = matches!((a, b), (0x2001, 0..=0x01ff | 0x0db8) | (0x3fff, 0..=0x0fff));
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_internet_can_reach_is_public() {
+    fn special_purpose_addresses_are_not_public() {
         let public = Targets::Public { allowed: Vec::new() };
         for address in
             ["1.1.1.1", "100.63.255.255", "172.32.0.1", "192.0.1.1", "2606:4700::1111", "64:ff9b::101:101"]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_opens_its_own_network_only() {
+    fn allowed_network_does_not_allow_others() {
         let targets = Targets::Public { allowed: vec!["10.1.0.0/16".parse().unwrap()] };
         assert!(targets.allow("10.1.2.3".parse().unwrap()));
         assert!(!targets.allow("10.2.2.3".parse().unwrap()));

@@ -1,4 +1,4 @@
-//! Whether this node's own network is there. While it is not, the node judges nobody.
+//! Whether the network of this node works. While it does not, failed checks do not count.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use tokio::sync::Mutex;
 
 use crate::monitor::check::{FailureClass, Observation};
 
-/// How long an answer counts, so that a thousand failing checks ask once.
+/// How long a result is reused, so that many failing checks test the network once.
 const MAX_AGE: Duration = Duration::from_secs(2);
 const ANCHOR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Any address far away. Nothing is ever sent there: connecting a datagram socket only asks for a route.
+/// An address outside this network. Nothing is sent: connecting a UDP socket only looks up a route.
 const FAR_AWAY: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(crate) enum NetworkHealth {
 }
 
 impl LocalNetwork {
-    /// Asks the anchors, or where there are none whether there is a route at all.
+    /// Connects to the anchors, or looks up a route if there are none.
     pub(crate) async fn health(&self, anchors: &[String]) -> NetworkHealth {
         let mut seen = self.seen.lock().await;
         if let Some((at, health)) = *seen
@@ -37,15 +37,14 @@ impl LocalNetwork {
         }
         let health = if anchors.is_empty() { route() } else { reach_any(anchors).await };
         if health == NetworkHealth::Down && seen.is_none_or(|(_, before)| before == NetworkHealth::Up) {
-            tracing::warn!("this node's own network is gone: its failed checks do not count");
+            tracing::warn!("network of this node is down, failed checks do not count");
         }
         *seen = Some((Instant::now(), health));
         health
     }
 }
 
-/// Whether a failure may be the fault of this node's own network. What was reached, and who answered on this very
-/// machine, was not.
+/// Whether the network of this node may have caused the failure. It cannot if the target responded or is on this machine.
 pub(crate) fn may_be_local(observation: &Observation) -> bool {
     let loopback = observation.address.is_some_and(|address| address.ip().is_loopback());
     let class = observation.failure().map(|failure| failure.class);
@@ -76,7 +75,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_anchor_that_answers_is_enough() {
+    async fn one_reachable_anchor_is_enough() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let anchors = [free.to_string(), listener.local_addr().unwrap().to_string()];
@@ -85,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_on_this_machine_is_no_matter_of_the_network() {
+    fn failure_of_a_local_target_is_not_caused_by_the_network() {
         let mut failed = Observation::failed(FailureClass::Connect, "refused");
         assert!(may_be_local(&failed));
         failed.address = Some("127.0.0.1:80".parse().unwrap());

@@ -1,4 +1,4 @@
-//! A message to somebody, sent as guarded as a check: once, without following anything.
+//! Posts an alert with the limits of a check: one request, redirects are not followed.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ pub(crate) struct Post<'a> {
 }
 
 impl Probe {
-    /// What the other side said to it, in a number. Whatever else it said is not read.
+    /// Sends the request and returns the status. The response body is not read.
     pub(crate) async fn post(&self, post: Post<'_>, timeout: Duration) -> Result<StatusCode, Failure> {
         let mut trace = Trace::begin(timeout);
         let headers = post.headers.iter().cloned().collect();
         let hop = Hop::only(Method::POST, post.url.clone(), headers, post.body);
-        let asked = self.request(&hop, HttpVersion::Auto, BodyPolicy::Ignore, &mut trace);
-        match tokio::time::timeout(timeout, asked).await {
-            Ok(answered) => answered.map(|answer| answer.status),
+        let request = self.request(&hop, HttpVersion::Auto, BodyPolicy::Ignore, &mut trace);
+        match tokio::time::timeout(timeout, request).await {
+            Ok(response) => response.map(|response| response.status),
             Err(_) => Err(trace.timeout_failure(timeout)),
         }
     }

@@ -1,4 +1,4 @@
-//! The way that redirects lead.
+//! Follows redirects.
 
 use http::header::LOCATION;
 use http::{HeaderMap, Method, StatusCode};
@@ -7,7 +7,7 @@ use url::Url;
 
 use crate::monitor::check::{Failure, FailureClass, HttpCheck};
 
-/// One request on the way.
+/// One request of a chain of redirects.
 #[derive(Clone, Debug)]
 pub(super) struct Hop {
     pub(super) method: Method,
@@ -19,13 +19,13 @@ pub(super) struct Hop {
 
 #[derive(Clone, Copy, Debug)]
 enum Follow {
-    /// A redirect is an answer like others.
+    /// A redirect is the final response.
     Never,
-    /// Follows so many more.
+    /// Follows this many more.
     UpTo(u8),
 }
 
-/// Where an answer leads.
+/// What follows a response.
 #[derive(Debug)]
 pub(super) enum RedirectStep {
     Final,
@@ -45,12 +45,12 @@ impl Hop {
         }
     }
 
-    /// A request that follows nothing.
+    /// A request that does not follow redirects.
     pub(super) fn only(method: Method, url: Url, headers: HeaderMap, body: Bytes) -> Self {
         Self { method, url, headers, body, follow: Follow::Never }
     }
 
-    /// Whether an answer only says where to go on.
+    /// Whether a response is a redirect that is followed.
     pub(super) fn is_followed(&self, status: StatusCode, headers: &HeaderMap) -> bool {
         matches!(self.follow, Follow::UpTo(_)) && is_redirect(status) && headers.contains_key(LOCATION)
     }
@@ -68,9 +68,9 @@ impl Hop {
         let joined = location.to_str().ok().and_then(|location| self.url.join(location).ok());
         let Some(mut url) = joined.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host())
         else {
-            return Err(refuse("a redirect to something that is no http(s) URL"));
+            return Err(refuse("redirect to an invalid URL"));
         };
-        // What a stranger would have us say is not said.
+        // Credentials in the Location header are not sent.
         let _ = (url.set_username(""), url.set_password(None));
         url.set_fragment(None);
         Ok(RedirectStep::Follow(Box::new(self.redirected_to(url, status, left))))
@@ -80,11 +80,11 @@ impl Hop {
         let is_get = matches!(self.method, Method::GET | Method::HEAD);
         let becomes_get = match status {
             StatusCode::SEE_OTHER => !is_get,
-            // Not what the standard says, but what browsers and everybody after them do.
+            // Not in the standard, but what browsers do.
             StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => self.method == Method::POST,
             _ => false,
         };
-        // The headers were written for the server that was named, and may hold its secrets.
+        // The headers are for the original server and may contain its secrets.
         let headers = if url.origin() == self.url.origin() { self.headers.clone() } else { HeaderMap::new() };
         Self {
             method: if becomes_get { Method::GET } else { self.method.clone() },
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_stay_with_the_server_they_were_written_for() {
+    fn headers_are_not_sent_to_another_origin() {
         let hop = post("https://a.example/x");
         assert_eq!(follow(&hop, 307, "/y").headers.len(), 1);
         for elsewhere in ["https://b.example/", "http://a.example/", "https://a.example:8443/", "//b.example"]
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_method_changes_as_with_browsers() {
+    fn method_changes_as_in_browsers() {
         let hop = post("http://a.example/");
         for (status, method, body) in
             [(301, "GET", ""), (302, "GET", ""), (303, "GET", ""), (307, "POST", "body")]
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirect_may_not_lead_out_of_http_or_say_who_we_are() {
+    fn redirect_must_be_http_and_its_credentials_are_dropped() {
         let hop = post("http://a.example/");
         let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("file:///etc/passwd"))]);
         let refused = hop.after(StatusCode::FOUND, &headers).unwrap_err();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn one_redirect_more_than_allowed_is_refused() {
+    fn too_many_redirects_are_refused() {
         let last = follow(&follow(&post("http://a.example/"), 302, "/1"), 302, "/2");
         let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_static("/3"))]);
         assert_eq!(last.after(StatusCode::FOUND, &headers).unwrap_err().class, FailureClass::Redirect);

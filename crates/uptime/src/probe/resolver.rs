@@ -1,4 +1,4 @@
-//! Finds the addresses of names.
+//! Resolves names to addresses.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -15,31 +15,29 @@ use url::Host;
 use super::limits::Targets;
 use crate::monitor::check::{Failure, FailureClass};
 
-/// A name that moved is followed after this long at most, whatever its records say.
+/// The longest that a record is cached, whatever its TTL.
 const MAX_CACHED: Duration = Duration::from_secs(60);
 
-/// A name that was not there is asked for again by the next check.
+/// The longest that a missing name is cached.
 const MAX_ABSENCE_CACHED: Duration = Duration::from_secs(1);
 
-/// How many names may be asked for at the same time.
+/// Concurrent lookups.
 const MAX_LOOKUPS: usize = 1024;
 
-/// The most addresses of one name that are tried.
+/// Addresses of a name that are tried.
 const MAX_ADDRESSES: usize = 8;
 
 pub(super) struct NameResolver {
-    /// Remembers what it was told.
-    addresses: Option<TokioResolver>,
-    /// Asks every time.
+    cached: Option<TokioResolver>,
     uncached: Option<TokioResolver>,
 }
 
 impl NameResolver {
     pub(super) fn new(server: Option<SocketAddr>) -> Self {
-        Self { addresses: open(server, cached_options), uncached: open(server, uncached_options) }
+        Self { cached: open(server, cached_options), uncached: open(server, uncached_options) }
     }
 
-    /// The addresses of a host that may be looked at. A host that is written as an address is taken as it is.
+    /// The allowed addresses of a host. A host that is an address is not looked up.
     pub(super) async fn addresses<S: AsRef<str>>(
         &self,
         host: &Host<S>,
@@ -56,7 +54,9 @@ impl NameResolver {
         match (first, allowed.is_empty()) {
             (None, _) => Err(Failure::new(FailureClass::Name, "the name has no address")),
             (Some(address), true) => {
-                let message = format!("{address} is not public, and may not be looked at");
+                let message = format!(
+                    "{address} is not a public address; see private_targets under [uptime] in hob.toml"
+                );
                 Err(Failure::new(FailureClass::Forbidden, message))
             }
             _ => Ok(allowed),
@@ -64,18 +64,18 @@ impl NameResolver {
     }
 
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
-        let resolver = self.addresses.as_ref().ok_or_else(no_resolver)?;
+        let resolver = self.cached.as_ref().ok_or_else(no_resolver)?;
         let found = resolver.lookup_ip(name).await.map_err(|error| failure(&error))?;
         Ok(found.iter().collect())
     }
 
-    /// What asks for records without remembering them.
+    /// A resolver without a cache.
     pub(super) fn uncached(&self) -> Result<&TokioResolver, Failure> {
         self.uncached.as_ref().ok_or_else(no_resolver)
     }
 }
 
-/// What asks one server, without remembering.
+/// A resolver that queries one server, without a cache.
 pub(super) fn resolver_for(server: SocketAddr) -> Result<TokioResolver, Failure> {
     open(Some(server), uncached_options).ok_or_else(no_resolver)
 }
@@ -90,7 +90,7 @@ fn uncached_options(options: &mut ResolverOpts) {
     options.use_hosts_file = ResolveHosts::Never;
 }
 
-/// `None` where the system does not say whom to ask: then names are not found, and addresses still work.
+/// `None` if the system has no name servers configured: names cannot be resolved, but addresses work.
 fn open(server: Option<SocketAddr>, tune: fn(&mut ResolverOpts)) -> Option<TokioResolver> {
     let mut builder = match server {
         Some(server) => TokioResolver::builder_with_config(config(server), TokioRuntimeProvider::default()),
@@ -102,7 +102,7 @@ fn open(server: Option<SocketAddr>, tune: fn(&mut ResolverOpts)) -> Option<Tokio
     builder.build().ok()
 }
 
-/// One server, over UDP, and over TCP for what does not fit.
+/// One server over UDP, and over TCP for large answers.
 fn config(server: SocketAddr) -> ResolverConfig {
     let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
         connection.port = server.port();
@@ -114,9 +114,9 @@ fn config(server: SocketAddr) -> ResolverConfig {
 
 pub(super) fn failure(error: &NetError) -> Failure {
     let message = match error {
-        error if error.is_nx_domain() => "there is no such name".to_owned(),
+        error if error.is_nx_domain() => "the name does not exist".to_owned(),
         error if error.is_no_records_found() => "the name has no such record".to_owned(),
-        NetError::Timeout => "no name server answered in time".to_owned(),
+        NetError::Timeout => "no name server responded in time".to_owned(),
         error => error.to_string(),
     };
     Failure::new(FailureClass::Name, message)

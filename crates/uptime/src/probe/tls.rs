@@ -1,4 +1,4 @@
-//! TLS: handshakes, and what the certificate says.
+//! TLS handshakes and certificates.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -17,7 +17,7 @@ use crate::monitor::check::{Endpoint, Failure, FailureClass, HttpVersion};
 
 const DAY_S: i64 = 86_400;
 
-/// Made once: to build a configuration costs more than a handshake.
+/// Built once: a configuration costs more than a handshake.
 pub(super) struct TlsConnectors {
     auto: TlsConnector,
     http1: TlsConnector,
@@ -25,11 +25,11 @@ pub(super) struct TlsConnectors {
     no_alpn: TlsConnector,
 }
 
-/// What is offered in the handshake.
+/// The protocols that the handshake offers.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Alpn {
     Http(HttpVersion),
-    /// No protocol at all: what speaks behind TLS is nobody's business.
+    /// No ALPN: the protocol behind TLS does not matter.
     None,
 }
 
@@ -38,7 +38,7 @@ impl TlsConnectors {
         let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let (_, ignored) = roots.add_parsable_certificates(more_roots.iter().cloned());
         if ignored > 0 {
-            tracing::warn!(ignored, "some of the configured root certificates cannot be used");
+            tracing::warn!(ignored, "invalid root certificates ignored");
         }
         let roots = Arc::new(roots);
         let connector = |protocols: &[&[u8]]| {
@@ -81,11 +81,11 @@ impl Probe {
         trace.stage = Stage::Handshake;
         let started = Instant::now();
         let name = server_name(host)?;
-        let shaken = self.inner.tls.connector(offer).connect(name, stream).await;
-        let stream = shaken.map_err(|error| tls_failure(&error, trace))?;
+        let connected = self.inner.tls.connector(offer).connect(name, stream).await;
+        let stream = connected.map_err(|error| tls_failure(&error, trace))?;
         trace.phases.tls = Some(started.elapsed());
-        let shown = stream.get_ref().1.peer_certificates();
-        trace.certificate_days = shown.and_then(|chain| chain.first()).and_then(days_left);
+        let certificates = stream.get_ref().1.peer_certificates();
+        trace.certificate_days = certificates.and_then(|chain| chain.first()).and_then(days_left);
         Ok(stream)
     }
 
@@ -99,12 +99,13 @@ fn server_name<S: AsRef<str>>(host: &Host<S>) -> Result<ServerName<'static>, Fai
     match host {
         Host::Ipv4(address) => Ok(ServerName::from(std::net::IpAddr::V4(*address))),
         Host::Ipv6(address) => Ok(ServerName::from(std::net::IpAddr::V6(*address))),
-        Host::Domain(name) => ServerName::try_from(name.as_ref().to_owned())
-            .map_err(|_| Failure::new(FailureClass::Misconfigured, "no certificate can be for such a name")),
+        Host::Domain(name) => ServerName::try_from(name.as_ref().to_owned()).map_err(|_| {
+            Failure::new(FailureClass::Misconfigured, "the host is not a valid name for a certificate")
+        }),
     }
 }
 
-/// Whole days until a certificate ends.
+/// Whole days until a certificate expires.
 fn days_left(certificate: &CertificateDer<'_>) -> Option<i64> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
     Some(days_until(parsed.validity().not_after.timestamp()))
@@ -128,10 +129,9 @@ fn tls_failure(error: &std::io::Error, trace: &mut Trace) -> Failure {
             tls(certificate_problem(reason))
         }
         rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)
-        | rustls::Error::NoApplicationProtocol => Failure::new(
-            FailureClass::Protocol,
-            "the server does not speak the version of HTTP that is asked for",
-        ),
+        | rustls::Error::NoApplicationProtocol => {
+            Failure::new(FailureClass::Protocol, "the server does not support the requested version of HTTP")
+        }
         error => tls(error.to_string()),
     }
 }
@@ -144,13 +144,13 @@ fn certificate_problem(reason: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "the certificate is not valid yet".to_owned()
         }
-        CertificateError::UnknownIssuer => "the certificate is signed by nobody whom we trust".to_owned(),
+        CertificateError::UnknownIssuer => "the certificate is signed by an unknown issuer".to_owned(),
         CertificateError::NotValidForName => "the certificate is for another name".to_owned(),
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names: Vec<&str> = presented.iter().map(|name| strip_variant(name)).collect();
             format!("the certificate is for other names: {}", names.join(", "))
         }
-        reason => format!("the certificate is not good: {reason}"),
+        reason => format!("the certificate is invalid: {reason}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! How far a check came, and how long it took there. Outlives the check when its time is up.
+//! The progress of a check and the duration of its phases. Still available after a timeout.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ impl Trace {
         }
     }
 
-    /// Another request begins: what is told is about the last one.
+    /// Starts the next request: only the last one is reported.
     pub(super) fn next_hop(&mut self) {
         self.stage = Stage::Name;
         self.phases = Phases::default();
@@ -47,13 +47,13 @@ impl Trace {
     }
 
     pub(super) fn timeout_failure(&self, timeout: Duration) -> Failure {
-        let missing = match self.stage {
-            Stage::Name => "the name was not found",
-            Stage::Connection => "there was no connection",
-            Stage::Handshake => "the TLS handshake was not done",
-            Stage::Response => "there was no answer",
-            Stage::Body => "the answer had not ended",
+        let reached = match self.stage {
+            Stage::Name => "the name was not resolved",
+            Stage::Connection => "no connection",
+            Stage::Handshake => "the TLS handshake was not complete",
+            Stage::Response => "no response",
+            Stage::Body => "the response was not complete",
         };
-        Failure::new(FailureClass::Timeout, format!("{missing} after {timeout:?}"))
+        Failure::new(FailureClass::Timeout, format!("{reached} after {timeout:?}"))
     }
 }

@@ -1,4 +1,4 @@
-//! The API of channels: `/api/v1/uptime/channels`.
+//! The API of channels.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use super::{READ, WRITE, invalid};
 use crate::database::{channels, deliveries};
-use crate::incident::alert::channel::{self, SaveOutcome};
+use crate::incident::alert::channel::{self, MAX_CHANNELS, SaveOutcome};
 use crate::incident::alert::delivery::DeliveryState;
 use crate::incident::alert::{
     Alerts, Attempt, Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, Delivery, NoticeKind,
@@ -26,7 +26,7 @@ pub(crate) fn routes() -> Routes<Alerts> {
         .api(READ, routes!(deliveries))
 }
 
-/// A channel. Secrets are only named.
+/// A channel. `secret` is the name of a secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AlertChannel)]
 pub(crate) struct ChannelView {
@@ -43,17 +43,17 @@ pub(crate) struct ChannelView {
     changed_at: Time,
 }
 
-/// A message to a channel, with all its attempts.
+/// A delivery to a channel, with its attempts.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = AlertDelivery)]
 struct DeliveryView {
-    /// Sent along as the idempotency key.
+    /// Also the idempotency key.
     id: String,
     incident_id: String,
     kind: NoticeKind,
     number: u32,
     state: DeliveryState,
-    /// When it is tried next, while it waits.
+    /// Time of the next attempt, while it is waiting.
     #[serde(skip_serializing_if = "Option::is_none")]
     due_at: Option<Time>,
     created_at: Time,
@@ -67,14 +67,14 @@ struct AttemptView {
     at: Time,
     took_ms: u64,
     delivered: bool,
-    /// What the other side said, or why it did not.
+    /// The response, or why there was none.
     message: String,
 }
 
 /// All channels.
 #[utoipa::path(get, path = "/api/v1/uptime/channels", responses((status = 200, body = List<ChannelView>)))]
 async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, Problem> {
-    // There are so few that they are one page.
+    // One page: the number of channels is limited.
     let channels = channels::all(alerts.database()).await?;
     Ok(Json(List { items: channels.into_iter().map(ChannelView::from).collect(), next: None }))
 }
@@ -100,7 +100,7 @@ async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
     found.map(|channel| Json(channel.into())).ok_or_else(unknown)
 }
 
-/// Changes a channel; what is left out stays.
+/// Changes a channel. Omitted fields keep their values.
 #[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     request_body = ChannelPatch, responses((status = 200, body = ChannelView)))]
 async fn edit(
@@ -114,7 +114,7 @@ async fn edit(
     Ok(Json(edited))
 }
 
-/// Removes a channel. What was still to be told through it is given up.
+/// Removes a channel. Its waiting deliveries fail.
 #[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 async fn remove(
@@ -129,7 +129,7 @@ async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Sends a test message now, and says how it went.
+/// Sends a test notice now and returns the attempt.
 #[utoipa::path(post, path = "/api/v1/uptime/channels/{id}/test", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = AttemptView)))]
 async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<AttemptView>, Problem> {
@@ -137,7 +137,7 @@ async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
     Ok(Json(attempt.into()))
 }
 
-/// What was told through a channel, the newest first.
+/// Deliveries of a channel, the newest first.
 #[utoipa::path(get, path = "/api/v1/uptime/channels/{id}/deliveries",
     params(("id" = String, Path, max_length = 64)), responses((status = 200, body = List<DeliveryView>)))]
 async fn deliveries(
@@ -161,15 +161,17 @@ pub(crate) fn view(written: SaveOutcome) -> Result<ChannelView, Problem> {
         SaveOutcome::Saved(channel) => Ok((*channel).into()),
         SaveOutcome::Invalid(errors) => Err(invalid(errors)),
         SaveOutcome::NameTaken => Err(Problem::conflict("Another channel has this name.")),
-        SaveOutcome::LimitReached => Err(Problem::conflict("There are as many channels as there may be.")),
+        SaveOutcome::LimitReached => {
+            Err(Problem::conflict(format!("There are {MAX_CHANNELS} channels, the most that are allowed.")))
+        }
         SaveOutcome::NotFound => Err(unknown()),
     }
 }
 
-/// Writes down who did what. That it was done is not undone when this fails.
+/// Adds an entry to the audit log. The action stays done if this fails.
 pub(crate) async fn audit(alerts: &Alerts, caller: &Caller, action: &str, id: &ChannelId) {
     if let Err(error) = Audit::new(alerts.database()).record(caller.name(), action, id.as_str()).await {
-        tracing::warn!(%error, action, %id, "not in the audit trail");
+        tracing::warn!(%error, action, channel = %id, "audit entry not written");
     }
 }
 

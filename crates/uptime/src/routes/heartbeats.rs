@@ -1,4 +1,4 @@
-//! The URLs that jobs call. Whoever knows the token may; the method does not matter, so that any tool can.
+//! The URLs that jobs call. The token authorizes the call. GET and POST both work, so that any tool can call.
 
 use axum::extract::State;
 use hob_web::{Path, Problem};
@@ -8,7 +8,7 @@ use crate::uptime::Uptime;
 
 const MAX_TOKEN_BYTES: usize = 64;
 
-/// The job is done, and went well.
+/// Reports that the job has succeeded.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}", params(("token" = String, Path, max_length = 64)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn done(
@@ -18,7 +18,7 @@ pub(super) async fn done(
     receive(&uptime, &token, HeartbeatSignal::Succeeded).await
 }
 
-/// The job begins: how long it takes will be known.
+/// Reports that the job has started, so that its duration is known.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}/start", params(("token" = String, Path, max_length = 64)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn began(
@@ -28,7 +28,7 @@ pub(super) async fn began(
     receive(&uptime, &token, HeartbeatSignal::Started).await
 }
 
-/// The job is over, and failed.
+/// Reports that the job has failed.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}/fail", params(("token" = String, Path, max_length = 64)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn failed(

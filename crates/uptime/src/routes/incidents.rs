@@ -1,6 +1,6 @@
-//! Incidents over HTTP.
+//! The API of incidents.
 
-#![allow(unused_qualifications, reason = "what utoipa derives for parameters has some")]
+#![allow(unused_qualifications, reason = "in code that utoipa derives")]
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,14 +14,14 @@ use crate::database::incidents;
 use crate::incident::{self, AcknowledgeOutcome, Filter, MAX_NOTE_BYTES};
 use crate::uptime::Uptime;
 
-/// Which incidents.
+/// Filters of the list of incidents.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct IncidentQuery {
-    /// Only those that go on.
+    /// Only open incidents.
     #[serde(default)]
     open: bool,
-    /// Only those of this monitor; wins over `open`.
+    /// Only incidents of this monitor; `open` is then ignored.
     #[param(max_length = 128)]
     monitor: Option<String>,
 }
@@ -56,7 +56,7 @@ pub(super) async fn show(
     Ok(Json(IncidentView::new(incident, notes)))
 }
 
-/// Somebody takes care: no more reminders. To say so again changes nothing.
+/// Acknowledges an incident: no more reminders are sent. Idempotent.
 #[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/acknowledge",
     params(("id" = String, Path, max_length = 64)), responses((status = 200, body = IncidentView)))]
 pub(super) async fn acknowledge(
@@ -75,7 +75,7 @@ pub(super) async fn acknowledge(
     }
 }
 
-/// What is to be noted.
+/// A note to add.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NewNote {
@@ -94,7 +94,7 @@ pub(super) async fn annotate(
 ) -> Result<(StatusCode, Json<NoteView>), Problem> {
     let text = note.text.trim();
     if text.is_empty() || text.len() > MAX_NOTE_BYTES {
-        return Err(Problem::invalid("text", format!("has 1 to {MAX_NOTE_BYTES} bytes")));
+        return Err(Problem::invalid("text", format!("must have 1 to {MAX_NOTE_BYTES} bytes")));
     }
     let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
     let note = added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;

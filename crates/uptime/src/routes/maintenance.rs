@@ -1,4 +1,4 @@
-//! Maintenance windows over HTTP.
+//! The API of maintenance windows.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,13 +9,13 @@ use crate::database::maintenance;
 use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::uptime::Uptime;
 
-/// Windows that are not long over, the latest first.
+/// Maintenance windows, the latest first. Windows that ended more than 90 days ago may be missing.
 #[utoipa::path(get, path = "/api/v1/uptime/maintenance", responses((status = 200, body = List<Maintenance>)))]
 pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Maintenance>>, Problem> {
     Ok(Json(List { items: maintenance::all(uptime.database()).await?, next: None }))
 }
 
-/// Adds a window.
+/// Adds a maintenance window.
 #[utoipa::path(post, path = "/api/v1/uptime/maintenance", request_body = MaintenanceSpec,
     responses((status = 201, body = Maintenance)))]
 pub(super) async fn add(
@@ -29,7 +29,7 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Json(window)))
 }
 
-/// Removes a window.
+/// Removes a maintenance window.
 #[utoipa::path(delete, path = "/api/v1/uptime/maintenance/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 pub(super) async fn remove(

@@ -1,6 +1,6 @@
-//! Monitors over HTTP.
+//! The API of monitors.
 
-#![allow(unused_qualifications, reason = "what utoipa derives for parameters has some")]
+#![allow(unused_qualifications, reason = "in code that utoipa derives")]
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::monitor::history::{self, Period};
 use crate::monitor::{Monitor, MonitorSpec};
 use crate::schedule::snapshot::Snapshot;
 use crate::schedule::state::MonitorState;
-use crate::uptime::{AddOutcome, CheckNowOutcome, EditOutcome, Uptime, now};
+use crate::uptime::{AddOutcome, CheckNowOutcome, EditOutcome, MAX_MONITORS, Uptime, now};
 
-/// Which monitors, and how many.
+/// Filters and paging of the list of monitors.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -32,10 +32,10 @@ pub(crate) struct MonitorQuery {
     pub(crate) tag: Option<String>,
     #[param(max_length = 64)]
     pub(crate) group: Option<String>,
-    /// Only those that somebody should look at.
+    /// Only monitors that are down, suspect, recovering or stale.
     #[serde(default)]
     pub(crate) failing: bool,
-    /// The id that the page before ended with: its `next`.
+    /// `next` of the previous page.
     #[param(max_length = 128)]
     pub(crate) after: Option<String>,
     #[param(minimum = 1, maximum = 500)]
@@ -43,7 +43,7 @@ pub(crate) struct MonitorQuery {
 }
 
 impl MonitorQuery {
-    /// The monitors of the page, and where the next one begins.
+    /// The monitors of the page, and `after` of the next page.
     pub(crate) fn page(
         &self,
         all: &[Arc<Monitor>],
@@ -51,12 +51,12 @@ impl MonitorQuery {
     ) -> Result<(Vec<Arc<Monitor>>, Option<String>), Problem> {
         let limit = usize::from(self.limit.unwrap_or(PageRequest::DEFAULT_SIZE));
         if !(1..=usize::from(PageRequest::MOST)).contains(&limit) {
-            return Err(Problem::invalid("limit", format!("1 to {} at a time", PageRequest::MOST)));
+            return Err(Problem::invalid("limit", format!("must be between 1 and {}", PageRequest::MOST)));
         }
         let begin = match &self.after {
             Some(after) => match all.iter().position(|monitor| monitor.id.as_str() == after) {
                 Some(at) => at + 1,
-                None => return Err(Problem::invalid("after", "this is not where a page of this list ended")),
+                None => return Err(Problem::invalid("after", "must be the `next` of a page of this list")),
             },
             None => 0,
         };
@@ -77,7 +77,7 @@ impl MonitorQuery {
                 .iter()
                 .any(|text| text.to_lowercase().contains(search))
         };
-        // A form sends its empty fields too.
+        // A form also sends its empty fields.
         self.tag.as_ref().is_none_or(|tag| tag.is_empty() || spec.tags.contains(tag))
             && self.group.as_ref().is_none_or(|group| group.is_empty() || spec.group == *group)
             && (search.is_empty() || named())
@@ -97,7 +97,7 @@ pub(super) async fn list(
     Ok(Json(List { items: rows.iter().map(MonitorView::new).collect(), next }))
 }
 
-/// Adds a monitor; it is checked at once.
+/// Adds a monitor and checks it at once.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors", request_body = MonitorSpec,
     responses((status = 201, body = MonitorView)))]
 pub(super) async fn add(
@@ -121,7 +121,7 @@ pub(super) async fn show(
     view(&uptime, &monitor).await
 }
 
-/// Makes the monitor with this id exactly so, whether it is there or not.
+/// Creates or replaces the monitor with this id.
 #[utoipa::path(put, path = "/api/v1/uptime/monitors/{id}", params(("id" = String, Path, max_length = 128)),
     request_body = MonitorSpec, responses((status = 200, body = MonitorView), (status = 201, body = MonitorView)))]
 pub(super) async fn put(
@@ -139,7 +139,7 @@ pub(super) async fn put(
     Ok((status, view(&uptime, &monitor).await?))
 }
 
-/// Changes some fields of a monitor: a JSON merge patch, in which `null` stands for the default.
+/// Changes some fields of a monitor: a JSON merge patch, where `null` resets a field to its default.
 #[utoipa::path(patch, path = "/api/v1/uptime/monitors/{id}", params(("id" = String, Path, max_length = 128)),
     request_body(content = Object, example = json!({"interval_s": 30})),
     responses((status = 200, body = MonitorView)))]
@@ -175,7 +175,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Checks a monitor now. The result counts like any other.
+/// Checks a monitor now. The result counts like that of a scheduled check.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/check", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = CheckView)))]
 pub(super) async fn check(
@@ -185,12 +185,14 @@ pub(super) async fn check(
     let monitor = find_monitor(&uptime, &id).await?;
     match uptime.check_now(&monitor.id).await? {
         CheckNowOutcome::Checked { observation, state } => Ok(Json(CheckView::new(&observation, state))),
-        CheckNowOutcome::Skipped => Err(Problem::conflict("It is paused, or was edited meanwhile.")),
-        CheckNowOutcome::Heartbeat => Err(Problem::conflict("A heartbeat is not checked: its job calls.")),
+        CheckNowOutcome::Skipped => {
+            Err(Problem::conflict("The monitor is paused or was edited during the check."))
+        }
+        CheckNowOutcome::Heartbeat => Err(Problem::conflict("A heartbeat cannot be checked: its job calls.")),
     }
 }
 
-/// Stops checking a monitor.
+/// Pauses a monitor.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/pause", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn pause(
@@ -202,7 +204,7 @@ pub(super) async fn pause(
     view(&uptime, &monitor).await
 }
 
-/// Checks a monitor again.
+/// Resumes a paused monitor.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/resume", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn resume(
@@ -235,7 +237,7 @@ pub(crate) async fn set_paused(
     Ok(monitor)
 }
 
-/// How long.
+/// The period of a history.
 #[derive(Clone, Copy, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct HistoryQuery {
@@ -243,7 +245,7 @@ pub(super) struct HistoryQuery {
     period: Period,
 }
 
-/// How available and how fast a monitor was.
+/// Uptime, latencies and results of a monitor.
 #[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}/history",
     params(("id" = String, Path, max_length = 128), HistoryQuery), responses((status = 200, body = HistoryView)))]
 pub(super) async fn history(
@@ -294,7 +296,9 @@ pub(crate) fn added_monitor(added_monitor: AddOutcome) -> Result<Arc<Monitor>, P
     match added_monitor {
         AddOutcome::Added(monitor) => Ok(monitor),
         AddOutcome::IdTaken => Err(Problem::conflict("Another monitor has this id.")),
-        AddOutcome::LimitReached => Err(Problem::conflict("There are as many monitors as there may be.")),
+        AddOutcome::LimitReached => {
+            Err(Problem::conflict(format!("There are {MAX_MONITORS} monitors, the most that are allowed.")))
+        }
         AddOutcome::Invalid(errors) => Err(invalid(errors)),
     }
 }

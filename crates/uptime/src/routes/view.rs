@@ -1,4 +1,4 @@
-//! What clients of the API see.
+//! The JSON of the API.
 
 use hob_database::UnixMs;
 use hob_web::Time;
@@ -14,7 +14,7 @@ use crate::monitor::history::{Downtime, Period, Point, ResultRow};
 use crate::schedule::snapshot::MonitorRow;
 use crate::schedule::state::MonitorState;
 
-/// A monitor, and how it is.
+/// A monitor with its state.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Monitor)]
 pub(super) struct MonitorView {
@@ -22,15 +22,15 @@ pub(super) struct MonitorView {
     /// Raised by every edit.
     generation: u64,
     state: MonitorState,
-    /// The answer to the last good check; 0 where the protocol has none.
+    /// Status code of the last successful check; 0 if the protocol has none.
     status_code: Option<u16>,
-    /// Milliseconds that the last good check took.
+    /// Milliseconds that the last successful check took.
     latency_ms: Option<u64>,
-    /// The last check of any kind.
+    /// Time of the last check.
     checked_at: Option<Time>,
-    /// Failed tries in a row.
+    /// Failed checks in a row.
     failures: u32,
-    /// The first of them.
+    /// The first of those failures.
     failing_since: Option<Time>,
     error: Option<String>,
     name: String,
@@ -42,7 +42,7 @@ pub(super) struct MonitorView {
     dns: Option<DnsSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heartbeat: Option<HeartbeatSpec>,
-    /// The path that a job calls, of a heartbeat.
+    /// The path that the job of a heartbeat calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     heartbeat_path: Option<String>,
     interval_s: u32,
@@ -100,25 +100,25 @@ impl MonitorView {
     }
 }
 
-/// What a check saw.
+/// The result of a check.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CheckResult)]
 pub(super) struct CheckView {
     ok: bool,
-    /// What the monitor is now.
+    /// State of the monitor after the check.
     state: MonitorState,
     status_code: Option<u16>,
     error: Option<String>,
-    /// A word for the kind of failure.
+    /// Failure class.
     class: Option<&'static str>,
-    /// Who answered.
+    /// Address of the last connection.
     address: Option<String>,
     certificate_days: Option<i64>,
     phases: PhasesView,
     assertions: Vec<AssertionView>,
 }
 
-/// Microseconds that each part took; nothing where it did not come to it.
+/// Microseconds of each phase; null if the check did not get there.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Phases)]
 struct PhasesView {
@@ -183,22 +183,22 @@ impl PhasesView {
 pub(super) struct IncidentView {
     id: String,
     monitor: String,
-    /// The first failed try.
+    /// The first failed check.
     opened_at: Time,
     /// When the retries were used up.
     confirmed_at: Time,
     class: String,
     message: String,
     failures: u32,
-    /// It began in a maintenance window, and does not count as downtime.
+    /// It started in a maintenance window and does not count as downtime.
     maintenance: bool,
-    /// When channels were told first.
+    /// When the first alert was sent.
     told_at: Option<Time>,
     reminders: u32,
     acknowledged_at: Option<Time>,
     acknowledged_by: Option<String>,
     resolved_at: Option<Time>,
-    /// `recovered`, or `paused` with its monitor.
+    /// `recovered`, or `paused` if the monitor was paused.
     resolution: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<NoteView>,
@@ -246,15 +246,15 @@ impl NoteView {
 pub(super) struct HistoryView {
     pub(super) period: Period,
     pub(super) uptime: UptimeView,
-    /// The whole period.
+    /// Totals of the period.
     pub(super) whole: Point,
-    /// Hours of a day or a week, days of more.
+    /// One point per hour for 24h and 7d, one per day for 30d and 90d.
     pub(super) points: Vec<Point>,
-    /// The newest single results, the latest first.
+    /// The newest results, the latest first.
     pub(super) results: Vec<ResultRow>,
 }
 
-/// The share of time in which it was not down, per cent, maintenance left out.
+/// Percentage of time without downtime. Maintenance does not count as downtime.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Uptime)]
 pub(super) struct UptimeView {

@@ -1,4 +1,4 @@
-//! What goes on in the background beside the checks: every round may be done by every node, as often as it likes.
+//! Background tasks. Every task is idempotent and runs on every node.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::schedule::state::IncidentChange;
 use crate::schedule::worker;
 use crate::uptime::{Uptime, now};
 
-/// How soon changes are seen that nobody told of, such as those of `hob uptime apply`.
+/// How often the database is polled for edits without a notification, such as those of `hob uptime apply`.
 const POLL_EVERY: Duration = Duration::from_secs(2);
-const SETTLE_EVERY: Duration = Duration::from_secs(2);
-/// Whoever found a change brings it into the database itself; others help when it took longer than this.
+const SAVE_CHANGES_EVERY: Duration = Duration::from_secs(2);
+/// The node that finds a change writes it to the database. Other nodes take over after this time.
 const TAKEOVER_AFTER_MS: u64 = 3_000;
 const REMIND_EVERY: Duration = Duration::from_secs(10);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
@@ -43,13 +43,13 @@ pub(crate) fn start(uptime: &Uptime) {
         }
     });
     let this = uptime.clone();
-    tasks.spawn("uptime: hear of changes", move |task| listen(this.clone(), task));
+    tasks.spawn("uptime: listen for edits", move |task| listen(this.clone(), task));
     let seen = Arc::new(Mutex::new(None));
-    spawn_periodic(uptime, "uptime: look for changes", POLL_EVERY, move |uptime| {
+    spawn_periodic(uptime, "uptime: poll for edits", POLL_EVERY, move |uptime| {
         let seen = Arc::clone(&seen);
         async move { check_for_edits(&uptime, &seen).await }
     });
-    spawn_periodic(uptime, "uptime: settle incidents", SETTLE_EVERY, async |uptime| {
+    spawn_periodic(uptime, "uptime: save changes", SAVE_CHANGES_EVERY, async |uptime| {
         save_pending_changes(&uptime).await
     });
     spawn_periodic(uptime, "uptime: remind", REMIND_EVERY, async |uptime| send_reminders(&uptime).await);
@@ -62,7 +62,7 @@ pub(crate) fn start(uptime: &Uptime) {
     });
 }
 
-/// Does `round` again and again; one that fails is told, and done again.
+/// Spawns a task that runs `round` again and again. A round that fails is logged.
 fn spawn_periodic<R, F>(uptime: &Uptime, name: &'static str, pause: Duration, round: R)
 where
     R: Fn(Uptime) -> F + Clone + Send + Sync + 'static,
@@ -75,15 +75,15 @@ where
             while task.pause(pause).await {
                 match round(this.clone()).await {
                     Ok(()) => task.beat(),
-                    Err(error) => tracing::warn!(%error, task = name, "a round failed"),
+                    Err(error) => tracing::warn!(%error, task = name, "background task failed"),
                 }
             }
         }
     });
 }
 
-/// Reconciles when the database has other monitors than they had, and the first time: they may have changed since they
-/// were read at the start.
+/// Reconciles if the monitors in the database have changed, and on the first call: they may have changed since they were
+/// read at the start.
 async fn check_for_edits(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
     let now = monitors::fingerprint(uptime.database()).await?;
     let before = seen.lock().replace(now);
@@ -95,7 +95,7 @@ async fn check_for_edits(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> R
     Ok(())
 }
 
-/// Reads again what other nodes have changed.
+/// Reloads monitors that other nodes have changed.
 async fn listen(uptime: Uptime, task: Task) {
     let channel = uptime.schedule().keys().changed_channel();
     let bus = uptime.inner.context.store.bus();
@@ -120,7 +120,7 @@ async fn listen(uptime: Uptime, task: Task) {
                 None => break,
             };
             if let Err(error) = read {
-                tracing::warn!(%error, "a change of a monitor is seen later");
+                tracing::warn!(%error, "reloading monitor failed");
             }
             uptime.inner.wake.notify_one();
             task.beat();
@@ -128,7 +128,7 @@ async fn listen(uptime: Uptime, task: Task) {
     }
 }
 
-/// Brings changes into the database that whoever found them could not.
+/// Writes changes to the database that the node that found them could not write.
 pub(crate) async fn save_pending_changes(uptime: &Uptime) -> Result<()> {
     for shard in uptime.schedule().shards() {
         let now_ms = uptime.schedule().now_ms(shard).await?;
@@ -138,7 +138,7 @@ pub(crate) async fn save_pending_changes(uptime: &Uptime) -> Result<()> {
             }
             match uptime.inner.cache.at_least(&change.id, 0).await? {
                 Some(monitor) => uptime.save_change(&monitor, &change).await?,
-                // Of a monitor that is gone there is nothing to tell.
+                // A deleted monitor has no incidents.
                 None => uptime.schedule().confirm_change(&change, Alerted::NotYet).await?,
             }
             uptime.notify_pages(Some(&change.id));
@@ -147,7 +147,7 @@ pub(crate) async fn save_pending_changes(uptime: &Uptime) -> Result<()> {
     Ok(())
 }
 
-/// Tells of incidents whose maintenance window is over, and again of those that go on.
+/// Sends the alerts of incidents whose maintenance window has ended, and reminders of open incidents.
 pub(crate) async fn send_reminders(uptime: &Uptime) -> Result<()> {
     for open in incidents::all_open(uptime.database()).await? {
         let Some(monitor) = uptime.inner.cache.at_least(&open.monitor_id, 0).await? else { continue };
@@ -169,7 +169,7 @@ pub(crate) async fn send_reminders(uptime: &Uptime) -> Result<()> {
     Ok(())
 }
 
-/// Holds the store to the database: who should take scheduled does, and nobody else (U1).
+/// Makes the schedule match the database: exactly the active monitors are scheduled (U1).
 pub(crate) async fn reconcile(uptime: &Uptime) -> Result<()> {
     uptime.inner.cache.refresh().await?;
     let monitors = uptime.monitors();
@@ -188,7 +188,7 @@ pub(crate) async fn reconcile(uptime: &Uptime) -> Result<()> {
             mine.filter(|monitor| !monitor.spec.paused).map(|monitor| monitor.id.as_str()).collect();
         for id in contents.generations.keys().filter(|id| !active.contains(id.as_str())) {
             let Ok(id) = MonitorId::new(id) else { continue };
-            // It may have been added while we looked.
+            // It may have been added since the monitors were read.
             let reason = match monitors::by_id(uptime.database(), &id).await? {
                 Some(monitor) if monitor.spec.paused => RemovalReason::Paused,
                 Some(_) => continue,
@@ -200,11 +200,11 @@ pub(crate) async fn reconcile(uptime: &Uptime) -> Result<()> {
     Ok(())
 }
 
-/// What a shard knows of.
+/// The monitors of a shard.
 struct ShardContents {
-    /// Ids and generations.
+    /// Generations by id.
     generations: HashMap<String, u64>,
-    /// Who has a turn, or is being checked.
+    /// Monitors that are scheduled or being checked.
     scheduled: HashSet<String>,
 }
 
@@ -214,7 +214,7 @@ async fn shard_contents(uptime: &Uptime, shard: Shard) -> Result<ShardContents> 
     let health: Vec<(String, String)> = all.run(shard, cmd("HGETALL").arg(&standing)).await?;
     let generation = |text: &str| text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let generations = health.into_iter().map(|(id, text)| (id, generation(&text))).collect();
-    // One that is claimed between the two questions is missed, and planned again, which does nothing then.
+    // A monitor that is claimed between the two reads is missed and planned again, which has no effect.
     let leased: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&leases).arg(0).arg(-1)).await?;
     let due: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&schedule).arg(0).arg(-1)).await?;
     Ok(ShardContents { generations, scheduled: leased.into_iter().chain(due).collect() })

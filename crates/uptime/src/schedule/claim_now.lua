@@ -1,8 +1,8 @@
--- Claim one monitor now, whether it is due or not; a worker that is checking it will be refused.
+-- Claim one monitor now, due or not. The result of a worker that is checking it will be refused.
 -- KEYS  1 schedule zset · 2 leases zset · 3 marker hash · 4 standing hash · 5 unsettled hash
 -- ARGV  epoch, id, now_us ('' = the store's clock)
--- Returns {'claimed', now_ms, standing, '1' if a change is unsettled} · {'unknown'} · {'lost', epoch found or ''}
--- No TTLs: the sets are bounded by the monitors that exist.
+-- Returns {'claimed', now_ms, health, '1' if a change is pending} · {'unknown'} · {'lost', epoch found or ''}
+-- No TTLs: the sets are bounded by the number of monitors.
 local gone = lost(KEYS[3], ARGV[1])
 if gone then return gone end
 local now = shard_now(KEYS[3], ARGV[3])

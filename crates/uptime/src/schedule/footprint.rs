@@ -1,4 +1,4 @@
-//! How much memory monitors take in the store (U9).
+//! Memory of monitors in the store (U9).
 
 use hob_store::{Call, cmd};
 use hob_web::Footprint;
@@ -6,11 +6,11 @@ use hob_web::Footprint;
 use crate::error::Result;
 use crate::uptime::Uptime;
 
-/// As many monitors are measured; the others are taken to be like them.
+/// Monitors that are measured; the rest is estimated from them.
 const MEASURED: usize = 200;
 
 impl Uptime {
-    /// Measures, for the pages and the metrics.
+    /// Measures the memory for the pages and the metrics.
     pub(crate) async fn measure(&self) -> Result<()> {
         let footprint = self.measure_footprint().await?;
         crate::metrics::measured(&footprint);
@@ -18,7 +18,7 @@ impl Uptime {
         Ok(())
     }
 
-    /// Asks the store how large the shared keys are, and the keys of some monitors, evenly chosen.
+    /// Reads the size of the shared keys, and of the keys of an even sample of the monitors.
     pub async fn measure_footprint(&self) -> Result<Footprint> {
         let monitors = self.monitors();
         let keys = self.schedule().keys();

@@ -1,4 +1,4 @@
--- The time as a shard knows it.
+-- Read the store's time, never earlier than the shard has seen.
 -- KEYS  1 marker hash
 -- ARGV  now_us ('' = the store's clock)
 -- Returns {'now', now_ms}

@@ -1,8 +1,8 @@
--- Let a monitor take its turns, in the generation that it was edited to. A check of an earlier one is void.
+-- Schedule a monitor in its current generation. A check of an earlier generation will be refused.
 -- KEYS  1 schedule zset · 2 leases zset · 3 marker hash · 4 standing hash
--- ARGV  epoch, id, generation, lease_ms, next_ms, what a new monitor's standing ends in
--- Returns {'planned'} · {'readded'} when it had no turn · {'already'} · {'newer'} · {'lost', epoch found or ''}
--- No TTLs: the sets are bounded by the monitors that exist.
+-- ARGV  epoch, id, generation, lease_ms, next_ms, health of a new monitor
+-- Returns {'planned'} · {'readded'} if it was not scheduled · {'already'} · {'newer'} · {'lost', epoch found or ''}
+-- No TTLs: the sets are bounded by the number of monitors.
 local gone = lost(KEYS[3], ARGV[1])
 if gone then return gone end
 local id, generation = ARGV[2], tonumber(ARGV[3])

@@ -1,5 +1,5 @@
-//! The store that was lost comes back from the database, shard by shard: everybody who was down is down, nobody is up
-//! before a check says so, and the first checks are spread over one interval by the monitors' own grids.
+//! Rebuilds a lost store from the database, shard by shard. Monitors with an open incident are down again, all others are
+//! pending until their first check. The first checks are spread over one interval.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,28 +21,28 @@ static PREPARE: Script = Script::with(&[CLOCK], include_str!("rebuild/prepare.lu
 static RESTORE: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("rebuild/restore.lua"));
 static FINISH: Script = Script::new(include_str!("rebuild/finish.lua"));
 
-/// When others rebuild the same shard they may be in each other's way, but not for long.
+/// Nodes that rebuild the same shard may interrupt each other a few times.
 const ATTEMPTS: usize = 5;
-/// Monitors of one call: a script that takes long keeps everybody else waiting.
+/// Monitors of one call: a long script blocks all other clients.
 const BATCH: usize = 200;
 
-/// How far the rebuilding of a shard is.
+/// The progress of a rebuild.
 enum Prepared {
-    /// It is done, in this epoch.
+    /// The shard has been rebuilt in this epoch.
     Done(Epoch),
-    /// It goes on, in this epoch.
+    /// A node is rebuilding the shard in this epoch.
     InProgress(Epoch),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Restored {
     All,
-    /// It is done in another epoch, or was lost again.
+    /// Another epoch has replaced it, or the shard was lost again.
     Superseded,
 }
 
 impl Schedule {
-    /// Takes up the shards as they are in the store, and rebuilds those that are not there.
+    /// Reads the epochs of all shards, and rebuilds the shards that are lost.
     pub async fn open(&self, database: &Database, grace: Duration) -> Result<()> {
         for shard in self.shards() {
             self.rebuild(database, shard, grace).await?;
@@ -50,7 +50,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// Rebuilds a shard that was found lost, helps another node that does, or takes up what was rebuilt since.
+    /// Rebuilds a lost shard, helps another node to do so, or adopts the epoch of a shard that has been rebuilt.
     pub async fn rebuild(&self, database: &Database, shard: Shard, grace: Duration) -> Result<()> {
         for _ in 0..ATTEMPTS {
             let epoch = match self.prepare(database, shard).await? {
@@ -64,15 +64,15 @@ impl Schedule {
                 && self.finish_rebuild(shard, epoch).await? == Restored::All
             {
                 self.set_epoch(shard, epoch);
-                tracing::info!(shard = shard.number(), %epoch, "rebuilt a part of the store");
+                tracing::info!(shard = shard.number(), %epoch, "shard rebuilt");
                 return Ok(());
             }
         }
-        // Whoever needs the shard finds it lost again.
+        // The next call on the shard finds it lost and tries again.
         Ok(())
     }
 
-    /// Joins a rebuild, or begins one in an epoch that no shard has had: so no fence is given out twice.
+    /// Joins a rebuild, or starts one in an epoch that no shard has had, so that no fence is used twice.
     async fn prepare(&self, database: &Database, shard: Shard) -> Result<Prepared> {
         if let Some(prepared) = self.try_prepare(shard, None).await? {
             return Ok(prepared);
@@ -90,8 +90,8 @@ impl Schedule {
         let mut reply: Reply = self.run(shard, call.arg(epoch)).await?;
         match reply.word() {
             "done" => Ok(Some(Prepared::Done(Epoch::new(reply.next()?)?))),
-            "going" => Ok(Some(Prepared::InProgress(Epoch::new(reply.next()?)?))),
-            "gone" => Ok(None),
+            "rebuilding" => Ok(Some(Prepared::InProgress(Epoch::new(reply.next()?)?))),
+            "lost" => Ok(None),
             _ => Err(reply.unexpected().into()),
         }
     }
@@ -132,7 +132,7 @@ impl Schedule {
                 call = call.arg(u8::from(open.is_some_and(|open| open.told_at.is_some())));
             }
             let reply: Reply = self.run(shard, call).await?;
-            if reply.word() == "over" {
+            if reply.word() == "superseded" {
                 return Ok(Restored::Superseded);
             }
         }
@@ -140,7 +140,7 @@ impl Schedule {
     }
 }
 
-/// A monitor that the database says is down.
+/// The health of a monitor with an open incident.
 fn health_of(open: &Incident) -> MonitorHealth {
     let ms = |time: hob_database::UnixMs| u64::try_from(time.0).unwrap_or(0);
     MonitorHealth {

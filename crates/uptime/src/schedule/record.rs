@@ -1,5 +1,5 @@
-//! Recording a result (U2–U6): one script that moves the health and everything that others read of it, and that
-//! refuses whoever is late.
+//! Records a result (U2–U6): one script writes the health of the monitor and the views that clients read, and refuses the
+//! result of an expired claim.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::schedule::{Claim, HEALTH_LUA, Schedule, millis};
 static RECORD: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("record/record.lua"));
 static CONFIRM: Script = Script::new(include_str!("record/confirm.lua"));
 
-/// A result, judged: what is to be written of it.
+/// A result with the health, change and next check that follow from it.
 #[derive(Clone, Debug)]
 pub struct JudgedResult<'a> {
     pub claim: &'a Claim,
@@ -25,23 +25,25 @@ pub struct JudgedResult<'a> {
     pub health: MonitorHealth,
     pub change: Option<IncidentChange>,
     pub next_ms: u64,
-    /// How long the result counts as news, and a retry as one.
+    /// TTLs of the status and the retry keys.
     pub status_ttl: Duration,
     pub retry_ttl: Duration,
 }
 
-/// What became of a result.
+/// The outcome of recording a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordOutcome {
     Recorded,
-    /// Nothing was written: the monitor is gone, was edited, or another has its claim.
+    /// Nothing was written.
     Refused(Refusal),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    Gone,
-    MonitorEdit,
+    /// The monitor was deleted or paused.
+    Removed,
+    Edited,
+    /// The claim has expired, or a result was recorded under it.
     Stale,
 }
 
@@ -60,7 +62,7 @@ pub struct PendingChange {
     pub message: String,
 }
 
-/// Whether somebody is told of an incident.
+/// Whether alerts were sent for an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Alerted {
     Yes,
@@ -91,8 +93,8 @@ impl Schedule {
             status_fields(result).into_iter().fold(call, |call, (field, value)| call.arg(field).arg(value));
         let outcome = Outcome::read(self.run(shard, call).await?, |reply| match reply.word() {
             "recorded" => Ok(RecordOutcome::Recorded),
-            "gone" => Ok(RecordOutcome::Refused(Refusal::Gone)),
-            "edited" => Ok(RecordOutcome::Refused(Refusal::MonitorEdit)),
+            "removed" => Ok(RecordOutcome::Refused(Refusal::Removed)),
+            "edited" => Ok(RecordOutcome::Refused(Refusal::Edited)),
             "stale" => Ok(RecordOutcome::Refused(Refusal::Stale)),
             _ => Err(reply.unexpected()),
         });
@@ -108,8 +110,8 @@ impl Schedule {
             match PendingChange::read(&id, &text) {
                 Some(change) => changes.push(change),
                 None => {
-                    // Kept, it would hold every other change of the monitor back for ever.
-                    tracing::warn!(monitor = id, "an unsettled change cannot be read, and was dropped");
+                    // It would block every other change of the monitor.
+                    tracing::warn!(monitor = id, "unreadable pending change dropped");
                     self.run::<u64>(shard, hob_store::cmd("HDEL").arg(&key).arg(id)).await?;
                 }
             }
@@ -117,7 +119,7 @@ impl Schedule {
         Ok(changes)
     }
 
-    /// Notes that a change is in the database.
+    /// Confirms that a change is in the database.
     pub async fn confirm_change(&self, change: &PendingChange, alerted: Alerted) -> Result<()> {
         let shard = self.shard_of(&change.id);
         let unsettled = self.keys.unsettled(shard);
@@ -133,7 +135,7 @@ impl Schedule {
 }
 
 impl<'a> JudgedResult<'a> {
-    /// What a result that was there at `ended_ms` means for its monitor.
+    /// Applies a result that was complete at `ended_ms` to the health of its monitor.
     #[must_use]
     pub fn new(monitor: &Monitor, claim: &'a Claim, observation: &'a Observation, ended_ms: u64) -> Self {
         let (health, change) = claim.health.after(
@@ -154,11 +156,11 @@ impl<'a> JudgedResult<'a> {
         }
     }
 
-    /// The change that this result makes, to be brought into the database.
+    /// The change that this result causes, to be written to the database.
     #[must_use]
     pub fn pending_change(&self) -> Option<PendingChange> {
         let failure = self.observation.failure();
-        // Of a recovery, how long the outage was is in what came before it.
+        // A recovery resets the counts, so the outage is described by the health before it.
         let before = self.claim.health;
         let outage = if self.change == Some(IncidentChange::Resolved) { before } else { self.health };
         Some(PendingChange {
@@ -205,7 +207,7 @@ impl PendingChange {
     }
 }
 
-/// U2: the last success, and beside it what there is to say of this result.
+/// U2: the fields of the last success, and those of the last result.
 fn status_fields(result: &JudgedResult<'_>) -> Vec<(&'static str, String)> {
     let (observation, health) = (result.observation, &result.health);
     let total = observation.phases.total.unwrap_or_default();
@@ -225,20 +227,20 @@ fn status_fields(result: &JudgedResult<'_>) -> Vec<(&'static str, String)> {
     fields
 }
 
-/// Whether each held and what was found, one a line: what was found has no line ends.
+/// A line for each assertion: whether it held, and what was found, which contains no line breaks.
 fn assertions(observation: &Observation) -> String {
     let line = |one: &AssertionResult| format!("{}{}", if one.holds { '1' } else { '0' }, one.found);
     observation.assertions.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Microseconds of name, connect, TLS and first byte; `-` where there was none.
+/// Microseconds of name lookup, connect, TLS and first byte; `-` if the check did not get there.
 fn phases(phases: &Phases) -> String {
     let one = |phase: Option<Duration>| phase.map_or("-".to_owned(), |phase| phase.as_micros().to_string());
     [phases.dns, phases.connect, phases.tls, phases.first_byte].map(one).join(" ")
 }
 
-/// A bar of the dashboard: the first letter of the state, how long it took, and when, in few letters since every
-/// monitor has many of them.
+/// A result for the dashboard: the first letter of the state, milliseconds, and unix seconds in base 36. It is short
+/// because every monitor keeps 30 of them.
 fn recent_result(health: &MonitorHealth, observation: &Observation) -> String {
     let total_ms = millis(observation.phases.total.unwrap_or_default()).min(9_999_999);
     format!("{}{total_ms}:{}", &health.state.as_str()[..1], base36(health.last_ms / 1000))
@@ -260,7 +262,7 @@ fn ttl(wanted: Duration, least: Duration, most: Duration) -> u64 {
 }
 
 impl Observation {
-    /// What went wrong, if something did.
+    /// The failure, if the check failed.
     #[must_use]
     pub fn failure(&self) -> Option<&crate::monitor::check::Failure> {
         match &self.outcome {
@@ -269,14 +271,14 @@ impl Observation {
         }
     }
 
-    /// What a job that reports success says of itself.
+    /// The result of a job that reported success.
     pub(crate) fn reported(took_ms: Option<u64>) -> Self {
         let phases = Phases { total: took_ms.map(Duration::from_millis), ..Phases::default() };
         let outcome = crate::monitor::check::CheckOutcome::Ok { status_code: 0 };
         Self { phases, outcome, ..Self::failed(FailureClass::Reported, "") }
     }
 
-    /// What the result says of the monitor.
+    /// What the result means for the state of the monitor.
     #[must_use]
     pub fn verdict(&self) -> crate::schedule::state::Verdict {
         use crate::schedule::state::Verdict;

@@ -1,9 +1,9 @@
--- Take a monitor's turns away, and what is said of it.
+-- Remove a monitor from the schedule, with its views.
 -- KEYS  1 schedule zset · 2 leases zset · 3 standing hash · 4 unsettled hash · 5 status hash · 6 incident hash ·
 --       7 retry string
--- ARGV  id, 'paused' to go on showing the last result, 'deleted' not to
+-- ARGV  id, 'paused' to keep the last result, 'deleted' to delete it
 -- Returns {'removed'}
--- The status keeps the TTL that its last result gave it.
+-- TTL: the status keeps the one of its last result.
 redis.call('ZREM', KEYS[1], ARGV[1])
 redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[3], ARGV[1])

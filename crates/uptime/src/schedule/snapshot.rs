@@ -1,5 +1,5 @@
-//! What the dashboard and the API show of monitors (U7): from the store alone, in one round trip for all states and one
-//! for the rows that are looked at.
+//! What the dashboard and the API show of monitors (U7), read from the store alone: one round trip for all states and one
+//! for the rows of the page.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::schedule::Schedule;
 use crate::schedule::state::{MonitorHealth, MonitorState};
 use crate::uptime::Uptime;
 
-/// How long the states of all monitors are shown again, so that many viewers cost as much as one.
+/// How long a snapshot is reused, so that many viewers cost as much as one.
 const MAX_AGE: Duration = Duration::from_millis(100);
 
 /// The states of all monitors at one moment.
@@ -28,41 +28,41 @@ pub struct Snapshot {
     pub now_ms: u64,
 }
 
-/// The last board, for those who ask right after.
+/// The last snapshot.
 #[derive(Debug, Default)]
 pub(crate) struct SnapshotCache(Mutex<Option<(Instant, Arc<Snapshot>)>>);
 
-/// One monitor as it is shown.
+/// A monitor with its state, as lists show it.
 #[derive(Clone, Debug)]
 pub struct MonitorRow {
     pub monitor: Arc<Monitor>,
     pub state: MonitorState,
-    /// Failed tries in a row.
+    /// Failed checks in a row.
     pub failures: u32,
-    /// The first of them.
+    /// The first of those failures.
     pub failing_since_ms: Option<u64>,
     pub status: MonitorStatus,
 }
 
-/// What the last results left behind (U2). Empty before the first, and once they are too old.
+/// The last results of a monitor (U2). Empty before the first, and when they are too old.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MonitorStatus {
     pub status_code: Option<u16>,
-    /// Of the last success.
+    /// Of the last successful check.
     pub latency_ms: Option<u64>,
     pub checked_at_s: Option<u64>,
-    /// Of the last result of any kind.
+    /// Of the last check.
     pub last_at_ms: Option<u64>,
     pub last_us: Option<u64>,
-    /// Name, connect, TLS, first byte.
+    /// Name lookup, connect, TLS, first byte.
     pub phases_us: [Option<u64>; 4],
-    /// Of the last result, in the order of the monitor's assertions.
+    /// Of the last check, in the order of the monitor's assertions.
     pub assertions: Vec<AssertionFinding>,
     pub error: Option<String>,
     pub recent: Vec<RecentResult>,
 }
 
-/// What came of one assertion.
+/// The result of one assertion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssertionFinding {
     pub holds: bool,
@@ -95,7 +95,7 @@ impl Uptime {
         Ok(snapshot)
     }
 
-    /// What there is to show of some monitors.
+    /// The rows of some monitors.
     pub async fn rows(&self, snapshot: &Snapshot, monitors: &[Arc<Monitor>]) -> Result<Vec<MonitorRow>> {
         let keys = self.schedule().keys();
         let call = |monitor: &Arc<Monitor>| cmd("HGETALL").arg(keys.status(&monitor.id)).clone().into();
@@ -104,7 +104,7 @@ impl Uptime {
         let mut rows = Vec::with_capacity(monitors.len());
         for (monitor, answer) in monitors.iter().zip(store.batch(&calls).await) {
             let fields: HashMap<String, String> = match answer {
-                // One key that an outsider has replaced must not hide the other monitors.
+                // A key that another client has replaced must not hide the other monitors.
                 Err(error) if error.is_wrong_type() => {
                     repair::repair(store, &[(keys.status(&monitor.id), KeyType::Hash)]).await?;
                     HashMap::new()
@@ -124,7 +124,7 @@ impl Uptime {
         Ok(rows)
     }
 
-    /// What there is to show of one monitor.
+    /// The row of one monitor.
     pub async fn row(&self, monitor: &Arc<Monitor>) -> Result<MonitorRow> {
         let snapshot = self.snapshot().await?;
         let mut rows = self.rows(&snapshot, std::slice::from_ref(monitor)).await?;
@@ -172,7 +172,7 @@ impl Snapshot {
         self.health.get(id).copied().unwrap_or(MonitorHealth::NEW)
     }
 
-    /// What people see: nobody is up whose last result is too old, and nobody whom the store does not know.
+    /// The state that is shown: stale if the last result is too old, pending if the store does not know the monitor.
     #[must_use]
     pub fn state(&self, monitor: &Monitor) -> MonitorState {
         if monitor.spec.paused {

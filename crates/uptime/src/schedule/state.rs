@@ -1,4 +1,4 @@
-//! How a monitor stands, and what the next result makes of it: the one place where states change.
+//! The state of a monitor and its transitions. This is the only place where states change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,69 +6,69 @@ use std::str::FromStr;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// What people see of a monitor.
+/// The state of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[schema(as = MonitorState)]
 pub enum MonitorState {
-    /// Never checked since it was added, or since the store was lost.
+    /// Not checked since it was added, or since the store was lost.
     Pending,
     Up,
-    /// A check failed; it is tried again before anybody is told.
+    /// A check failed and is retried before alerts are sent.
     Suspect,
     Down,
-    /// A check went well, not yet as often as it takes to be believed.
+    /// Checks succeed again, but fewer than `recoveries` in a row.
     Recovering,
-    /// Nobody looks.
+    /// Not checked.
     Paused,
-    /// Somebody should have looked, and there is no result in time. Never stored: it shows by comparing times.
+    /// The last result is too old. Never stored: it follows from the time of the last result.
     Stale,
 }
 
-/// What a result says.
+/// What a result means for the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Success,
-    /// It may go well a moment later.
+    /// A retry may succeed.
     Failure,
-    /// To try again would tell nothing new.
+    /// A retry cannot succeed.
     PermanentFailure,
 }
 
-/// What a result is judged by. All times are the store's, in unix milliseconds.
+/// The state of a monitor with the counts that decide the next transition. Times are the store's, in unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorHealth {
     pub state: MonitorState,
-    /// Failed tries in a row.
+    /// Failed checks in a row.
     pub failures: u32,
-    /// Successes in a row while it is down.
+    /// Successful checks in a row while it is down.
     pub successes: u32,
-    /// The first of those failed tries; 0 if there is none.
+    /// The first of those failures; 0 if there is none.
     pub first_failure_ms: u64,
-    /// The last of them.
+    /// The last of those failures.
     pub last_failure_ms: u64,
-    /// The last result; 0 before the first.
+    /// The last check; 0 before the first.
     pub last_ms: u64,
 }
 
-/// How often a check may fail before it counts, and go well before that does.
+/// How many failures open an incident, and how many successes resolve it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
-    /// Tries after the first failed one.
+    /// Retries after the first failure.
     pub retries: u32,
-    /// Successes in a row that end an incident; at least 1.
+    /// Successes in a row that resolve an incident; at least 1.
     pub recoveries: u32,
 }
 
-/// Whether the monitor's last change between up and down is in the database.
+/// Whether the last change between up and down is in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastChange {
     Saved,
-    /// No further change until it is.
+    /// No further change until it is saved.
     Pending,
 }
 
-/// A change that the database must know of.
+/// A change that opens or resolves an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IncidentChange {
     Opened,
@@ -76,7 +76,7 @@ pub enum IncidentChange {
 }
 
 impl MonitorHealth {
-    /// Of a monitor that was never checked.
+    /// The health of a monitor that was never checked.
     pub const NEW: Self = Self {
         state: MonitorState::Pending,
         failures: 0,
@@ -86,7 +86,7 @@ impl MonitorHealth {
         last_ms: 0,
     };
 
-    /// What a result at `at_ms` makes of this.
+    /// The health after a result at `at_ms`, and the incident change that it causes.
     #[must_use]
     pub fn after(
         self,
@@ -113,8 +113,8 @@ impl MonitorHealth {
             }
             (Verdict::Failure | Verdict::PermanentFailure, false) => {
                 let failed = self.failed(at_ms);
-                let is_over = verdict == Verdict::PermanentFailure || failed.failures > thresholds.retries;
-                if is_over && may_change {
+                let is_down = verdict == Verdict::PermanentFailure || failed.failures > thresholds.retries;
+                if is_down && may_change {
                     (Self { state: MonitorState::Down, ..failed }, Some(IncidentChange::Opened))
                 } else {
                     (Self { state: MonitorState::Suspect, ..failed }, None)
@@ -123,7 +123,7 @@ impl MonitorHealth {
         }
     }
 
-    /// Whether the monitor counts as down: its incident is open (U3).
+    /// Whether the monitor has an open incident (U3).
     #[must_use]
     pub fn is_down(&self) -> bool {
         matches!(self.state, MonitorState::Down | MonitorState::Recovering)
@@ -153,7 +153,7 @@ impl MonitorState {
         }
     }
 
-    /// Whether somebody should look at it.
+    /// Whether the state needs attention.
     #[must_use]
     pub fn is_failing(self) -> bool {
         matches!(self, Self::Down | Self::Suspect | Self::Recovering | Self::Stale)
@@ -184,7 +184,7 @@ impl FromStr for MonitorState {
     }
 }
 
-/// As the store keeps it, after what belongs to the claim.
+/// As the store keeps it, after the fields of the claim.
 impl fmt::Display for MonitorHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { state, failures, successes, first_failure_ms, last_failure_ms, last_ms } = self;
@@ -231,7 +231,7 @@ mod tests {
 
     /// U5
     #[test]
-    fn retries_come_before_down_and_recoveries_before_up() {
+    fn monitor_is_down_after_its_retries_and_up_after_its_recoveries() {
         use Verdict::{Failure, Success};
         let seen =
             walk(TWO_RETRIES, &[Success, Failure, Failure, Failure, Success, Failure, Success, Success]);
@@ -252,7 +252,7 @@ mod tests {
 
     /// U5
     #[test]
-    fn what_a_retry_cannot_mend_is_down_at_once() {
+    fn permanent_failure_is_down_without_retries() {
         assert_eq!(
             walk(TWO_RETRIES, &[Verdict::PermanentFailure]),
             [(MonitorState::Down, Some(IncidentChange::Opened))]
@@ -261,7 +261,7 @@ mod tests {
 
     /// U3
     #[test]
-    fn the_outage_begins_with_the_first_failed_try() {
+    fn outage_starts_with_the_first_failure() {
         let mut health = MonitorHealth::NEW;
         for at in 10..13 {
             health = health.after(Verdict::Failure, at, TWO_RETRIES, LastChange::Saved).0;
@@ -271,7 +271,7 @@ mod tests {
 
     /// U8
     #[test]
-    fn no_change_is_made_while_the_last_one_is_not_in_the_database() {
+    fn no_change_while_the_last_one_is_pending() {
         let suspect = MonitorHealth {
             state: MonitorState::Suspect,
             failures: 3,

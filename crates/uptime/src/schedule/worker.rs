@@ -1,4 +1,4 @@
-//! The worker: claims what is due, checks it with bounded concurrency, records what it saw.
+//! The worker: claims due monitors, checks them with bounded concurrency and records the results.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,18 +19,18 @@ use crate::schedule::state::MonitorState;
 use crate::schedule::{Claim, ClaimBatch, RemovalReason};
 use crate::uptime::Uptime;
 
-/// How long a worker sleeps at most: so late, at worst, it sees what another node added or a dead one left.
+/// The longest sleep of a worker, and so the longest delay until it sees monitors of other nodes.
 const MAX_IDLE: Duration = Duration::from_millis(500);
 const MIN_IDLE: Duration = Duration::from_millis(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
-/// A claim is at most so large, so that several nodes share what is due.
+/// Bounds a claim, so that several nodes share the due monitors.
 const MAX_CLAIMS: usize = 100;
-/// When a monitor whose result is not judged is tried again.
+/// When a monitor is checked again whose result did not count.
 const RECHECK_AFTER_MS: u64 = 5_000;
-/// What runs when the process stops gets this long to be recorded; what does not is claimed again by others.
+/// How long running checks have to finish when the process stops. Other nodes claim the rest when the leases expire.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(3);
 
-/// Claims and checks until the task should stop.
+/// Claims and checks monitors until the task should stop.
 pub(crate) async fn work(uptime: Uptime, task: Task) {
     let concurrency = uptime.config().concurrency.min(65_536);
     if concurrency == 0 {
@@ -42,7 +42,7 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
         let idle = match claim_due(&uptime, &slots).await {
             Ok(idle) => idle,
             Err(error) => {
-                tracing::warn!(%error, "nothing can be claimed");
+                tracing::warn!(%error, "claiming monitors failed");
                 AFTER_FAILURE
             }
         };
@@ -56,13 +56,13 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
     let _ = tokio::time::timeout(SHUTDOWN_LIMIT, slots.acquire_many(concurrency)).await;
 }
 
-/// Claims what is due on every shard, and says how long to rest.
+/// Claims due monitors on every shard; returns how long to sleep.
 async fn claim_due(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
     let mut idle = MAX_IDLE;
     for shard in uptime.schedule().shards() {
         let free = slots.available_permits().min(MAX_CLAIMS);
         if free == 0 {
-            // As soon as one is free there may be something to claim.
+            // Claim again as soon as a slot is free.
             let _ = slots.acquire().await;
             return Ok(Duration::ZERO);
         }
@@ -87,7 +87,7 @@ fn until_next(claims: &ClaimBatch) -> Duration {
 
 fn spawn_checks(uptime: &Uptime, slots: &Arc<Semaphore>, claims: ClaimBatch) {
     for id in claims.dropped {
-        tracing::warn!(id, "dropped from the schedule: no such monitor");
+        tracing::warn!(monitor = id, "unknown monitor dropped from the schedule");
     }
     let claimed = Instant::now();
     for claim in claims.claims {
@@ -98,8 +98,8 @@ fn spawn_checks(uptime: &Uptime, slots: &Arc<Semaphore>, claims: ClaimBatch) {
 
 async fn check(uptime: Uptime, claim: Claim, claimed: Instant, _slot: OwnedSemaphorePermit) {
     if let Err(error) = run(&uptime, &claim, claimed).await {
-        // The lease runs out by itself, and the monitor is claimed again.
-        tracing::warn!(%error, monitor = %claim.id, "a check was not recorded");
+        // The lease expires, and the monitor is claimed again.
+        tracing::warn!(%error, monitor = %claim.id, "check failed to run or to be recorded");
     }
 }
 
@@ -108,7 +108,7 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
         return uptime.schedule().remove(&claim.id, RemovalReason::Deleted).await;
     };
     if monitor.generation < claim.generation {
-        // The database was restored from an older copy, and are the truth all the same.
+        // The database was restored from an older backup. It is the source of truth all the same.
         uptime.schedule().remove(&claim.id, RemovalReason::Deleted).await?;
     }
     if monitor.generation != claim.generation || monitor.spec.paused {
@@ -131,13 +131,13 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
     Ok(())
 }
 
-/// The store's time, as far as this node can tell without asking.
+/// The store's time, estimated from the time of the claim.
 fn now_ms(claim: &Claim, claimed: Instant) -> u64 {
     claim.claimed_ms + u64::try_from(claimed.elapsed().as_millis()).unwrap_or(0)
 }
 
 impl Uptime {
-    /// Records a result, and what follows from it; the state it led to, unless it came too late.
+    /// Records a result and its consequences; returns the new state, or `None` if the result was refused.
     pub(crate) async fn record_result(
         &self,
         monitor: &Monitor,
@@ -152,7 +152,7 @@ impl Uptime {
                 return Ok(None);
             }
             Outcome::Done(RecordOutcome::Refused(refusal)) => {
-                tracing::debug!(monitor = %claim.id, ?refusal, "a result came too late");
+                tracing::debug!(monitor = %claim.id, ?refusal, "result refused");
                 metrics::refused();
                 return Ok(None);
             }
@@ -166,16 +166,16 @@ impl Uptime {
         }
         self.inner.results.push(new_result(&result));
         if let Some(change) = result.pending_change() {
-            tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "changed");
+            tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "incident changed");
             if let Err(error) = self.save_change(monitor, &change).await {
-                tracing::warn!(%error, monitor = %monitor.id, "a change waits for the database");
+                tracing::warn!(%error, monitor = %monitor.id, "saving incident failed, left in the store");
             }
         }
         self.notify_pages(Some(&monitor.id));
         Ok(Some(result.health.state))
     }
 
-    /// Brings a change into the database, and then notes that it is there.
+    /// Writes a change to the database and then confirms it in the store.
     pub(crate) async fn save_change(&self, monitor: &Monitor, change: &PendingChange) -> Result<()> {
         let alerting: Alerting = self.inner.cache.alerting(monitor, unix_ms(change.first_failure_ms));
         let alerted = incident::save_change(self.database(), monitor, change, alerting).await?;

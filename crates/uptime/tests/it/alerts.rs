@@ -1,4 +1,4 @@
-//! Channels that are told of incidents: well, badly, and after everything that can happen on the way (U9).
+//! Delivery of alerts: success, failures, crashes and order (U9).
 
 mod channels;
 
@@ -27,10 +27,10 @@ use crate::mail::{MailServer, Security};
 use crate::secrets::entry;
 use crate::target::{Target, answer};
 
-/// Never to be seen anywhere but by the one whom it is for.
-const SECRET: &str = "s3cret-that-nobody-sees";
+/// Must not appear anywhere but at the receiver.
+const SECRET: &str = "s3cret-that-stays-hidden";
 
-/// A context with secrets, and a configuration that does not keep a test waiting.
+/// A context with secrets, and a configuration with short pauses.
 struct AlertHarness {
     context: ServiceContext,
     config: Config,
@@ -54,7 +54,7 @@ impl AlertHarness {
         harness
     }
 
-    /// Lists a secret.
+    /// Adds a secret to the configuration.
     fn add_secret(&mut self, name: &str, secret: &str) {
         let path = self.folder.path().join(name);
         std::fs::write(&path, secret).unwrap();
@@ -64,7 +64,7 @@ impl AlertHarness {
         self.context.secrets = Secrets::new(Live::fixed(SecretsConfig::from_iter(listed)));
     }
 
-    /// Sends letters through this server.
+    /// Sends e-mail through this server.
     fn use_mail_server(&mut self, address: &str) {
         let path = self.folder.path().join("smtp");
         std::fs::write(&path, address).unwrap();
@@ -80,13 +80,13 @@ impl AlertHarness {
         Alerts::new(context, &probe, Live::fixed(self.config.clone()))
     }
 
-    /// Takes in and carries from now on.
+    /// Starts the consumer and the sender.
     fn start(&self) {
         let web = Web::open(&self.context, Live::fixed(hob_web::Config::default())).unwrap();
         self.alerts().start(web.changes());
     }
 
-    /// Adds a channel, and answers with its id.
+    /// Adds a channel and returns its id.
     async fn channel(&self, spec: Value) -> String {
         let spec = serde_json::from_value(spec).unwrap();
         match channel::add(&self.context, &spec).await.unwrap() {
@@ -100,7 +100,7 @@ impl AlertHarness {
             .await
     }
 
-    /// Says that an incident was opened, as incidents do, and lets the outbox number it.
+    /// Emits the event of an opened incident and runs the relay.
     async fn open(&self, incident: &str, channels: &[&str]) {
         self.emit(&event(incident, channels)).await;
     }
@@ -123,7 +123,7 @@ impl AlertHarness {
         self.context.database.all(all).await.unwrap()
     }
 
-    /// Waits until a single delivery stands like this.
+    /// Waits until the only delivery has this state and number of attempts.
     async fn wait_until_delivery_is(&self, state: &str, attempts: u32) {
         wait_for(format!("a delivery that is {state} after {attempts}"), LIMIT, async || {
             let all = self.deliveries().await;
@@ -148,7 +148,7 @@ fn event(incident: &str, channels: &[&str]) -> IncidentEvent {
         at_ms: 1_700_000_030_000,
         opened_at_ms: 1_700_000_000_000,
         class: "timeout".to_owned(),
-        message: "there was no answer after 10s".to_owned(),
+        message: "no response after 10s".to_owned(),
         resolution: None,
     }
 }
@@ -162,7 +162,7 @@ fn body(request: &str) -> &str {
     request.split_once("\r\n\r\n").map_or("", |(_, body)| body)
 }
 
-/// Takes connections, and says nothing.
+/// Accepts connections and never responds.
 async fn black_hole() -> Target {
     Target::raw(|mut stream| async move {
         let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -171,13 +171,13 @@ async fn black_hole() -> Target {
 }
 
 every_database! {
-    /// U9: whatever is said twice is told once, and can be checked to be from us.
-    async fn an_incident_is_told_once_and_signed(test_database: TestDatabase) {
+    /// U9
+    async fn repeated_event_is_delivered_once_and_signed(test_database: TestDatabase) {
         let harness = AlertHarness::new(test_database).await;
         let target = Target::responding(|_| answer(200, "", "")).await;
         let id = harness.webhook("Operations", &target).await;
-        // By its id and by its name is still one channel.
-        harness.open("i1", &[&id, "Operations", "nobody"]).await;
+        // Its id and its name refer to the same channel.
+        harness.open("i1", &[&id, "Operations", "unknown"]).await;
         harness.open("i1", &[&id]).await;
         harness.start();
         harness.wait_until_delivery_is("delivered", 1).await;
@@ -188,13 +188,13 @@ every_database! {
         let signed = header(&requests[0], "x-hob-signature").unwrap();
         let time = signed.strip_prefix("t=").unwrap().split(',').next().unwrap().parse().unwrap();
         assert_eq!(signature::sign(&Secret::from(SECRET.to_owned()), time, body(&requests[0]).as_bytes()), signed);
-        let told: Value = serde_json::from_str(body(&requests[0])).unwrap();
-        assert_eq!((&told["kind"], &told["incident"]["monitor"]["name"]), (&json!("opened"), &json!("Shop")));
-        assert_eq!(told["incident"]["opened_at"], "2023-11-14T22:13:20Z");
+        let sent: Value = serde_json::from_str(body(&requests[0])).unwrap();
+        assert_eq!((&sent["kind"], &sent["incident"]["monitor"]["name"]), (&json!("opened"), &json!("Shop")));
+        assert_eq!(sent["incident"]["opened_at"], "2023-11-14T22:13:20Z");
     }
 
-    /// U9: failures are tried again, and every attempt is there to be looked at.
-    async fn a_channel_that_recovers_is_told_after_all(test_database: TestDatabase) {
+    /// U9
+    async fn failed_delivery_is_retried_and_every_attempt_is_recorded(test_database: TestDatabase) {
         let harness = AlertHarness::new(test_database).await;
         let tries = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&tries);
@@ -216,8 +216,8 @@ every_database! {
         assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     }
 
-    /// U9: what a channel is told of an incident has an order, also while the channel does not work.
-    async fn the_end_of_an_incident_does_not_overtake_its_beginning(test_database: TestDatabase) {
+    /// U9
+    async fn notices_of_an_incident_keep_their_order(test_database: TestDatabase) {
         let harness = AlertHarness::new(test_database).await;
         let tries = Arc::new(AtomicUsize::new(0));
         let target = Target::responding(move |_| match tries.fetch_add(1, Ordering::SeqCst) {
@@ -231,17 +231,17 @@ every_database! {
         harness.emit(&IncidentEvent { kind: IncidentEventKind::Reminded, ..opened.clone() }).await;
         harness.emit(&IncidentEvent { kind: IncidentEventKind::Resolved, ..opened }).await;
         harness.start();
-        wait_for("all of them to arrive", LIMIT, async || {
+        wait_for("all deliveries", LIMIT, async || {
             let all = harness.deliveries().await;
             if all.len() == 3 && all.iter().all(|(_, state, _)| state == "delivered") { Ok(()) } else { Err(all) }
         })
         .await;
-        let told: Vec<_> = target.requests().iter().map(|request| header(request, "x-hob-event").unwrap().to_owned()).collect();
-        assert_eq!(told, ["opened", "opened", "opened", "reminded", "resolved"]);
+        let events: Vec<_> = target.requests().iter().map(|request| header(request, "x-hob-event").unwrap().to_owned()).collect();
+        assert_eq!(events, ["opened", "opened", "opened", "reminded", "resolved"]);
     }
 
-    /// U9: retries are bounded.
-    async fn a_channel_that_never_works_is_given_up(test_database: TestDatabase) {
+    /// U9
+    async fn retries_are_bounded(test_database: TestDatabase) {
         let mut harness = AlertHarness::new(test_database).await;
         harness.config.alert_attempts = 3;
         let target = Target::responding(|_| answer(503, "", "")).await;
@@ -252,8 +252,8 @@ every_database! {
         assert_eq!(target.connections(), 3);
     }
 
-    /// U9: a node that dies in the middle is followed by another, under the same key.
-    async fn a_delivery_outlives_the_node_that_carried_it(test_database: TestDatabase) {
+    /// U9
+    async fn delivery_of_a_dead_node_is_sent_by_another_with_the_same_key(test_database: TestDatabase) {
         let mut harness = AlertHarness::new(test_database).await;
         harness.config.alert_timeout = Period::from_millis(500);
         let connections = Arc::new(AtomicUsize::new(0));
@@ -263,11 +263,11 @@ every_database! {
             let (count, noted) = (Arc::clone(&count), Arc::clone(&noted));
             async move {
                 let request = crate::target::read_head(&mut stream).await;
-                // On a busy machine a node may give up before it has sent its request.
+                // On a busy machine a node may time out before it has sent its request.
                 let Some(key) = header(&request, "idempotency-key") else { return };
                 noted.lock().unwrap().push(key.to_owned());
                 if count.fetch_add(1, Ordering::SeqCst) == 0 {
-                    // The first one never hears how it went.
+                    // The first request gets no response.
                     std::future::pending::<()>().await;
                 }
                 let _ = tokio::io::AsyncWriteExt::write_all(&mut stream, answer(200, "", "").as_bytes()).await;
@@ -301,8 +301,7 @@ every_database! {
         assert_eq!(harness.deliveries().await.len(), 1);
     }
 
-    /// A channel that is gone is told nothing, and nobody waits for it.
-    async fn what_waits_for_a_removed_channel_ends(test_database: TestDatabase) {
+    async fn delivery_to_a_removed_channel_fails(test_database: TestDatabase) {
         let mut harness = AlertHarness::new(test_database).await;
         harness.config.alert_pause = Period::from_secs(1000);
         let target = Target::responding(|_| answer(500, "", "")).await;
@@ -317,9 +316,9 @@ every_database! {
     }
 }
 
-/// U9: a black-holed channel delays no other.
+/// U9
 #[tokio::test(flavor = "multi_thread")]
-async fn a_black_hole_delays_no_other_channel() {
+async fn unresponsive_channel_does_not_delay_others() {
     const INCIDENTS: usize = 20;
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     harness.config.alert_timeout = Period::from_secs(600);
@@ -330,19 +329,19 @@ async fn a_black_hole_delays_no_other_channel() {
         harness.open(&format!("i{n:02}"), &[&hole_id, &good_id]).await;
     }
     harness.start();
-    wait_for("all that can arrive", LIMIT, async || {
+    wait_for("deliveries to the good channel", LIMIT, async || {
         let all = harness.deliveries().await;
         all.iter().filter(|(id, state, _)| id.contains(&good_id) && state == "delivered").count() == INCIDENTS
     })
     .await;
-    // As many as may be on their way at once, and not one more.
+    // The limit of concurrent deliveries.
     wait_for("the hole to be full", LIMIT, async || hole.connections() == 4).await;
     assert_eq!(good.connections(), INCIDENTS);
 }
 
-/// U5 U6 U9: from a target that breaks to the people who hear of it, and that it is over.
+/// U5 U6 U9
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_is_told_and_so_is_its_end() {
+async fn outage_and_recovery_of_a_target_are_alerted() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let status = Arc::new(AtomicUsize::new(503));
     let now = Arc::clone(&status);
@@ -361,21 +360,21 @@ async fn an_outage_is_told_and_so_is_its_end() {
     let monitor = json!({"name": "Shop", "kind": "http", "target": target.url("/"), "interval_s": 1, "retries": 0,
                          "channels": ["Operations"]});
     assert_eq!(app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
-    let told = || {
+    let events = || {
         hook.requests()
             .iter()
             .map(|request| header(request, "x-hob-event").unwrap().to_owned())
             .collect::<Vec<_>>()
     };
-    wait_for("the outage to be told", LIMIT, async || told() == ["opened"]).await;
+    wait_for("the alert of the outage", LIMIT, async || events() == ["opened"]).await;
     assert!(body(&hook.requests()[0]).contains("Shop is down"), "{:?}", hook.requests());
 
     status.store(200, Ordering::SeqCst);
-    wait_for("its end to be told", LIMIT, async || told() == ["opened", "resolved"]).await;
+    wait_for("the alert of the recovery", LIMIT, async || events() == ["opened", "resolved"]).await;
 }
 
 #[tokio::test]
-async fn slack_and_discord_are_posted_to_where_a_secret_says() {
+async fn slack_and_discord_use_the_url_in_the_secret() {
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let target = Target::responding(|_| answer(200, "", "ok")).await;
     harness.add_secret("slack_url", &target.url("/slack/T0/s3cret"));
@@ -392,14 +391,12 @@ async fn slack_and_discord_are_posted_to_where_a_secret_says() {
     let of = |path: &str| {
         requests.iter().find(|request| request.starts_with(path)).map(|request| body(request)).unwrap()
     };
-    assert!(
-        of("POST /slack/T0/s3cret ").starts_with(r#"{"text":"Shop is down\ntimeout: there was no answer"#)
-    );
+    assert!(of("POST /slack/T0/s3cret ").starts_with(r#"{"text":"Shop is down\ntimeout: no response"#));
     assert!(of("POST /discord/s3cret ").starts_with(r#"{"content":"Shop is down\n"#));
 }
 
 #[tokio::test]
-async fn a_letter_reaches_all_recipients() {
+async fn email_reaches_all_recipients() {
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let server = MailServer::start(Security::None).await;
     harness.use_mail_server(&format!("smtp://{}", server.address));
@@ -421,9 +418,8 @@ async fn a_letter_reaches_all_recipients() {
     }
 }
 
-/// Letters go through TLS where they are asked to, or not at all.
 #[tokio::test]
-async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
+async fn email_uses_starttls_or_implicit_tls() {
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let authority = Authority::new();
     let acceptor = || authority.acceptor(Flaw::None, &[]);
@@ -458,17 +454,17 @@ async fn letters_are_secured_by_starttls_and_from_the_first_byte_on() {
 }
 
 #[tokio::test]
-async fn a_mail_server_that_is_not_there_is_told_without_its_password() {
+async fn mail_server_error_does_not_contain_the_password() {
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
-    for (address, told) in
-        [(format!("smtp://ann:{SECRET}@127.0.0.1:1"), "onnect"), (SECRET.to_owned(), "is none")]
+    for (address, message) in
+        [(format!("smtp://ann:{SECRET}@127.0.0.1:1"), "onnect"), (SECRET.to_owned(), "is invalid")]
     {
         harness.use_mail_server(&address);
         let to = ["ann@example.com"];
-        let name = told;
+        let name = message;
         let id = harness.channel(json!({"name": name, "kind": "email", "to": to})).await;
         let attempt = harness.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
-        assert!(!attempt.delivered && attempt.message.contains(told), "{attempt:?}");
+        assert!(!attempt.delivered && attempt.message.contains(message), "{attempt:?}");
         assert!(!attempt.message.contains(SECRET));
     }
 }

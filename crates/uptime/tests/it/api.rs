@@ -1,4 +1,4 @@
-//! The API over the wire: what it answers, and what it refuses.
+//! The API of the running service.
 
 use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
 use hob_web::Service as _;
@@ -14,7 +14,7 @@ async fn service() -> (TestContext, Service) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_monitor_is_added_changed_paused_and_removed() {
+async fn monitor_is_added_changed_paused_and_removed() {
     let (_context, service) = service().await;
     let (app, target) = (&service.app, StatusTarget::start().await);
     let id = service.add_monitor(&target, json!({"tags": ["eu"], "group": "Web"})).await;
@@ -38,7 +38,7 @@ async fn a_monitor_is_added_changed_paused_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_check_now_tells_phases_and_every_assertion() {
+async fn check_now_returns_phases_and_assertions() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
     let assertions = json!({"assertions": ["status == 200", "json $.ok == false"], "interval_s": 3600});
@@ -53,7 +53,7 @@ async fn a_check_now_tells_phases_and_every_assertion() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_named_field_by_field() {
+async fn every_invalid_field_is_reported() {
     let (_context, service) = service().await;
     let errors = json!({"name": "x", "kind": "http", "target": "gopher://x", "interval_s": 0, "assertions": ["latency <"]});
     let refused = service.app.post("/api/v1/uptime/monitors", &errors).await;
@@ -73,7 +73,7 @@ async fn what_is_wrong_is_named_field_by_field() {
 
 /// U7
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_is_searched_filtered_and_paged() {
+async fn list_is_searched_filtered_and_paged() {
     let (_context, service) = service().await;
     for n in 0..7 {
         let spec = json!({"name": format!("Shop {n}"), "kind": "tcp", "target": "127.0.0.1:1", "paused": true,
@@ -98,7 +98,7 @@ async fn the_list_is_searched_filtered_and_paged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_heard_and_missed() {
+async fn heartbeat_is_up_until_the_job_misses_its_deadline() {
     let (_context, service) = service().await;
     let spec = json!({"name": "Backup", "kind": "heartbeat", "interval_s": 1, "heartbeat": {"grace_s": 1}});
     let added: Value = service.app.post("/api/v1/uptime/monitors", &spec).await.json();
@@ -118,7 +118,7 @@ async fn a_job_is_heard_and_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_incident_is_acknowledged_and_annotated() {
+async fn incident_is_acknowledged_and_annotated() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
     target.respond_with(503);
@@ -134,7 +134,7 @@ async fn an_incident_is_acknowledged_and_annotated() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failure_in_a_maintenance_window_is_told_to_nobody() {
+async fn failure_in_a_maintenance_window_is_not_alerted() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
     let now = i64::try_from(
@@ -155,7 +155,7 @@ async fn a_failure_in_a_maintenance_window_is_told_to_nobody() {
 
 /// The API document names every operation, and no two schemas share a name.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_api_is_documented_without_clashes() {
+async fn api_document_has_no_clashes() {
     let (_context, service) = service().await;
     let routes = service.uptime.routes();
     assert_eq!(routes.clashes(), [] as [String; 0]);

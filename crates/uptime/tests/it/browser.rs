@@ -1,5 +1,5 @@
-//! A person at a browser: adds a monitor, sees it turn down and up without reloading, takes care, looks at what the
-//! public sees.
+//! The console in a browser: adds a monitor, follows its state without reloading, acknowledges the incident, and opens the
+//! public status page.
 
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestContext, Window, wait_for};
@@ -24,7 +24,7 @@ async fn press(client: &Client, selector: &str) {
     client.find(Locator::Css(selector)).await.unwrap().click().await.unwrap();
 }
 
-/// Waits until a part of the page that is open says so, by itself.
+/// Waits until an element of the open page contains the text, without a reload.
 async fn wait_to_see(client: &Client, selector: &str, words: &str) {
     wait_for(format!("{words:?} in {selector}"), LIMIT, async || {
         let seen = text(client, selector).await;
@@ -35,7 +35,7 @@ async fn wait_to_see(client: &Client, selector: &str, words: &str) {
 
 /// U7
 #[tokio::test(flavor = "multi_thread")]
-async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
+async fn pages_follow_the_state_of_a_monitor() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
     let browser = Browser::start();
@@ -62,24 +62,24 @@ async fn a_monitor_is_seen_to_turn_down_and_up_and_the_public_sees_it_too() {
     press(&client, ".page-head button.primary").await;
     wait_to_see(&client, "#state", "acknowledged").await;
     target.respond_with(200);
-    wait_to_see(&client, "#state", "over").await;
+    wait_to_see(&client, "#state", "resolved").await;
     wait_to_see(&list, "#monitors", "up").await;
 
-    let stranger = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
-    wait_for("the public to be told", LIMIT, async || {
-        stranger.goto(&service.app.url("/status")).await.unwrap();
-        let seen = text(&stranger, "main").await;
+    let visitor = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    wait_for("the incident on the status page", LIMIT, async || {
+        visitor.goto(&service.app.url("/status")).await.unwrap();
+        let seen = text(&visitor, "main").await;
         if seen.contains("Shop") && seen.contains("was down from") { Ok(()) } else { Err(seen) }
     })
     .await;
-    for client in [client, list, stranger] {
+    for client in [client, list, visitor] {
         client.close().await.unwrap();
     }
 }
 
-/// U9: somebody wants to know whether a channel works, and sees that it does.
+/// U9
 #[tokio::test(flavor = "multi_thread")]
-async fn a_channel_is_added_and_its_test_is_seen_to_arrive() {
+async fn channel_is_added_and_tested() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let (hook, service) = (StatusTarget::start().await, Service::start(&context).await);
     let browser = Browser::start();
@@ -88,7 +88,7 @@ async fn a_channel_is_added_and_its_test_is_seen_to_arrive() {
     fill(&client, "name", "Operations").await;
     fill(&client, "url", &hook.url).await;
     press(&client, "form.form > button").await;
-    wait_to_see(&client, "#deliveries", "nothing yet").await;
+    wait_to_see(&client, "#deliveries", "no deliveries yet").await;
     press(&client, ".page-head button.primary").await;
     wait_to_see(&client, "#deliveries", "delivered").await;
     wait_to_see(&client, "#deliveries", "status 200").await;

@@ -1,4 +1,4 @@
-//! Names: records that are checked, and addresses that may not be looked at.
+//! DNS checks, and names that resolve to addresses that are not allowed.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Drop for NameServer {
 }
 
 impl NameServer {
-    /// Answers the nth question about a name with what `records` says; none at all is a name that does not exist.
+    /// Answers the nth query with the result of `records`; an empty result means NXDOMAIN.
     async fn start(records: impl Fn(usize, &str, RecordType) -> Vec<RData> + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
@@ -77,7 +77,7 @@ fn dns(
 }
 
 #[tokio::test]
-async fn records_are_compared_as_people_write_them() {
+async fn records_are_compared_as_users_write_them() {
     let server = NameServer::start(|_, name, kind| match (name, kind) {
         ("a.example", RecordType::A) => vec![a([192, 0, 2, 1]), a([192, 0, 2, 2])],
         ("c.example", RecordType::CNAME) => {
@@ -109,7 +109,7 @@ async fn records_are_compared_as_people_write_them() {
 }
 
 #[tokio::test]
-async fn a_record_is_asked_for_anew_by_every_check() {
+async fn records_are_not_cached() {
     let server = NameServer::start(|_, _, _| vec![a([192, 0, 2, 1])]).await;
     let probe = probe(Limits::default());
     for _ in 0..2 {
@@ -118,14 +118,14 @@ async fn a_record_is_asked_for_anew_by_every_check() {
     assert_eq!(server.questions.load(Ordering::SeqCst), 2);
 }
 
-/// Only 127.0.0.1 may be looked at in these tests, so that all other addresses of the machine are private ones.
+/// Allows only 127.0.0.1, so that all other addresses of the machine are private.
 fn guarded(server: &NameServer) -> Limits {
     let allowed = vec!["127.0.0.1/32".parse().unwrap()];
     Limits { targets: Targets::Public { allowed }, name_server: Some(server.address), ..Limits::default() }
 }
 
 #[tokio::test]
-async fn a_name_is_found_and_its_time_is_told() {
+async fn name_is_resolved_and_timed() {
     let server =
         NameServer::start(|_, _, kind| if kind == RecordType::A { vec![a([127, 0, 0, 1])] } else { vec![] });
     let server = server.await;
@@ -138,7 +138,7 @@ async fn a_name_is_found_and_its_time_is_told() {
 }
 
 #[tokio::test]
-async fn a_name_cannot_lead_to_a_private_address() {
+async fn name_with_a_private_address_is_refused() {
     let server =
         NameServer::start(|_, _, kind| if kind == RecordType::A { vec![a([127, 0, 0, 2])] } else { vec![] });
     let server = server.await;
@@ -151,9 +151,9 @@ async fn a_name_cannot_lead_to_a_private_address() {
     assert_eq!(private.connections(), 0);
 }
 
-/// The name is public when it is judged and private a moment later. What was judged is what is connected to.
+/// The probe connects to the address that it has checked.
 #[tokio::test]
-async fn a_name_that_changes_between_two_questions_leads_nowhere_else() {
+async fn dns_rebinding_does_not_reach_a_private_address() {
     let server = NameServer::start(|nth, _, kind| match kind {
         RecordType::A if nth < 2 => vec![a([127, 0, 0, 1])],
         RecordType::A => vec![a([127, 0, 0, 2])],
@@ -170,7 +170,7 @@ async fn a_name_that_changes_between_two_questions_leads_nowhere_else() {
 }
 
 #[tokio::test]
-async fn a_redirect_cannot_lead_to_a_private_address() {
+async fn redirect_to_a_private_address_is_refused() {
     let server =
         NameServer::start(|_, _, kind| if kind == RecordType::A { vec![a([127, 0, 0, 2])] } else { vec![] });
     let server = server.await;
@@ -189,7 +189,7 @@ async fn a_redirect_cannot_lead_to_a_private_address() {
 }
 
 #[tokio::test]
-async fn a_private_name_server_may_not_be_asked() {
+async fn private_name_server_is_refused() {
     let server = NameServer::start(|_, _, _| vec![a([192, 0, 2, 1])]).await;
     let limits = Limits { targets: Targets::Public { allowed: Vec::new() }, ..Limits::default() };
     let seen = run(&probe(limits), &dns(&server, "a.example", "A", &[]), &[]).await;

@@ -1,4 +1,4 @@
-//! From a target that breaks to an incident that is over.
+//! Incidents from the first failed check to the recovery.
 
 use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
 use hob_uptime::Config;
@@ -11,7 +11,7 @@ every_service! {
     NEEDS;
 
     /// U1–U8
-    async fn a_target_that_breaks_and_recovers_makes_one_incident(context: TestContext) {
+    async fn failure_and_recovery_of_a_target_is_one_incident(context: TestContext) {
         let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
         let id = service.add_monitor(&target, json!({})).await;
         service.wait_for_state(&id, "UP").await;
@@ -35,7 +35,7 @@ every_service! {
     }
 
     /// U9
-    async fn the_store_that_is_lost_while_monitors_are_checked_comes_back(context: TestContext) {
+    async fn lost_store_is_rebuilt_while_monitors_are_checked(context: TestContext) {
         let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
         let up = service.add_monitor(&target, json!({})).await;
         let down = service.add_monitor(&target, json!({"name": "Down", "assertions": ["status == 418"], "retries": 0})).await;
@@ -45,7 +45,7 @@ every_service! {
         for _ in 0..3 {
             context.test_store().flush_all().await;
             let before = target.request_count();
-            wait_for("checks to go on", LIMIT, async || target.request_count() > before + 2).await;
+            wait_for("more checks", LIMIT, async || target.request_count() > before + 2).await;
         }
         service.wait_for_state(&up, "UP").await;
         service.wait_for_state(&down, "DOWN").await;
@@ -55,7 +55,7 @@ every_service! {
 
 /// U1
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_share_the_work_and_see_each_others_monitors() {
+async fn node_sees_the_monitors_of_another() {
     let context = TestContext::embedded(NEEDS, Layout::Tagged).await;
     let other_context = context.another_node().await;
     let target = StatusTarget::start().await;
@@ -64,18 +64,18 @@ async fn nodes_share_the_work_and_see_each_others_monitors() {
     second.wait_for_state(&id, "UP").await;
     let renamed = first.app.patch(&format!("/api/v1/uptime/monitors/{id}"), &json!({"name": "Store"})).await;
     assert_eq!(renamed.status, 200);
-    wait_for("the other node to know", LIMIT, async || {
+    wait_for("the new name on the other node", LIMIT, async || {
         second.uptime.monitors().iter().any(|monitor| monitor.spec.name == "Store")
     })
     .await;
     assert_eq!(first.app.delete(&format!("/api/v1/uptime/monitors/{id}")).await.status, 204);
-    wait_for("it to be gone there", LIMIT, async || second.uptime.monitors().is_empty()).await;
+    wait_for("the deletion on the other node", LIMIT, async || second.uptime.monitors().is_empty()).await;
     other_context.tasks.stop(LIMIT).await;
 }
 
 /// U8
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outage_that_is_found_while_the_database_is_away_is_in_them_later() {
+async fn outage_without_the_database_is_saved_later() {
     let context = TestContext::redis(NEEDS).await;
     let hob_testkit::TestDatabase::Postgres(postgres) = context.test_database() else { panic!("PostgreSQL") };
     let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
@@ -99,11 +99,11 @@ async fn an_outage_that_is_found_while_the_database_is_away_is_in_them_later() {
 
 /// U5
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_own_network_is_gone_judges_nobody() {
+async fn failures_do_not_count_without_a_network() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    // A port that was free a moment ago: nobody answers there, as nobody does without a network.
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let config = Config { anchors: vec![gone], ..Config::default() };
+    // A free port: no connection is accepted, as without a network.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let config = Config { anchors: vec![closed], ..Config::default() };
     let service = Service::configured(&context, config).await;
     let monitor =
         json!({"name": "x", "kind": "dns", "target": "nowhere.invalid", "interval_s": 1, "retries": 0});
@@ -111,7 +111,7 @@ async fn a_node_whose_own_network_is_gone_judges_nobody() {
     let id = added["id"].as_str().unwrap().to_owned();
     let key = service.uptime.schedule().keys().schedule(service.uptime.schedule().shards().next().unwrap());
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
-    wait_for("the claim to be given back", LIMIT, async || {
+    wait_for("the claim to be released", LIMIT, async || {
         let due: Option<f64> = context.store.run(hob_store::cmd("ZSCORE").arg(&key).arg(&id)).await.unwrap();
         due.is_some_and(|due| due > now + 3.0)
     })

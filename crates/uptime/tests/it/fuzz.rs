@@ -1,5 +1,4 @@
-//! Monitors and assertions that are nearly right, or made to exhaust their reader: each is read or refused in bounded
-//! time and memory.
+//! Mutated monitors and assertions are read or refused in bounded time and memory.
 
 use hob_service::config::Secrets;
 use hob_testkit::fuzz;

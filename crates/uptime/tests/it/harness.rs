@@ -1,4 +1,4 @@
-//! A schedule with a clock that the test drives.
+//! A schedule with a clock that the test sets.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl ScheduleHarness {
         &self.context.store
     }
 
-    /// Another node's view of the same schedule.
+    /// The same schedule on another node.
     pub(crate) async fn another(&self) -> Schedule {
         let store = self.context.store.with_clock(self.clock.clone());
         let schedule = Schedule::new(&store, self.context.layout).unwrap();
@@ -44,7 +44,7 @@ impl ScheduleHarness {
         schedule
     }
 
-    /// A monitor in the database and in the schedule, due now.
+    /// Adds a monitor to the database and the schedule, due now.
     pub(crate) async fn add(&self, id: &str, with: impl FnOnce(&mut MonitorSpec)) -> Monitor {
         let mut spec = MonitorSpec::new(id, MonitorKind::Tcp, "127.0.0.1:1");
         with(&mut spec);
@@ -62,19 +62,19 @@ impl ScheduleHarness {
         done(self.schedule.plan(check_when_due).await.unwrap())
     }
 
-    /// All that is due, on every shard.
+    /// Claims the due monitors of every shard.
     pub(crate) async fn claim(&self) -> Vec<Claim> {
         claim_all(&self.schedule).await.claims
     }
 
-    /// The one monitor that is due.
+    /// Claims the only due monitor.
     pub(crate) async fn claim_one(&self) -> Claim {
         let mut claims = self.claim().await;
         assert_eq!(claims.len(), 1, "{claims:?}");
         claims.remove(0)
     }
 
-    /// Judges and records a result, 20 ms after the claim.
+    /// Records a result, 20 ms after the claim.
     pub(crate) async fn record(
         &self,
         monitor: &Monitor,
@@ -86,7 +86,7 @@ impl ScheduleHarness {
         (recorded, result.pending_change().filter(|_| recorded == RecordOutcome::Recorded))
     }
 
-    /// Waits for the monitor's turn, and records a result.
+    /// Sets the clock to when the monitor is due, and records a result.
     pub(crate) async fn check_when_due(
         &self,
         monitor: &Monitor,
@@ -136,12 +136,12 @@ pub(crate) async fn claim_all(schedule: &Schedule) -> ClaimBatch {
     all
 }
 
-/// What a script answered that found its state whole.
+/// The answer of a script that did not find its state lost.
 #[track_caller]
 pub(crate) fn done<T>(outcome: Outcome<T>) -> T {
     match outcome {
         Outcome::Done(answer) => answer,
-        Outcome::Lost { found } => panic!("the store is lost, found {found:?}"),
+        Outcome::Lost { found } => panic!("the shard is lost, found {found:?}"),
     }
 }
 
@@ -157,6 +157,6 @@ pub(crate) fn bad() -> Observation {
     Observation::failed(FailureClass::Connect, "connection refused")
 }
 
-pub(crate) fn hopeless() -> Observation {
-    Observation::failed(FailureClass::Forbidden, "not allowed to look there")
+pub(crate) fn permanent_failure() -> Observation {
+    Observation::failed(FailureClass::Forbidden, "target not allowed")
 }

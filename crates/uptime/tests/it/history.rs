@@ -24,20 +24,20 @@ async fn open(test_database: &TestDatabase) -> (Database, MonitorId) {
     (database, id)
 }
 
-fn finding(id: &MonitorId, at: i64, latency_us: u64, error: Option<&str>) -> NewResult {
+fn result(id: &MonitorId, at: i64, latency_us: u64, error: Option<&str>) -> NewResult {
     let state = if error.is_none() { MonitorState::Up } else { MonitorState::Suspect };
     let error = error.map(str::to_owned);
     NewResult { monitor: id.clone(), at: UnixMs(at), fence: at.unsigned_abs(), state, latency_us, error }
 }
 
-/// A result a minute, every tenth of them bad.
+/// A result per minute; every tenth is a failure.
 async fn write(database: &Database, id: &MonitorId, from: i64, to: i64) {
     let rows: Vec<NewResult> = (from..to)
         .step_by(60_000)
         .enumerate()
         .map(|(n, at)| {
             let error = (n % 10 == 9).then_some("timeout: no answer");
-            finding(id, at, 20_000 + 1000 * (n as u64 % 60), error)
+            result(id, at, 20_000 + 1000 * (n as u64 % 60), error)
         })
         .collect();
     history::write(database, &rows).await.unwrap();
@@ -45,14 +45,14 @@ async fn write(database: &Database, id: &MonitorId, from: i64, to: i64) {
 
 every_database! {
     /// U8
-    async fn hours_and_days_add_up_to_the_single_results(test_database: TestDatabase) {
+    async fn summaries_equal_the_single_results(test_database: TestDatabase) {
         let (database, id) = open(&test_database).await;
         write(&database, &id, MIDNIGHT, MIDNIGHT + 30 * HOUR).await;
-        // What was written may be written again.
+        // Writing is idempotent.
         write(&database, &id, MIDNIGHT, MIDNIGHT + 2 * HOUR).await;
         let now = UnixMs(MIDNIGHT + 30 * HOUR + 30 * 60_000);
         let single = history::points(&database, &id, Period::Day, UnixMs(MIDNIGHT + 2 * HOUR - 1)).await.unwrap();
-        assert_eq!((single.whole.good, single.whole.bad), (108, 12), "before anything is summed");
+        assert_eq!((single.whole.good, single.whole.bad), (108, 12), "before anything is summarized");
         for _ in 0..2 {
             history::summarize(&database, std::slice::from_ref(&id), now).await.unwrap();
         }
@@ -62,16 +62,16 @@ every_database! {
         let p50 = week.whole.p50_ms.unwrap();
         assert!((46.0..54.0).contains(&p50), "{p50}");
         let quarter = history::points(&database, &id, Period::Quarter, now).await.unwrap();
-        assert_eq!((quarter.whole.good, quarter.points.len()), (30 * 54, 2), "a day that is over and one that is not");
+        assert_eq!((quarter.whole.good, quarter.points.len()), (30 * 54, 2), "a day that has ended and the current one");
     }
 
     /// U8
-    async fn a_result_that_comes_late_is_in_its_hour_all_the_same(test_database: TestDatabase) {
+    async fn late_result_is_added_to_its_hour(test_database: TestDatabase) {
         let (database, id) = open(&test_database).await;
         write(&database, &id, MIDNIGHT, MIDNIGHT + HOUR).await;
         let now = UnixMs(MIDNIGHT + 2 * HOUR);
         history::summarize(&database, std::slice::from_ref(&id), now).await.unwrap();
-        let late = finding(&id, MIDNIGHT + 30_500, 1000, None);
+        let late = result(&id, MIDNIGHT + 30_500, 1000, None);
         history::write(&database, &[late]).await.unwrap();
         history::summarize(&database, std::slice::from_ref(&id), now).await.unwrap();
         let day = history::points(&database, &id, Period::Day, now).await.unwrap();
@@ -79,7 +79,7 @@ every_database! {
     }
 
     /// U8
-    async fn what_is_kept_is_bounded_by_age(test_database: TestDatabase) {
+    async fn old_results_and_summaries_are_deleted(test_database: TestDatabase) {
         let (database, id) = open(&test_database).await;
         write(&database, &id, MIDNIGHT, MIDNIGHT + 3 * HOUR).await;
         let now = UnixMs(MIDNIGHT + 200 * DAY);

@@ -1,5 +1,4 @@
-//! Targets that wish us ill. Each check of them ends in time, takes in no more than it should, and says what was
-//! wrong.
+//! Hostile targets: every check ends in time, reads a bounded amount, and reports the failure.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -13,13 +12,13 @@ use tokio::net::TcpStream;
 use crate::identity::{Authority, Flaw};
 use crate::target::{Target, answer, check, get, outcome, probe, read_head, run, run_within};
 
-/// The time of checks that will use it all.
+/// Timeout of checks that will time out.
 const SHORT: Duration = Duration::from_millis(300);
 
-/// What the target's part of a connection can hold: the buffers of both sides.
+/// More than the socket buffers of both sides hold.
 const IN_FLIGHT: usize = 16 << 20;
 
-/// Says `begin`, and then `more` for as long as anybody takes it.
+/// Sends `begin`, and then `more` until the connection is closed.
 async fn pour(mut stream: TcpStream, begin: &'static str, more: &'static [u8], poured: Arc<AtomicUsize>) {
     read_head(&mut stream).await;
     let mut next = begin.as_bytes();
@@ -29,7 +28,7 @@ async fn pour(mut stream: TcpStream, begin: &'static str, more: &'static [u8], p
     }
 }
 
-/// Says `begin`, and then `more` byte by byte, with pauses.
+/// Sends `begin`, and then `more` byte by byte with pauses.
 async fn drip(mut stream: TcpStream, begin: &'static str, more: &'static [u8]) {
     read_head(&mut stream).await;
     if stream.write_all(begin.as_bytes()).await.is_err() {
@@ -43,7 +42,7 @@ async fn drip(mut stream: TcpStream, begin: &'static str, more: &'static [u8]) {
     }
 }
 
-/// The failure of a check of a target that serves like this, with a body that is kept.
+/// The failure of a check, with an assertion on the body.
 async fn failure<F>(serve: impl Fn(TcpStream) -> F + Send + 'static, timeout: Duration) -> (String, String)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -53,10 +52,10 @@ where
     outcome(&run_within(&probe(limits), &get(&target.url("/")), &["body contains \"x\""], timeout).await)
 }
 
-const PATIENT: Duration = hob_testkit::LIMIT;
+const NO_TIMEOUT: Duration = hob_testkit::LIMIT;
 
 #[tokio::test]
-async fn silence_ends_with_the_checks_time() {
+async fn silent_target_times_out() {
     let (class, message) = failure(
         |mut stream| async move {
             let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -64,43 +63,43 @@ async fn silence_ends_with_the_checks_time() {
         SHORT,
     )
     .await;
-    assert_eq!((class.as_str(), message.as_str()), ("timeout", "there was no answer after 300ms"));
+    assert_eq!((class.as_str(), message.as_str()), ("timeout", "no response after 300ms"));
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_ends_with_the_checks_time() {
+async fn slow_response_times_out() {
     let head = failure(|stream| drip(stream, "HTTP/1.1 200 OK\r\nx: ", b"y"), SHORT).await;
-    assert_eq!(head, ("timeout".to_owned(), "there was no answer after 300ms".to_owned()));
+    assert_eq!(head, ("timeout".to_owned(), "no response after 300ms".to_owned()));
     let body = failure(|stream| drip(stream, "HTTP/1.1 200 OK\r\n\r\n", b"y"), SHORT).await;
-    assert_eq!(body, ("timeout".to_owned(), "the answer had not ended after 300ms".to_owned()));
+    assert_eq!(body, ("timeout".to_owned(), "the response was not complete after 300ms".to_owned()));
 }
 
 #[tokio::test]
-async fn endless_provisional_answers_end_with_the_checks_time() {
+async fn endless_provisional_responses_time_out() {
     let poured = Arc::default();
     let serve = move |stream| pour(stream, "", b"HTTP/1.1 102 Processing\r\n\r\n", Arc::clone(&poured));
     assert_eq!(failure(serve, SHORT).await.0, "timeout");
 }
 
 #[tokio::test]
-async fn a_reset_is_a_connection_that_was_closed() {
+async fn reset_is_a_closed_connection() {
     let serve = |mut stream: TcpStream| async move {
         read_head(&mut stream).await;
         let _ = stream.set_zero_linger();
     };
-    assert_eq!(failure(serve, PATIENT).await.0, "closed");
+    assert_eq!(failure(serve, NO_TIMEOUT).await.0, "closed");
 }
 
 #[tokio::test]
-async fn an_end_before_the_answer_is_a_connection_that_was_closed() {
+async fn missing_response_is_a_closed_connection() {
     let serve = |mut stream: TcpStream| async move {
         read_head(&mut stream).await;
     };
-    assert_eq!(failure(serve, PATIENT).await.0, "closed");
+    assert_eq!(failure(serve, NO_TIMEOUT).await.0, "closed");
 }
 
 #[tokio::test]
-async fn a_body_shorter_than_its_length_is_a_connection_that_was_closed() {
+async fn truncated_body_is_a_closed_connection() {
     for begin in [
         "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\nshort",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nff\r\nshort",
@@ -109,12 +108,12 @@ async fn a_body_shorter_than_its_length_is_a_connection_that_was_closed() {
             read_head(&mut stream).await;
             let _ = stream.write_all(begin.as_bytes()).await;
         };
-        assert_eq!(failure(serve, PATIENT).await.0, "closed", "{begin}");
+        assert_eq!(failure(serve, NO_TIMEOUT).await.0, "closed", "{begin}");
     }
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_told_apart() {
+async fn malformed_response_is_a_protocol_failure() {
     for nonsense in [
         "\u{1}\u{2}\u{3}garbage\r\n\r\n",
         "SSH-2.0-OpenSSH_9.6\r\n",
@@ -128,36 +127,36 @@ async fn what_is_not_http_is_told_apart() {
             read_head(&mut stream).await;
             let _ = stream.write_all(nonsense.as_bytes()).await;
         };
-        assert_eq!(failure(serve, PATIENT).await.0, "protocol", "{nonsense:?}");
+        assert_eq!(failure(serve, NO_TIMEOUT).await.0, "protocol", "{nonsense:?}");
     }
 }
 
 #[tokio::test]
-async fn an_endless_body_is_cut() {
+async fn endless_body_is_a_failure() {
     static MORE: [u8; 8192] = [b'y'; 8192];
     let poured = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&poured);
     let serve = move |stream| pour(stream, "HTTP/1.1 200 OK\r\n\r\n", &MORE, Arc::clone(&count));
-    let (class, message) = failure(serve, PATIENT).await;
+    let (class, message) = failure(serve, NO_TIMEOUT).await;
     assert_eq!((class.as_str(), message.as_str()), ("protocol", "the body has more than 65536 bytes"));
     assert!(poured.load(Ordering::SeqCst) < IN_FLIGHT);
 }
 
 #[tokio::test]
-async fn a_flood_of_headers_is_cut() {
+async fn endless_headers_are_a_failure() {
     static LONG: [u8; 8192] = [b'y'; 8192];
     for (begin, more) in [("HTTP/1.1 200 OK\r\nx: ", LONG.as_slice()), ("HTTP/1.1 200 OK\r\n", b"x: y\r\n")] {
         let poured = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&poured);
         let (class, message) =
-            failure(move |stream| pour(stream, begin, more, Arc::clone(&count)), PATIENT).await;
-        assert_eq!((class.as_str(), message.as_str()), ("protocol", "the head of the answer is too large"));
+            failure(move |stream| pour(stream, begin, more, Arc::clone(&count)), NO_TIMEOUT).await;
+        assert_eq!((class.as_str(), message.as_str()), ("protocol", "the response head is too large"));
         assert!(poured.load(Ordering::SeqCst) < IN_FLIGHT);
     }
 }
 
 #[tokio::test]
-async fn endless_redirects_end() {
+async fn redirects_are_bounded() {
     let count = Arc::new(AtomicUsize::new(0));
     let next = Arc::clone(&count);
     let target = Target::responding(move |_| {
@@ -170,7 +169,7 @@ async fn endless_redirects_end() {
 }
 
 #[tokio::test]
-async fn two_targets_that_point_at_each_other_end() {
+async fn redirect_loop_is_a_failure() {
     let first = Target::responding(|head| {
         let port = head.lines().find_map(|line| line.strip_prefix("host: 127.0.0.1:")).unwrap().to_owned();
         answer(307, &format!("location: http://127.0.0.1:{port}/again\r\n"), "")
@@ -181,7 +180,7 @@ async fn two_targets_that_point_at_each_other_end() {
 }
 
 #[tokio::test]
-async fn a_redirect_out_of_the_allowed_network_is_not_followed() {
+async fn redirect_out_of_the_allowed_network_is_refused() {
     let private = Target::on(Ipv4Addr::new(127, 0, 0, 3).into(), |stream| async { drop(stream) }).await;
     let location = format!("location: http://{}/\r\n", private.address);
     let target = Target::responding(move |_| answer(301, &location, "")).await;
@@ -192,27 +191,27 @@ async fn a_redirect_out_of_the_allowed_network_is_not_followed() {
 }
 
 #[tokio::test]
-async fn bad_certificates_are_told_apart() {
+async fn invalid_certificates_are_reported() {
     let authority = Authority::new();
     let probe = probe(Limits { roots: vec![authority.root()], ..Limits::default() });
-    for (flaw, told) in [
+    for (flaw, message) in [
         (Flaw::Expired, "the certificate has expired"),
         (Flaw::WrongHost, "the certificate is for other names: other.example"),
-        (Flaw::SelfSigned, "the certificate is signed by nobody whom we trust"),
+        (Flaw::SelfSigned, "the certificate is signed by an unknown issuer"),
     ] {
         let target =
             Target::responding_over_tls(authority.acceptor(flaw, &[]), |_| answer(200, "", "")).await;
         let bare = check(&format!(r#"{{"kind":"certificate","target":"{}"}}"#, target.address));
         for check in [get(&format!("https://{}/", target.address)), bare] {
             let seen = run(&probe, &check, &[]).await;
-            assert_eq!(outcome(&seen), ("tls".to_owned(), told.to_owned()));
+            assert_eq!(outcome(&seen), ("tls".to_owned(), message.to_owned()));
             assert_eq!(seen.certificate_days.is_some_and(|days| days < -1000), flaw == Flaw::Expired);
         }
     }
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_no_tls_is_told_apart() {
+async fn server_without_tls_is_reported() {
     let target = Target::raw(|mut stream| async move {
         let _ = stream.write_all(answer(400, "", "speak HTTP").as_bytes()).await;
         let _ = stream.read_to_end(&mut Vec::new()).await;
@@ -226,12 +225,12 @@ async fn a_server_that_speaks_no_tls_is_told_apart() {
     .await;
     let check = get(&format!("https://{}/", silent.address));
     let seen = run_within(&probe(Limits::default()), &check, &[], SHORT).await;
-    assert_eq!(outcome(&seen).1, "the TLS handshake was not done after 300ms");
-    assert!(seen.phases.connect.is_some(), "what was timed before the time was up is told");
+    assert_eq!(outcome(&seen).1, "the TLS handshake was not complete after 300ms");
+    assert!(seen.phases.connect.is_some(), "phases before the timeout are reported");
 }
 
 #[tokio::test]
-async fn nonsense_behind_a_good_handshake_is_told_apart() {
+async fn malformed_http2_is_a_protocol_failure() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(Flaw::None, &["h2"]);
     let target = Target::responding_over_tls(acceptor, |_| "no frames at all".repeat(100)).await;
@@ -241,7 +240,7 @@ async fn nonsense_behind_a_good_handshake_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_document_of_a_million_brackets_is_no_json() {
+async fn deeply_nested_json_is_refused() {
     let target = Target::responding(|_| answer(200, "", &"[".repeat(1_000_000))).await;
     let seen = run(&probe(Limits::default()), &get(&target.url("/")), &["json $[0] exists"]).await;
     assert_eq!(outcome(&seen), ("assertion".to_owned(), "json $[0] exists: found no JSON".to_owned()));

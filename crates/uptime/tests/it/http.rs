@@ -1,4 +1,4 @@
-//! What a check of a well-behaved target sees.
+//! Checks of well-behaved targets.
 
 use std::convert::Infallible;
 
@@ -13,18 +13,18 @@ use crate::secrets::secret;
 use crate::target::{Target, answer, check, get, outcome, probe, run};
 
 #[tokio::test]
-async fn every_phase_of_a_plain_request_is_timed() {
+async fn phases_are_timed() {
     let target = Target::responding(|_| answer(200, "", "hello")).await;
     let seen = run(&probe(Limits::default()), &get(&target.url("/")), &[]).await;
     assert_eq!(outcome(&seen), ("ok".to_owned(), "200".to_owned()));
-    assert_eq!((seen.phases.dns, seen.phases.tls), (None, None), "an address needs no name");
+    assert_eq!((seen.phases.dns, seen.phases.tls), (None, None), "an address is not resolved");
     let parts = seen.phases.connect.unwrap() + seen.phases.first_byte.unwrap();
     assert!(parts <= seen.phases.total.unwrap());
     assert_eq!(seen.address, Some(target.address));
 }
 
 #[tokio::test]
-async fn each_assertion_has_a_result_of_its_own() {
+async fn every_assertion_has_a_result() {
     let target =
         Target::responding(|_| answer(200, "content-type: application/json\r\n", r#"{"ok":true,"n":3}"#))
             .await;
@@ -42,7 +42,7 @@ async fn each_assertion_has_a_result_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_status_from_400_on_is_a_failure_unless_it_is_asked_for() {
+async fn status_from_400_on_is_a_failure_unless_asserted() {
     let target = Target::responding(|_| answer(503, "", "")).await;
     let (probe, check) = (probe(Limits::default()), get(&target.url("/")));
     let seen = run(&probe, &check, &[]).await;
@@ -51,7 +51,7 @@ async fn a_status_from_400_on_is_a_failure_unless_it_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_check_sends_what_it_is_told_to_on_a_connection_of_its_own() {
+async fn check_sends_its_request_on_a_new_connection() {
     let target = Target::responding(|_| answer(201, "", "")).await;
     let json = format!(
         r#"{{"kind":"http","target":"{}","http":{{"method":"POST","body":"ping","headers":{{"x-one":"1"}}}}}}"#,
@@ -71,7 +71,7 @@ async fn a_check_sends_what_it_is_told_to_on_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn secrets_are_read_when_the_check_runs_and_stay_with_their_server() {
+async fn secrets_are_read_when_the_check_runs_and_not_sent_after_a_redirect() {
     let folder = tempfile::tempdir().unwrap();
     let listed = secret(&folder, "s3cret\n", &["uptime"], &["127.0.0.1"]);
     let probe = Probe::new(Limits::default(), Secrets::new(Live::fixed(listed)));
@@ -98,7 +98,7 @@ async fn secrets_are_read_when_the_check_runs_and_stay_with_their_server() {
 }
 
 #[tokio::test]
-async fn redirects_are_followed_as_far_as_allowed() {
+async fn redirects_are_followed_up_to_the_limit() {
     let target = Target::responding(|head| match head.split(' ').nth(1) {
         Some("/a") => answer(302, "location: b\r\n", "moved"),
         Some("/b") => answer(307, "location: /c\r\n", "moved"),
@@ -118,7 +118,7 @@ async fn redirects_are_followed_as_far_as_allowed() {
 }
 
 #[tokio::test]
-async fn a_good_certificate_is_trusted_and_its_end_is_told() {
+async fn certificate_is_trusted_and_its_expiry_is_reported() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(Flaw::None, &["http/1.1"]);
     let target = Target::responding_over_tls(acceptor, |_| answer(200, "", "")).await;
@@ -133,7 +133,7 @@ async fn a_good_certificate_is_trusted_and_its_end_is_told() {
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_where_the_server_offers_it() {
+async fn http2_is_used_if_the_server_offers_it() {
     let authority = Authority::new();
     let acceptor = authority.acceptor(Flaw::None, &["h2"]);
     let target = Target::raw(move |stream| {
@@ -142,8 +142,8 @@ async fn http_2_is_spoken_where_the_server_offers_it() {
             let Ok(stream) = acceptor.accept(stream).await else { return };
             let answer =
                 hyper::service::service_fn(|request: http::Request<hyper::body::Incoming>| async move {
-                    let told = format!("{:?} {}", request.version(), request.uri());
-                    Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from(told))))
+                    let echo = format!("{:?} {}", request.version(), request.uri());
+                    Ok::<_, Infallible>(http::Response::new(Full::new(Bytes::from(echo))))
                 });
             let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
             let _ = server.serve_connection(TokioIo::new(stream), answer).await;
@@ -163,7 +163,7 @@ async fn http_2_is_spoken_where_the_server_offers_it() {
 }
 
 #[tokio::test]
-async fn a_port_is_open_or_it_is_not() {
+async fn open_port_is_up() {
     let target = Target::raw(|stream| async { drop(stream) }).await;
     let address = target.address;
     let check = check(&format!(r#"{{"kind":"tcp","target":"{address}"}}"#));
@@ -174,8 +174,8 @@ async fn a_port_is_open_or_it_is_not() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_port_is_no_connection() {
-    // Bound but not listening: nobody else gets the port meanwhile.
+async fn closed_port_is_a_connect_failure() {
+    // Bound but not listening, so that no other process gets the port.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();

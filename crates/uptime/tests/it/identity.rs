@@ -1,4 +1,4 @@
-//! Certificates of every kind, signed by an authority of the test's own.
+//! Valid and invalid certificates, signed by a test authority.
 
 use std::sync::Arc;
 
@@ -22,21 +22,21 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "an authority for tests");
+        params.distinguished_name.push(DnType::CommonName, "test authority");
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    /// What trusts the authority.
+    /// The root certificate.
     pub(crate) fn root(&self) -> CertificateDer<'static> {
         self.0.der().clone()
     }
 
-    /// The same as a file has it.
+    /// The root certificate as PEM.
     pub(crate) fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A server's side of handshakes, with a certificate for 127.0.0.1 and `good.example` unless that is its flaw.
+    /// A TLS server with a certificate for 127.0.0.1 and `good.example`, or one with this flaw.
     pub(crate) fn acceptor(&self, flaw: Flaw, protocols: &[&str]) -> TlsAcceptor {
         let names = match flaw {
             Flaw::WrongHost => vec!["other.example".to_owned()],

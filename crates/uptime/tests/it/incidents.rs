@@ -1,4 +1,4 @@
-//! U3 U5 U6 U8: outages in the database, each exactly once, each with its events.
+//! U3 U5 U6 U8: incidents in the database, each exactly once, with their events.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn change(monitor: &Monitor, change: IncidentChange, fence: u64) -> PendingChang
     }
 }
 
-/// The events of a kind, once the relay has numbered them.
+/// The events of a kind, after the relay has numbered them.
 async fn events(database: &Database, kind: IncidentEventKind) -> Vec<IncidentEvent> {
     let mut relay = outbox::Relay::new(database, outbox::Retention::default());
     let publish = |_| async { Ok::<_, std::convert::Infallible>(()) };
@@ -61,14 +61,14 @@ async fn events(database: &Database, kind: IncidentEventKind) -> Vec<IncidentEve
 
 every_database! {
     /// U5 U6 U8
-    async fn an_outage_is_kept_once_however_often_it_is_told(test_database: TestDatabase) {
+    async fn saving_a_change_is_idempotent(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
         let opened = change(&monitor, IncidentChange::Opened, 7);
         for _ in 0..3 {
             assert_eq!(incident::save_change(&database, &monitor, &opened, Alerting::Enabled).await.unwrap(), Alerted::Yes);
         }
-        // Of an incident that is open already, a later check finds nothing new.
+        // A later check does not open a second incident.
         incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 8), Alerting::Enabled).await.unwrap();
         let open = incidents::all_open(&database).await.unwrap();
         assert_eq!(open.len(), 1);
@@ -89,7 +89,7 @@ every_database! {
     }
 
     /// U6
-    async fn a_recovery_from_before_an_incident_does_not_end_it(test_database: TestDatabase) {
+    async fn earlier_recovery_does_not_resolve_an_incident(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
         incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
@@ -98,7 +98,7 @@ every_database! {
     }
 
     /// U8
-    async fn an_incident_in_a_maintenance_window_is_kept_and_told_only_after_it(test_database: TestDatabase) {
+    async fn incident_in_a_maintenance_window_is_alerted_after_it(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
         let opened = change(&monitor, IncidentChange::Opened, 7);
@@ -115,7 +115,7 @@ every_database! {
     }
 
     /// U8
-    async fn an_incident_that_goes_on_is_told_again_until_somebody_takes_care(test_database: TestDatabase) {
+    async fn reminders_are_sent_until_the_incident_is_acknowledged(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |spec| spec.remind_s = 1).await;
         incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
@@ -129,17 +129,17 @@ every_database! {
         .await;
         assert_eq!(events(&database, IncidentEventKind::Reminded).await[0].number, 1);
 
-        let taken = incident::acknowledge(&database, &open.id, "ann").await.unwrap();
-        assert!(matches!(taken, AcknowledgeOutcome::Acknowledged(_)));
-        let again = incident::acknowledge(&database, &open.id, "bob").await.unwrap();
-        let AcknowledgeOutcome::Already(kept) = again else { panic!("{again:?}") };
+        let first = incident::acknowledge(&database, &open.id, "ann").await.unwrap();
+        assert!(matches!(first, AcknowledgeOutcome::Acknowledged(_)));
+        let second = incident::acknowledge(&database, &open.id, "bob").await.unwrap();
+        let AcknowledgeOutcome::Already(kept) = second else { panic!("{second:?}") };
         assert_eq!(kept.acknowledged_by.as_deref(), Some("ann"));
         incident::remind(&database, monitor, &kept, Alerting::Enabled).await.unwrap();
-        assert_eq!(incident::acknowledge(&database, "nobody", "ann").await.unwrap(), AcknowledgeOutcome::NotFound);
+        assert_eq!(incident::acknowledge(&database, "unknown", "ann").await.unwrap(), AcknowledgeOutcome::NotFound);
     }
 
     /// U8
-    async fn notes_are_kept_in_order(test_database: TestDatabase) {
+    async fn notes_keep_their_order(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |_| {}).await;
         incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
@@ -151,11 +151,11 @@ every_database! {
         let notes: Vec<String> =
             incidents::notes(&database, &id).await.unwrap().into_iter().map(|note| note.text).collect();
         assert_eq!(notes, ["looking", "found it"]);
-        assert_eq!(incident::annotate(&database, "nobody", "ann", "?").await.unwrap(), None);
+        assert_eq!(incident::annotate(&database, "unknown", "ann", "?").await.unwrap(), None);
     }
 
     /// U8
-    async fn a_window_covers_whom_it_names_while_it_lasts(test_database: TestDatabase) {
+    async fn window_covers_ids_tags_and_all_monitors(test_database: TestDatabase) {
         let database = open(&test_database).await;
         let monitor = monitor(&database, |spec| spec.tags = vec!["eu".to_owned()]).await;
         let spec = |covers: &[&str]| MaintenanceSpec {

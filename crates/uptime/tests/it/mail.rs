@@ -1,4 +1,4 @@
-//! A mail server that takes everything, and remembers it.
+//! A mail server that accepts and records every message.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,11 @@ pub(crate) struct MailServer {
     task: JoinHandle<()>,
 }
 
-/// How the server hides what it is told.
+/// How the connection is encrypted.
 #[derive(Clone)]
 pub(crate) enum Security {
     None,
-    /// It waits to be asked.
     StartTls(TlsAcceptor),
-    /// From the first byte on.
     Implicit(TlsAcceptor),
 }
 
@@ -28,7 +26,7 @@ pub(crate) enum Security {
 pub(crate) struct Email {
     pub(crate) recipients: Vec<String>,
     pub(crate) text: String,
-    /// Whether it came through TLS.
+    /// Whether it arrived over TLS.
     pub(crate) secured: bool,
 }
 
@@ -93,7 +91,7 @@ impl Inbox {
         Some(())
     }
 
-    /// Just enough of SMTP for one client.
+    /// Enough of SMTP for one client.
     async fn converse(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),

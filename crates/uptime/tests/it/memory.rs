@@ -1,4 +1,4 @@
-//! U9: how much memory monitors take.
+//! U9: memory of monitors.
 
 use hob_store::cmd;
 use hob_testkit::{LIMIT, TestContext, wait_for};
@@ -9,7 +9,7 @@ use crate::service::{Service, StatusTarget};
 
 /// U9
 #[tokio::test(flavor = "multi_thread")]
-async fn the_estimate_is_within_a_tenth_of_what_the_store_says() {
+async fn estimate_is_within_a_tenth_of_the_memory_usage() {
     let context = TestContext::redis(NEEDS).await;
     let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
     for n in 0..40 {
@@ -21,7 +21,7 @@ async fn the_estimate_is_within_a_tenth_of_what_the_store_says() {
             )
             .await;
     }
-    wait_for("all to be checked", LIMIT, async || {
+    wait_for("all monitors to be checked", LIMIT, async || {
         let snapshot = service.uptime.snapshot().await.unwrap();
         let counts = snapshot.state_counts(&service.uptime.monitors());
         counts.of(hob_uptime::schedule::state::MonitorState::Pending) == 0

@@ -1,5 +1,5 @@
-//! U1 U5 U9: random claims, crashes, late results, edits, pauses, deletions and losses, held against a small model: no
-//! monitor is lost, none has two results for one claim, nothing stale is written, only allowed transitions happen.
+//! U1 U5 U9: random claims, crashes, late results, edits, pauses, deletions and losses, compared with a small model: no
+//! monitor is lost, no claim has two results, no stale result is written, only allowed transitions happen.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use crate::NEEDS;
-use crate::harness::{GRACE, ScheduleHarness, bad, done, good, hopeless};
+use crate::harness::{GRACE, ScheduleHarness, bad, done, good, permanent_failure};
 
 #[derive(Clone, Debug)]
 enum Action {
-    /// Somebody claims what is due.
+    /// A worker claims the due monitors.
     Claim,
-    /// A worker records one of the claims it holds, perhaps long after its lease: which, and how it went.
+    /// A worker records a result under one of its claims, perhaps long after its lease.
     Record(usize, u8),
     /// A worker dies with one of its claims.
     Crash(usize),
@@ -47,14 +47,14 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What should be true.
+/// The expected state.
 struct Model {
     harness: ScheduleHarness,
     monitors: BTreeMap<String, Monitor>,
     claims: Vec<Claim>,
-    /// The newest fence that was given out for each monitor.
+    /// The newest fence of each monitor.
     newest: BTreeMap<String, u64>,
-    /// The newest fence under which a result was taken.
+    /// The newest fence with a recorded result.
     recorded: BTreeMap<String, u64>,
 }
 
@@ -129,7 +129,7 @@ impl Model {
             }
             Ok::<_, hob_uptime::Error>(edited)
         });
-        let MonitorEdit::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
+        let MonitorEdit::Edited(edited) = edited.await.unwrap() else { panic!("not edited") };
         if edited.spec.paused {
             self.harness.schedule.remove(&edited.id, RemovalReason::Paused).await.unwrap();
         } else {
@@ -162,10 +162,10 @@ impl Model {
         let observation = match how {
             0 | 1 => good(),
             2 => bad(),
-            _ => hopeless(),
+            _ => permanent_failure(),
         };
         let id = claim.id.as_str();
-        // A worker judges by the edition that it knows, which may be an old one.
+        // A worker may have an outdated monitor.
         let Some(monitor) = self.monitors.get(id).cloned() else { return };
         let result = JudgedResult::new(&monitor, claim, &observation, claim.claimed_ms + 20);
         let recorded = done(self.harness.schedule.record(&result).await.unwrap());
@@ -174,7 +174,7 @@ impl Model {
             && claim.generation == monitor.generation
             && !monitor.spec.paused;
         if recorded == RecordOutcome::Recorded {
-            assert!(may, "a late, doubled or outdated result was taken");
+            assert!(may, "a late, repeated or outdated result was recorded");
             assert!(allowed(claim.health.state, result.health.state), "{claim:?} to {:?}", result.health);
             self.recorded.insert(id.to_owned(), claim.fence.get());
             if let Some(change) = result.pending_change() {
@@ -191,7 +191,7 @@ impl Model {
         }
     }
 
-    /// After long enough without accidents every monitor is checked again, and the database says the same as the store.
+    /// After a quiet time every monitor is due, and the database agrees with the store.
     async fn check_final_state(&mut self) {
         self.rebuild().await;
         self.harness.clock.advance(Duration::from_secs(120));
@@ -200,7 +200,7 @@ impl Model {
         ids.sort();
         let active = self.monitors.values().filter(|monitor| !monitor.spec.paused);
         let active: Vec<String> = active.map(|monitor| monitor.id.to_string()).collect();
-        assert_eq!(ids, active, "nobody is lost, nobody is there twice");
+        assert_eq!(ids, active, "every monitor is claimed exactly once");
         let open = incidents::all_open(&self.harness.context.database).await.unwrap();
         for claim in claimed {
             let is_open = open.iter().any(|incident| incident.monitor_id == claim.id);
@@ -218,7 +218,7 @@ fn allowed(from: MonitorState, to: MonitorState) -> bool {
 }
 
 #[test]
-fn nothing_that_happens_breaks_the_promises() {
+fn random_operations_keep_the_contract() {
     let cases = budget(12, 300);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -1,4 +1,4 @@
-//! U9: the store that is lost comes back from the database.
+//! U9: a lost store is rebuilt from the database.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -25,7 +25,7 @@ every_service! {
     NEEDS;
 
     /// U9
-    async fn who_was_down_is_down_and_nobody_is_up_before_a_check_says_so(context: TestContext) {
+    async fn rebuilt_monitors_are_down_or_pending(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let up = harness.add("up", |_| {}).await;
         harness.check_when_due(&up, &good()).await;
@@ -52,7 +52,7 @@ every_service! {
     }
 
     /// U9
-    async fn a_result_from_before_the_loss_is_refused(context: TestContext) {
+    async fn result_from_before_the_loss_is_refused(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
@@ -66,7 +66,7 @@ every_service! {
     }
 
     /// U9
-    async fn the_first_checks_after_a_cold_start_are_spread_over_one_interval(context: TestContext) {
+    async fn first_checks_after_a_rebuild_are_spread_over_one_interval(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         for n in 0..60 {
             harness.add(&format!("m{n}"), |_| {}).await;
@@ -77,7 +77,7 @@ every_service! {
         for _ in 0..6 {
             harness.clock.advance(Duration::from_secs(10));
             let before = seen.len();
-            // Nobody records what is claimed here, so that leases end and come back.
+            // No result is recorded, so leases expire and monitors are claimed again.
             seen.extend(harness.claim().await.into_iter().map(|claim| claim.id));
             assert!((1..=25).contains(&(seen.len() - before)), "{} at once", seen.len() - before);
         }
@@ -85,7 +85,7 @@ every_service! {
     }
 
     /// U9
-    async fn what_another_node_has_rebuilt_is_taken_up(context: TestContext) {
+    async fn node_adopts_a_shard_that_another_has_rebuilt(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let other = harness.another().await;
@@ -100,7 +100,7 @@ every_service! {
     }
 
     /// U9
-    async fn two_nodes_that_rebuild_at_once_agree(context: TestContext) {
+    async fn two_nodes_rebuild_a_shard_together(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         for n in 0..20 {
             harness.add(&format!("m{n}"), |_| {}).await;

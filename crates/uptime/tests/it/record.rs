@@ -1,4 +1,4 @@
-//! U2–U6: what a result leaves behind, for everybody who reads the documented keys.
+//! U2–U6: the documented keys after a result.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use hob_uptime::schedule::record::Alerted;
 use hob_uptime::schedule::state::IncidentChange;
 
 use crate::NEEDS;
-use crate::harness::{ScheduleHarness, bad, good, hopeless};
+use crate::harness::{ScheduleHarness, bad, good, permanent_failure};
 
 every_service! {
     NEEDS;
 
     /// U2
-    async fn a_success_is_the_last_known_good_result(context: TestContext) {
+    async fn success_is_the_last_good_result(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.interval_s = 600).await;
         assert_eq!(harness.check_when_due(&monitor, &good()).await, None);
@@ -27,7 +27,7 @@ every_service! {
     }
 
     /// U2
-    async fn a_failure_leaves_the_last_success_in_place(context: TestContext) {
+    async fn failure_keeps_the_last_success(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         harness.check_when_due(&monitor, &good()).await;
@@ -46,7 +46,7 @@ every_service! {
     }
 
     /// U4 U5
-    async fn retries_are_counted_before_anything_is_down(context: TestContext) {
+    async fn retries_are_counted_before_the_monitor_is_down(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (2, 3)).await;
         let keys = harness.schedule.keys();
@@ -64,7 +64,7 @@ every_service! {
     }
 
     /// U4
-    async fn a_retry_delay_beyond_300_s_does_not_reset_the_count(context: TestContext) {
+    async fn retry_delay_over_300_s_keeps_the_count(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| (spec.retries, spec.retry_delay_s) = (1, 1200)).await;
         harness.check_when_due(&monitor, &bad()).await;
@@ -73,7 +73,7 @@ every_service! {
     }
 
     /// U3
-    async fn the_incident_exists_exactly_while_the_monitor_is_down(context: TestContext) {
+    async fn incident_exists_exactly_while_the_monitor_is_down(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| (spec.retries, spec.recoveries) = (1, 2)).await;
         let key = harness.schedule.keys().incident(&monitor.id);
@@ -96,31 +96,31 @@ every_service! {
     }
 
     /// U5
-    async fn what_a_retry_cannot_mend_is_down_at_once(context: TestContext) {
+    async fn permanent_failure_is_down_without_retries(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 5).await;
-        assert!(harness.check_when_due(&monitor, &hopeless()).await.is_some());
+        assert!(harness.check_when_due(&monitor, &permanent_failure()).await.is_some());
         assert_eq!(harness.hash(harness.schedule.keys().incident(&monitor.id)).await["failure_count"], "1");
     }
 
     /// U8
-    async fn a_change_waits_until_the_database_has_it_and_no_other_overtakes_it(context: TestContext) {
+    async fn pending_change_blocks_the_next_one(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 0).await;
         let shard = harness.schedule.shard_of(&monitor.id);
         let opened = harness.check_when_due(&monitor, &bad()).await.expect("a change");
         assert_eq!(harness.schedule.pending_changes(shard).await.unwrap(), std::slice::from_ref(&opened));
-        assert_eq!(harness.check_when_due(&monitor, &good()).await, None, "held back");
+        assert_eq!(harness.check_when_due(&monitor, &good()).await, None, "the change is still pending");
         assert_eq!(harness.hash(harness.schedule.keys().status(&monitor.id)).await["state"], "RECOVERING");
         harness.schedule.confirm_change(&opened, Alerted::Yes).await.unwrap();
         assert_eq!(harness.schedule.pending_changes(shard).await.unwrap(), []);
         let resolved = harness.check_when_due(&monitor, &good()).await.expect("a change");
         harness.schedule.confirm_change(&opened, Alerted::Yes).await.unwrap();
-        assert_eq!(harness.schedule.pending_changes(shard).await.unwrap(), [resolved], "an old note settles no new change");
+        assert_eq!(harness.schedule.pending_changes(shard).await.unwrap(), [resolved], "an old confirmation does not confirm a new change");
     }
 
     /// U2
-    async fn what_is_kept_of_a_monitor_is_bounded(context: TestContext) {
+    async fn recent_results_are_bounded(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.interval_s = 1).await;
         for _ in 0..35 {

@@ -1,4 +1,4 @@
-//! U1: who is checked next, and by whom.
+//! U1: which monitors are due, and which worker holds them.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -17,7 +17,7 @@ every_service! {
     NEEDS;
 
     /// U1
-    async fn only_what_is_due_is_claimed(context: TestContext) {
+    async fn only_due_monitors_are_claimed(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
@@ -31,7 +31,7 @@ every_service! {
     }
 
     /// U1
-    async fn scores_are_unix_seconds_on_the_monitors_own_grid(context: TestContext) {
+    async fn scores_are_unix_seconds_on_the_grid_of_the_monitor(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.interval_s = 30).await;
         let mut due = Vec::new();
@@ -46,7 +46,7 @@ every_service! {
     }
 
     /// U1
-    async fn a_dead_workers_monitor_is_claimed_again_and_its_late_result_is_refused(context: TestContext) {
+    async fn monitor_of_a_dead_worker_is_claimed_again(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let dead = harness.claim_one().await;
@@ -62,7 +62,7 @@ every_service! {
     }
 
     /// U1
-    async fn a_result_counts_once(context: TestContext) {
+    async fn result_is_recorded_once(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
@@ -71,7 +71,7 @@ every_service! {
     }
 
     /// U1
-    async fn many_workers_never_claim_the_same(context: TestContext) {
+    async fn concurrent_workers_claim_different_monitors(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         for n in 0..40 {
             harness.add(&format!("m{n}"), |_| {}).await;
@@ -86,20 +86,20 @@ every_service! {
     }
 
     /// U1
-    async fn an_id_that_somebody_made_up_is_dropped(context: TestContext) {
+    async fn unknown_id_is_dropped(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let shard = harness.schedule.shard_of(&monitor.id);
         let key = harness.schedule.keys().schedule(shard);
-        harness.context.test_store().as_outsider(cmd("ZADD").arg(&key).arg(1).arg("nobody").clone()).await;
+        harness.context.test_store().as_outsider(cmd("ZADD").arg(&key).arg(1).arg("unknown").clone()).await;
         let claims = done(harness.schedule.claim(shard, 10).await.unwrap());
-        assert_eq!((claims.claims.len(), claims.dropped), (1, vec!["nobody".to_owned()]));
+        assert_eq!((claims.claims.len(), claims.dropped), (1, vec!["unknown".to_owned()]));
         let left: u64 = harness.store().run(cmd("ZCARD").arg(&key)).await.unwrap();
         assert_eq!(left, 0);
     }
 
     /// U1
-    async fn a_monitor_that_lost_its_turn_is_added_again(context: TestContext) {
+    async fn monitor_missing_from_the_schedule_is_added_again(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let key = harness.schedule.keys().schedule(harness.schedule.shard_of(&monitor.id));
@@ -110,14 +110,14 @@ every_service! {
     }
 
     /// U1
-    async fn what_was_deleted_stays_deleted(context: TestContext) {
+    async fn result_does_not_restore_a_deleted_monitor(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 0).await;
         harness.check_when_due(&monitor, &bad()).await;
         harness.clock.advance(Duration::from_secs(61));
         let claim = harness.claim_one().await;
         harness.schedule.remove(&monitor.id, RemovalReason::Deleted).await.unwrap();
-        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::Gone));
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::Removed));
         harness.clock.advance(Duration::from_secs(600));
         assert_eq!(harness.claim().await, []);
         let keys = harness.schedule.keys();
@@ -126,21 +126,21 @@ every_service! {
     }
 
     /// U1
-    async fn what_is_added_again_under_an_old_id_is_another_monitor(context: TestContext) {
+    async fn new_monitor_with_an_old_id_has_a_later_generation(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let old = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
-        // The store hears nothing of the deletion.
+        // The schedule is not updated.
         monitors::remove(&harness.context.database, &old.id).await.unwrap();
         tokio::time::sleep(Duration::from_millis(2)).await;
         let new = harness.add("m1", |_| {}).await;
         assert!(new.generation > old.generation);
-        assert_eq!(harness.record(&old, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::MonitorEdit));
+        assert_eq!(harness.record(&old, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::Edited));
         assert_eq!(harness.claim_one().await.generation, new.generation);
     }
 
     /// U1
-    async fn a_check_of_an_earlier_edition_does_not_count(context: TestContext) {
+    async fn result_of_an_earlier_generation_is_refused(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
@@ -148,9 +148,9 @@ every_service! {
         spec.target = "127.0.0.1:2".to_owned();
         let spec = &spec;
         let edited = harness.context.database.write(|tx| async move { monitors::edit(&tx, id, spec).await });
-        let MonitorEdit::Edited(edited) = edited.await.unwrap() else { panic!("an edit") };
+        let MonitorEdit::Edited(edited) = edited.await.unwrap() else { panic!("not edited") };
         assert_eq!(harness.plan(&edited).await, PlanOutcome::Planned);
-        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::MonitorEdit));
+        assert_eq!(harness.record(&monitor, &claim, &bad()).await.0, RecordOutcome::Refused(Refusal::Edited));
         let claim = harness.claim_one().await;
         assert_eq!(claim.generation, monitor.generation + 1);
         assert_eq!(harness.plan(&monitor).await, PlanOutcome::Newer);
@@ -158,19 +158,19 @@ every_service! {
     }
 
     /// U1
-    async fn who_checks_now_takes_the_claim_of_who_was_checking(context: TestContext) {
+    async fn claim_now_replaces_the_claim_of_a_worker(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let slow = harness.claim_one().await;
         let now = done(harness.schedule.claim_now(&monitor.id).await.unwrap()).expect("a claim");
         assert_eq!(harness.record(&monitor, &slow, &bad()).await.0, RecordOutcome::Refused(Refusal::Stale));
         assert_eq!(harness.record(&monitor, &now, &good()).await.0, RecordOutcome::Recorded);
-        let unknown = MonitorId::new("nobody").unwrap();
+        let unknown = MonitorId::new("unknown").unwrap();
         assert_eq!(done(harness.schedule.claim_now(&unknown).await.unwrap()), None);
     }
 
     /// U1
-    async fn a_claim_that_is_given_back_is_taken_again(context: TestContext) {
+    async fn released_monitor_is_claimed_again(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         let claim = harness.claim_one().await;
@@ -182,7 +182,7 @@ every_service! {
     }
 
     /// U1
-    async fn a_clock_that_runs_backwards_changes_nothing(context: TestContext) {
+    async fn clock_that_runs_backwards_has_no_effect(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |_| {}).await;
         harness.clock.advance(Duration::from_secs(100));

@@ -1,4 +1,4 @@
-//! Secrets are sent to their hosts by their systems, and to nobody else.
+//! Secrets are only sent by their systems to their hosts.
 
 use hob_service::SecretRef;
 use hob_service::config::{Hosts, Live, SecretEntry, Secrets, SecretsConfig};
@@ -14,7 +14,7 @@ use crate::target::{Target, answer, check, outcome, run};
 
 const VALUE: &str = "s3cret-that-nobody-sees";
 
-/// A secret that a test may bind as it likes.
+/// A secret for these systems and hosts.
 pub(crate) fn secret(folder: &TempDir, value: &str, systems: &[&str], hosts: &[&str]) -> SecretsConfig {
     let path = folder.path().join("token");
     std::fs::write(&path, value).unwrap();
@@ -33,7 +33,7 @@ fn bearer(target: &str, headers: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_check_sends_a_secret_to_its_hosts_only() {
+async fn secret_is_only_sent_to_its_hosts() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::responding(|_| answer(200, "", "")).await;
     let (port, other) = (target.address.port(), target.address.port() ^ 1);
@@ -45,7 +45,7 @@ async fn a_check_sends_a_secret_to_its_hosts_only() {
         (vec!["pipeline"], vec!["127.0.0.1"], json!({}), "is not for uptime"),
         (vec!["uptime"], vec!["localhost"], json!({}), "may not be sent to 127.0.0.1"),
         (vec!["uptime"], vec![elsewhere.as_str()], json!({}), "may not be sent to 127.0.0.1"),
-        // A CDN would pass it on to the host of the header.
+        // A CDN would forward it to the host of the header.
         (
             vec!["uptime"],
             vec!["127.0.0.1"],
@@ -85,7 +85,7 @@ async fn a_check_sends_a_secret_to_its_hosts_only() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_configuration_takes_effect_with_the_next_check() {
+async fn changed_configuration_applies_to_the_next_check() {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::responding(|_| answer(200, "", "")).await;
     let (live, replace) = Live::new(secret(&folder, VALUE, &["uptime"], &["127.0.0.1"]));
@@ -98,7 +98,7 @@ async fn a_change_of_the_configuration_takes_effect_with_the_next_check() {
 }
 
 #[tokio::test]
-async fn an_answer_that_repeats_the_secret_does_not_show_it() {
+async fn secret_in_a_response_is_masked() {
     let folder = tempfile::tempdir().unwrap();
     let basic = "YW5uOnMzY3JldC10aGF0LW5vYm9keS1zZWVz";
     let body = format!(r#"{{"you_sent": "Basic {basic} {VALUE}", "again": "{}"}}"#, VALUE.repeat(3));
@@ -136,7 +136,7 @@ fn problem(answer: &hob_testkit::Answer) -> (u16, String, String) {
 }
 
 #[tokio::test]
-async fn a_monitor_that_may_not_use_its_secret_is_not_saved() {
+async fn monitor_with_a_forbidden_secret_is_not_saved() {
     let folder = tempfile::tempdir().unwrap();
     let (live, replace) = Live::new(secret(&folder, VALUE, &["uptime"], &["api.example"]));
     let (_test, app) = app(Secrets::new(live)).await;
@@ -162,7 +162,7 @@ async fn a_monitor_that_may_not_use_its_secret_is_not_saved() {
         ("http.auth.basic.password", true)
     );
 
-    // Withdrawn: the monitor stays, can be renamed and paused, and is refused when it is checked.
+    // After the secret was withdrawn, the monitor can be renamed and paused, but not moved.
     replace.replace(SecretsConfig::default());
     assert_eq!(app.patch(&own, &json!({"name": "renamed"})).await.status, 200);
     assert_eq!(app.post(&format!("{own}/pause"), &json!({})).await.status, 200);
@@ -170,7 +170,7 @@ async fn a_monitor_that_may_not_use_its_secret_is_not_saved() {
 }
 
 #[tokio::test]
-async fn a_channel_that_may_not_use_its_secret_is_not_saved() {
+async fn channel_with_a_forbidden_secret_is_not_saved() {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("https://hooks.example/{VALUE}");
     let (live, replace) = Live::new(secret(&folder, &url, &["uptime"], &["hooks.example"]));

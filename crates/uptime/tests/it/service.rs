@@ -1,4 +1,4 @@
-//! A target that does what it is told, and the service around it.
+//! The running service, and a target with a status that the test sets.
 
 use hob_web::Service as _;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// An HTTP server that answers every request with the status that it was told.
+/// An HTTP server that answers every request with the current status.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusTarget {
     pub(crate) url: String,
@@ -53,7 +53,7 @@ impl StatusTarget {
     }
 }
 
-/// The service as it is run, and its API.
+/// The running service and its API.
 pub(crate) struct Service {
     pub(crate) uptime: Uptime,
     pub(crate) app: TestApp,
@@ -72,7 +72,7 @@ impl Service {
         Self { uptime, app }
     }
 
-    /// Adds a monitor of the target, checked every second, and answers with its id.
+    /// Adds a monitor of the target, checked every second, and returns its id.
     pub(crate) async fn add_monitor(&self, target: &StatusTarget, more: Value) -> String {
         let mut monitor = json!({
             "name": "Shop", "kind": "http", "target": target.url, "interval_s": 1, "retries": 1, "retry_delay_s": 1,

@@ -1,4 +1,4 @@
-//! Small servers that answer well or badly, each on a port of its own, gone when dropped.
+//! Small servers for checks, each on its own port until it is dropped.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +30,7 @@ impl Drop for Target {
 }
 
 impl Target {
-    /// Deals with each connection as `serve` says.
+    /// Serves each connection with `serve`.
     pub(crate) async fn raw<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
@@ -55,7 +55,7 @@ impl Target {
         Self { address, connections, requests: Arc::default(), task }
     }
 
-    /// Reads a request, and answers with the bytes that `answer` makes of it.
+    /// Reads a request and sends what `answer` returns for it.
     pub(crate) async fn responding(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> Self {
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
         let note = Arc::clone(&requests);
@@ -64,7 +64,7 @@ impl Target {
         target
     }
 
-    /// The same behind TLS.
+    /// The same over TLS.
     pub(crate) async fn responding_over_tls(
         acceptor: TlsAcceptor,
         answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static,
@@ -84,12 +84,12 @@ impl Target {
         format!("http://{}{path}", self.address)
     }
 
-    /// How many connections there were.
+    /// Number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// The requests.
+    /// The requests that were read.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
@@ -104,11 +104,11 @@ where
     requests.lock().unwrap().push(request);
     let _ = stream.write_all(answer.as_bytes()).await;
     let _ = stream.shutdown().await;
-    // To close before all was read would be a reset, which can overtake the answer.
+    // Closing before everything is read causes a reset, which may overtake the response.
     let _ = stream.read_to_end(&mut Vec::new()).await;
 }
 
-/// The head, and as much of a body as it promises.
+/// The head, and a body of the length that it declares.
 async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut request = read_head(stream).await;
     let (head, body) = request.split_once("\r\n\r\n").unwrap_or((&request, ""));
@@ -121,7 +121,7 @@ async fn read_request(stream: &mut (impl AsyncRead + Unpin)) -> String {
     request
 }
 
-/// What comes until an empty line.
+/// Reads up to an empty line.
 pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut head = Vec::new();
     let mut buffer = [0; 1024];
@@ -134,7 +134,7 @@ pub(crate) async fn read_head(stream: &mut (impl AsyncRead + Unpin)) -> String {
     String::from_utf8_lossy(&head).into_owned()
 }
 
-/// A whole answer with its length.
+/// A response with its length.
 pub(crate) fn answer(status: u16, headers: &str, body: &str) -> String {
     format!("HTTP/1.1 {status} Fine\r\ncontent-length: {}\r\n{headers}\r\n{body}", body.len())
 }
@@ -158,12 +158,12 @@ pub(crate) fn probe(limits: Limits) -> Probe {
     Probe::new(limits, Secrets::none())
 }
 
-/// Runs a check with a test's patience.
+/// Runs a check with a long timeout.
 pub(crate) async fn run(probe: &Probe, check: &Check, asserted: &[&str]) -> Observation {
     run_within(probe, check, asserted, LIMIT).await
 }
 
-/// Runs a check that has so much time; a test fails that had to wait much longer.
+/// Runs a check with a timeout; panics if it takes much longer.
 pub(crate) async fn run_within(
     probe: &Probe,
     check: &Check,
@@ -175,7 +175,7 @@ pub(crate) async fn run_within(
     tokio::time::timeout(timeout + LIMIT, run).await.expect("a check ends in time")
 }
 
-/// The class and the message of a failure, or the status.
+/// Class and message of a failure, or `ok` and the status.
 pub(crate) fn outcome(observation: &Observation) -> (String, String) {
     match &observation.outcome {
         CheckOutcome::Ok { status_code } => ("ok".to_owned(), status_code.to_string()),

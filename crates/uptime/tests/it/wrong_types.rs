@@ -1,5 +1,5 @@
-//! Keys that another client has replaced by another type, or filled with what cannot be read: the monitors whose they
-//! are go on, and all the others never notice. Views are ours, and what an outsider writes there is overwritten.
+//! Keys that another client has replaced by another type or filled with invalid values: checks of the monitor continue,
+//! and other monitors are not affected. Views are overwritten.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use hob_web::Service as _;
 use crate::NEEDS;
 use crate::harness::{GRACE, ScheduleHarness, bad, good};
 
-/// Replaces a key by a string or, where it is one, by a list.
+/// Replaces a key by a string, or a string by a list.
 async fn spoil(harness: &ScheduleHarness, key: &Key) {
     let kind: String = harness.store().run(cmd("TYPE").arg(key).clone()).await.unwrap();
     let test_store = harness.context.test_store();
@@ -30,7 +30,7 @@ async fn spoil(harness: &ScheduleHarness, key: &Key) {
     test_store.as_outsider(spoil).await;
 }
 
-/// Plans and checks a monitor as a node does: what it finds lost on the way it rebuilds.
+/// Plans and checks a monitor as a node does, and rebuilds the shard if it is lost.
 async fn check_again(harness: &ScheduleHarness, monitor: &Monitor) {
     let schedule = &harness.schedule;
     let shard = schedule.shard_of(&monitor.id);
@@ -40,7 +40,7 @@ async fn check_again(harness: &ScheduleHarness, monitor: &Monitor) {
         let check_when_due =
             ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms };
         let planned = schedule.plan(check_when_due).await.unwrap();
-        // Past the next turn, and past a lease that somebody may have.
+        // Past the next check, and past the lease of a claim.
         harness.clock.advance(Duration::from_secs(120));
         let claimed = schedule.claim(shard, 10).await.unwrap();
         if let (Outcome::Done(_), Outcome::Done(claims)) = (planned, claimed) {
@@ -51,14 +51,14 @@ async fn check_again(harness: &ScheduleHarness, monitor: &Monitor) {
         }
         schedule.rebuild(&harness.context.database, shard, GRACE).await.unwrap();
     }
-    panic!("the shard stays lost");
+    panic!("the shard is still lost");
 }
 
 every_service! {
     NEEDS;
 
     /// U2 U3 U4
-    async fn the_next_result_writes_views_of_the_wrong_type_again(context: TestContext) {
+    async fn next_result_overwrites_views_of_the_wrong_type(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 1).await;
         let keys = harness.schedule.keys();
@@ -90,14 +90,14 @@ every_service! {
     }
 
     /// U1 U7
-    async fn a_shared_key_of_the_wrong_type_comes_back(context: TestContext) {
+    async fn shared_key_of_the_wrong_type_is_repaired(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let monitor = harness.add("m1", |spec| spec.retries = 0).await;
         let shard = harness.schedule.shard_of(&monitor.id);
         let keys = harness.schedule.keys().clone();
         harness.check_when_due(&monitor, &good()).await;
         for key in [keys.schedule(shard), keys.leases(shard), keys.marker(shard), keys.standing(shard), keys.unsettled(shard)] {
-            // What each of them does first must not fail, whoever comes first.
+            // Each operation must work as the first one on the key.
             for first in 0..7 {
                 spoil(&harness, &key).await;
                 match first {
@@ -116,7 +116,7 @@ every_service! {
     }
 
     /// U1 U7
-    async fn a_standing_that_cannot_be_read_stops_no_other_monitor(context: TestContext) {
+    async fn invalid_health_does_not_affect_other_monitors(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let (spoilt, other) = (harness.add("m1", |_| {}).await, harness.add("m2", |_| {}).await);
         let standing = |monitor: &Monitor| {
@@ -127,7 +127,7 @@ every_service! {
             harness.context.test_store().as_outsider(spoil).await;
             let claims = harness.claim().await;
             assert!(claims.iter().any(|claim| claim.id == other.id), "{text}: {claims:?}");
-            // The reconciler plans whom nobody knows any more.
+            // Reconciliation plans the removed monitor again.
             harness.plan(&spoilt).await;
             for claim in harness.claim().await.iter().chain(&claims) {
                 let monitor = if claim.id == other.id { &other } else { &spoilt };
@@ -143,7 +143,7 @@ every_service! {
     }
 
     /// U7
-    async fn a_view_of_the_wrong_type_hides_no_other_monitor(context: TestContext) {
+    async fn view_of_the_wrong_type_does_not_hide_other_monitors(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
         let config = Config { concurrency: 0, ..Config::default() };
         let uptime = Uptime::open(harness.context.context(), Live::fixed(config)).await.unwrap();
@@ -160,11 +160,11 @@ every_service! {
         let rows = uptime.rows(&snapshot, &uptime.monitors()).await.unwrap();
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].state, rows[0].status.clone()), (MonitorState::Pending, Default::default()));
-        // Seen once, it is gone.
+        // Reading it has deleted it.
         let kind: String = harness.store().run(cmd("TYPE").arg(keys.status(&ids[0])).clone()).await.unwrap();
         assert_eq!(kind, "none");
 
-        // A job can still say that it ended.
+        // A job can still report.
         let heartbeat = uptime.monitor(&ids[1]).await.unwrap().unwrap();
         for value in [None, Some("x")] {
             let started = keys.begun(&ids[1]);

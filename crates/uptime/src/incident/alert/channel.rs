@@ -1,4 +1,4 @@
-//! Channels: who is told, and by what means.
+//! Channels: where alerts are sent.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ use crate::error::{Error, Result as UptimeResult};
 const MAX_NAME_BYTES: usize = 64;
 const MAX_URL_BYTES: usize = 2048;
 const MAX_RECIPIENTS: usize = 16;
-const MAX_CHANNELS: u64 = 200;
+pub const MAX_CHANNELS: u64 = 200;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
@@ -27,7 +27,7 @@ pub struct ChannelId(String);
 
 column!(ChannelId(String));
 
-/// A channel, whose every part has been looked at.
+/// A channel whose spec is valid.
 #[derive(Clone, Debug)]
 pub struct Channel {
     pub id: ChannelId,
@@ -37,15 +37,15 @@ pub struct Channel {
     pub changed_at: UnixMs,
 }
 
-/// How a message gets there.
+/// Where a channel sends its notices.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChannelTarget {
-    /// A `POST`, signed if there is a secret to sign it with.
+    /// A `POST`, signed if there is a secret.
     Webhook {
         url: Url,
         secret: Option<SecretName>,
     },
-    /// The URL is itself the secret: who knows it may post.
+    /// The URL is a secret: anyone who knows it can post.
     Slack {
         url: SecretName,
     },
@@ -57,30 +57,29 @@ pub enum ChannelTarget {
     },
 }
 
-/// A channel as people write it.
+/// A channel as users write it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelSpec {
-    /// Unique. Monitors name their channels by this or by the id.
+    /// Unique. Monitors refer to their channels by name or id.
     #[schema(min_length = 1, max_length = 64, example = "Operations")]
     pub name: String,
     pub kind: ChannelKind,
-    /// For a webhook: where it is.
+    /// The URL of a webhook.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 2048, example = "https://example.com/hooks/hob")]
     pub url: String,
-    /// The name of a secret of `[secrets]` in `hob.toml`. For a webhook: what signs messages. For Slack and Discord:
-    /// the URL to post to.
+    /// The name of a secret under `[secrets]` in `hob.toml`: the signing key of a webhook, or the URL of Slack and Discord.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schema(max_length = 64, example = "ops_hook")]
     pub secret: String,
-    /// For e-mail: the recipients.
+    /// Recipients of e-mail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 16, example = json!(["Ops <ops@example.com>"]))]
     pub to: Vec<String>,
 }
 
-/// What is to be different about a channel; what is left out stays as it is.
+/// Changes to a channel. Omitted fields keep their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChannelPatch {
@@ -111,7 +110,7 @@ pub enum SaveOutcome {
 }
 
 impl ChannelSpec {
-    /// What it means, or everything that is wrong with it.
+    /// The target of the channel, or every error in the spec.
     pub fn validate(&self) -> Result<ChannelTarget, Vec<FieldError>> {
         let mut errors = Vec::new();
         let name = self.name.trim();
@@ -119,7 +118,8 @@ impl ChannelSpec {
             || self.name.len() > MAX_NAME_BYTES
             || self.name.contains(|c: char| c.is_control() || c == ',')
         {
-            let message = format!("has 1 to {MAX_NAME_BYTES} bytes, without commas and control characters");
+            let message =
+                format!("must have 1 to {MAX_NAME_BYTES} bytes, without commas and control characters");
             errors.push(FieldError::new("name", message));
         }
         self.check_unused_fields(&mut errors);
@@ -159,7 +159,7 @@ impl ChannelSpec {
         ];
         for (field, is_given, is_known) in given {
             if is_given && !is_known {
-                errors.push(FieldError::new(field, format!("is not for channels of the kind {kind}")));
+                errors.push(FieldError::new(field, format!("is not for channels of kind {kind}")));
             }
         }
     }
@@ -170,7 +170,7 @@ impl ChannelSpec {
             matches!(url.scheme(), "http" | "https") && plain && self.url.len() <= MAX_URL_BYTES
         });
         if url.is_none() {
-            errors.push(FieldError::new("url", "is no http or https URL, or has credentials in it"));
+            errors.push(FieldError::new("url", "must be an http or https URL without credentials"));
         }
         let secret = if self.secret.is_empty() { None } else { Some(self.secret(errors)?) };
         Some(ChannelTarget::Webhook { url: url?, secret })
@@ -184,7 +184,7 @@ impl ChannelSpec {
         let parsed: Option<Vec<Mailbox>> = self.to.iter().map(|address| address.parse().ok()).collect();
         let recipients = parsed.filter(|list| (1..=MAX_RECIPIENTS).contains(&list.len()));
         if recipients.is_none() {
-            errors.push(FieldError::new("to", format!("has 1 to {MAX_RECIPIENTS} e-mail addresses")));
+            errors.push(FieldError::new("to", format!("must have 1 to {MAX_RECIPIENTS} e-mail addresses")));
         }
         recipients
     }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_understood() {
+    fn every_kind_is_valid() {
         for json in [
             r#"{"name":"a","kind":"webhook","url":"https://example.com/hook"}"#,
             r#"{"name":"a","kind":"webhook","url":"http://127.0.0.1:1/","secret":"hook"}"#,
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_field_is_named() {
+    fn every_invalid_field_is_reported() {
         for (json, fields) in [
             (
                 r#"{"name":"","kind":"webhook","url":"ftp://x","to":["a@b.example"]}"#,
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_that_was_written_out_is_not_repeated() {
+    fn error_does_not_repeat_a_secret() {
         let spec: ChannelSpec =
             serde_json::from_str(r#"{"name":"a","kind":"slack","secret":"https://hooks.example/T0"}"#)
                 .unwrap();

@@ -1,4 +1,4 @@
-//! Takes in what the outbox tells of incidents, and makes deliveries of it.
+//! Consumes events of incidents from the outbox and adds deliveries for them.
 
 use std::time::Duration;
 
@@ -14,15 +14,14 @@ use crate::error::Result;
 use crate::incident::{INCIDENTS, IncidentEvent};
 
 const NAME: &str = "uptime.alerts";
-const MAX_CONCURRENT: u16 = 100;
+const BATCH: u16 = 100;
 
-/// How soon something new is seen that nobody told of.
+/// How often the outbox is polled without a hint.
 const POLL_EVERY: Duration = Duration::from_secs(2);
 
-/// How long the database is left alone after they did not answer.
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// Takes in what is new when the hint comes, and now and then without one.
+/// Consumes new events when a hint arrives, and periodically.
 pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
     let mut consumer = None;
     loop {
@@ -33,7 +32,7 @@ pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
                 Duration::ZERO
             }
             Err(error) => {
-                tracing::warn!(%error, "what happened to incidents cannot be read");
+                tracing::warn!(%error, "reading incident events failed");
                 AFTER_FAILURE
             }
         };
@@ -48,26 +47,26 @@ pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
     }
 }
 
-/// Takes in what is new, and says how many events that were.
+/// Consumes a batch of events; returns their number.
 async fn consume(database: &Database, consumer: &mut Option<Consumer>) -> Result<usize> {
     let consumer = match consumer {
         Some(consumer) => consumer,
         None => consumer.insert(Consumer::open(database, NAME, INCIDENTS, Start::Oldest).await?),
     };
-    match consumer.next_batch(MAX_CONCURRENT).await? {
+    match consumer.next_batch(BATCH).await? {
         Replay::Events(events) => {
             add_deliveries(database, consumer, &events).await?;
             Ok(events.len())
         }
         Replay::Missed { oldest, newest } => {
-            tracing::error!(oldest, newest, "nobody was told of some incidents: their events are gone");
+            tracing::error!(oldest, newest, "incident events lost, alerts not sent");
             consumer.ack(oldest - 1).await?;
             Ok(1)
         }
     }
 }
 
-/// Several nodes may do this with the same events: a delivery is entered once, and the place only moves on.
+/// Adds the deliveries of some events. Idempotent: several nodes may process the same events.
 async fn add_deliveries(database: &Database, consumer: &Consumer, events: &[Event]) -> Result<()> {
     let Some(last) = events.last().map(|event| event.number) else { return Ok(()) };
     database
@@ -76,7 +75,7 @@ async fn add_deliveries(database: &Database, consumer: &Consumer, events: &[Even
                 match serde_json::from_str::<IncidentEvent>(&event.payload) {
                     Ok(incident) => add_deliveries_for(&tx, incident).await?,
                     Err(error) => {
-                        tracing::error!(%error, number = event.number, "an event that cannot be read");
+                        tracing::error!(%error, number = event.number, "unreadable incident event skipped");
                     }
                 }
             }

@@ -1,7 +1,7 @@
-//! Deliveries: each notice to each channel, until it arrived or was tried often enough.
+//! Deliveries: one notice to one channel, until it is delivered or has failed for good.
 //!
-//! A delivery is unique per incident, channel, kind and number, and its id goes along as the idempotency key: what
-//! arrives twice, since nobody knows whether the first time went well, can be told to be the same.
+//! A delivery is unique per incident, channel, kind and number. Its id is the idempotency key, so that a receiver can
+//! recognize a notice that arrives twice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,13 +22,13 @@ use crate::error::Result as UptimeResult;
 pub enum DeliveryState {
     Waiting,
     Delivered,
-    /// Tried as often as allowed.
+    /// All attempts failed.
     Failed,
 }
 
 column!(DeliveryState as text);
 
-/// A delivery as it stands in the database.
+/// A delivery as the database has it.
 #[derive(Clone, Debug)]
 pub struct Delivery {
     pub id: String,
@@ -37,12 +37,12 @@ pub struct Delivery {
     pub number: u32,
     pub state: DeliveryState,
     pub attempts: u32,
-    /// When it is tried next, while it waits.
+    /// Time of the next attempt, while it is waiting.
     pub due_at: UnixMs,
     pub created_at: UnixMs,
 }
 
-/// A delivery in somebody's hands.
+/// A delivery that this node has claimed.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimedDelivery {
     pub(crate) id: String,
@@ -53,7 +53,7 @@ pub(crate) struct ClaimedDelivery {
     pub(crate) fence: u64,
 }
 
-/// How a try went.
+/// One attempt of a delivery.
 #[derive(Clone, Debug)]
 pub struct Attempt {
     pub delivery_id: String,
@@ -61,20 +61,20 @@ pub struct Attempt {
     pub at: UnixMs,
     pub took_ms: u64,
     pub delivered: bool,
-    /// What the other side said, or why it did not.
+    /// The response, or why there was none.
     pub message: String,
 }
 
-/// What came of a try.
+/// The outcome of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeliveryOutcome {
     Delivered(String),
     Failed(String),
-    /// There is no use in trying again.
+    /// A retry cannot succeed.
     PermanentFailure(String),
 }
 
-/// How often it is tried, and how long between.
+/// How many attempts, and the pause between them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryPolicy {
     pub(crate) max_attempts: u32,
@@ -157,7 +157,7 @@ pub(super) async fn finish(
 }
 
 impl RetryPolicy {
-    /// Where a delivery stands after its `nth` attempt, and how long until the next.
+    /// The state of a delivery after its `nth` attempt, and the pause before the next.
     pub(crate) fn after(&self, nth: u32, outcome: &DeliveryOutcome) -> (DeliveryState, Duration) {
         match outcome {
             DeliveryOutcome::Delivered(_) => (DeliveryState::Delivered, Duration::ZERO),
@@ -165,7 +165,7 @@ impl RetryPolicy {
             DeliveryOutcome::Failed(_) if nth >= self.max_attempts => (DeliveryState::Failed, Duration::ZERO),
             DeliveryOutcome::Failed(_) => {
                 let doubled = self.first_pause.saturating_mul(1 << (nth - 1).min(20));
-                // A channel that comes back is not met by all deliveries at once.
+                // Jitter, so that a channel that recovers does not receive all deliveries at once.
                 let pause = MAX_PAUSE.min(doubled).mul_f64(rand::random_range(0.75..1.25));
                 (DeliveryState::Waiting, pause)
             }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_a_limit_and_attempts_end() {
+    fn pauses_double_up_to_a_limit_and_attempts_are_bounded() {
         let retry_policy = RetryPolicy { max_attempts: 12, first_pause: Duration::from_secs(10) };
         let failed = DeliveryOutcome::Failed(String::new());
         for (nth, least_s, most_s) in [(1, 7, 13), (2, 15, 25), (3, 30, 50), (11, 1350, 2250)] {

@@ -1,7 +1,6 @@
-//! A notice in the form that each kind of channel takes.
+//! A notice in the format of each kind of channel.
 //!
-//! Names and causes come from people and targets: each form escapes them in its own way, and none lets them call
-//! anybody by name.
+//! Names and error messages come from users and targets: each format escapes them, and none lets them mention people.
 
 use std::time::Duration;
 
@@ -14,13 +13,13 @@ use crate::incident::{IncidentEvent, IncidentEventKind};
 /// Discord takes 2,000 characters, Slack more.
 const MAX_CHARS: usize = 1800;
 
-/// What a webhook is sent.
+/// The body of a webhook.
 #[derive(Serialize)]
 struct WebhookBody<'a> {
-    /// The same for every attempt.
+    /// The idempotency key, the same for every attempt.
     id: &'a str,
     kind: NoticeKind,
-    /// For people.
+    /// The notice as text.
     text: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     incident: Option<IncidentBody<'a>>,
@@ -31,7 +30,7 @@ struct IncidentBody<'a> {
     id: &'a str,
     number: u32,
     monitor: MonitorBody<'a>,
-    /// ISO 8601, as all times.
+    /// Times are ISO 8601.
     at: String,
     opened_at: String,
     class: &'a str,
@@ -85,7 +84,7 @@ fn incident_body(event: &IncidentEvent) -> IncidentBody<'_> {
 }
 
 pub(super) fn slack(notice: &Notice) -> Vec<u8> {
-    // What would otherwise be a link, a person or everybody.
+    // Unescaped, these would be links and mentions.
     let escaped = text(notice).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     json(&Slack { text: escaped })
 }
@@ -94,7 +93,7 @@ pub(super) fn discord(notice: &Notice) -> Vec<u8> {
     json(&Discord { content: text(notice), allowed_mentions: Mentions { parse: [] } })
 }
 
-/// The whole story, a line for each part of it.
+/// The notice as lines of text.
 pub(super) fn text(notice: &Notice) -> String {
     let mut lines = vec![notice.title()];
     match notice {
@@ -103,9 +102,11 @@ pub(super) fn text(notice: &Notice) -> String {
             let down_for = format_duration(Duration::from_millis(down_ms));
             lines.push(match event.kind {
                 IncidentEventKind::Opened => format!("{}: {}", event.class, event.message),
-                IncidentEventKind::Reminded => format!("For {down_for}, {}: {}", event.class, event.message),
+                IncidentEventKind::Reminded => {
+                    format!("Down for {down_for}. {}: {}", event.class, event.message)
+                }
                 IncidentEventKind::Resolved => {
-                    format!("It was down for {down_for}, {}: {}", event.class, event.message)
+                    format!("Was down for {down_for}. {}: {}", event.class, event.message)
                 }
             });
             if !event.target.is_empty() {
@@ -113,7 +114,7 @@ pub(super) fn text(notice: &Notice) -> String {
             }
             lines.push(format!("Since {}", iso(event.opened_at_ms)));
         }
-        Notice::Test => lines.push("Somebody pressed the test button.".to_owned()),
+        Notice::Test => lines.push("This is a test.".to_owned()),
     }
     lines.join("\n").chars().take(MAX_CHARS).collect()
 }
@@ -156,7 +157,7 @@ mod tests {
             at_ms: OPENED_MS + after_ms,
             opened_at_ms: OPENED_MS,
             class: "timeout".to_owned(),
-            message: "there was no answer after 10s".to_owned(),
+            message: "no response after 10s".to_owned(),
             resolution: None,
         }
     }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_call_everybody() {
+    fn monitor_name_cannot_mention_everyone() {
         let slack = String::from_utf8(slack(&notice(IncidentEventKind::Opened, 0))).unwrap();
         assert!(slack.contains("Shop &lt;!channel&gt; &amp; @everyone is down"), "{slack}");
         let discord = String::from_utf8(discord(&notice(IncidentEventKind::Opened, 0))).unwrap();
@@ -174,18 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn a_reminder_and_a_recovery_say_how_long_it_was() {
+    fn reminder_and_recovery_include_the_downtime() {
         let reminder = text(&notice(IncidentEventKind::Reminded, 90_000));
-        assert!(
-            reminder.contains("is still down\nFor 1 min 30 s, timeout: there was no answer"),
-            "{reminder}"
-        );
+        assert!(reminder.contains("is still down\nDown for 1 min 30 s. timeout: no response"), "{reminder}");
         let recovery = text(&notice(IncidentEventKind::Resolved, 7_200_000));
-        assert!(recovery.contains("is up again\nIt was down for 2 h 0 min, timeout"), "{recovery}");
+        assert!(recovery.contains("is up again\nWas down for 2 h 0 min. timeout"), "{recovery}");
     }
 
     #[test]
-    fn a_long_cause_is_cut() {
+    fn long_message_is_cut() {
         let long = IncidentEvent { message: "é".repeat(10_000), ..event(IncidentEventKind::Opened, 0) };
         assert_eq!(text(&Notice::Incident(Box::new(long))).chars().count(), MAX_CHARS);
     }

@@ -1,4 +1,4 @@
-//! What a channel is told.
+//! Notices: what a channel receives.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use crate::incident::{IncidentEvent, IncidentEventKind};
 #[serde(rename_all = "lowercase")]
 pub enum Notice {
     Incident(Box<IncidentEvent>),
-    /// Somebody wants to know whether the channel works.
+    /// A test of the channel.
     Test,
 }
 
@@ -41,7 +41,7 @@ impl Notice {
         }
     }
 
-    /// In a few words.
+    /// The first line of the message.
     #[must_use]
     pub fn title(&self) -> String {
         match self {

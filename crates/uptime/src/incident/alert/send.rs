@@ -1,4 +1,4 @@
-//! One message to one channel.
+//! Sends one notice to one channel.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const EVENT: HeaderName = HeaderName::from_static("x-hob-event");
 const SIGNATURE: HeaderName = HeaderName::from_static(signature::HEADER);
 
-/// Why a message was not even sent. It is tried again: a person may mend the configuration meanwhile.
+/// Why a message was not sent. It is retried, because the configuration may be fixed meanwhile.
 pub(super) struct NotSent(pub(super) String);
 
 pub(super) async fn send(alerts: &Alerts, channel: &Channel, claimed: &ClaimedDelivery) -> DeliveryOutcome {
@@ -38,7 +38,8 @@ async fn webhook(
     claimed: &ClaimedDelivery,
 ) -> Result<DeliveryOutcome, NotSent> {
     let body = message::webhook(&claimed.id, &claimed.notice);
-    let unfit = |_| NotSent("the message cannot stand in a header".to_owned());
+    let unfit =
+        |_| NotSent("the delivery id contains characters that are not allowed in a header".to_owned());
     let mut headers = vec![
         (CONTENT_TYPE, JSON),
         (IDEMPOTENCY_KEY, HeaderValue::from_str(&claimed.id).map_err(unfit)?),
@@ -73,7 +74,7 @@ async fn post(
     }
 }
 
-#[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn refused(refused: SecretRefused) -> NotSent {
     NotSent(refused.to_string())
 }

@@ -1,4 +1,4 @@
-//! Carries deliveries that are due, each channel's apart from the others'.
+//! Sends due deliveries, one task per channel.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::{Alerts, ChannelId, send};
 use crate::database::{channels, deliveries};
 use crate::error::Result;
 
-/// How many deliveries of one channel are on their way at the same time.
+/// Concurrent deliveries of one channel.
 const MAX_CONCURRENT: u16 = 4;
 
-/// How soon a delivery is carried that is due again, or that another node has entered.
+/// How often deliveries are polled that are due again or were added by another node.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 const CLEANUP_EVERY: Duration = Duration::from_secs(600);
@@ -38,7 +38,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
                 POLL_EVERY
             }
             Err(error) => {
-                tracing::warn!(%error, "deliveries that are due cannot be read");
+                tracing::warn!(%error, "reading due deliveries failed");
                 AFTER_FAILURE
             }
         };
@@ -55,11 +55,11 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
             break;
         }
     }
-    // What is on its way arrives, or has had its time: told again after a restart it would be told twice.
+    // Wait for running attempts: after a restart they would be sent again.
     while senders.join_next().await.is_some() {}
 }
 
-/// Carries all that is due for a channel.
+/// Sends all due deliveries of a channel.
 async fn send_due(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
     loop {
         match deliveries::claim(alerts.database(), &channel_id, MAX_CONCURRENT, alerts.lease()).await {
@@ -70,12 +70,12 @@ async fn send_due(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
                     join_all(claimed.iter().map(|claimed| deliver(&alerts, claimed, retry_policy))).await
                 {
                     if let Err(error) = sent {
-                        tracing::warn!(%error, "a delivery's end cannot be written down; it is carried again");
+                        tracing::warn!(%error, "recording delivery failed, it will be sent again");
                     }
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, %channel_id, "deliveries cannot be claimed");
+                tracing::warn!(%error, channel = %channel_id, "claiming deliveries failed");
                 return channel_id;
             }
         }
@@ -85,7 +85,7 @@ async fn send_due(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
     }
 }
 
-/// One attempt, written down.
+/// Makes one attempt and records it.
 pub(super) async fn deliver(
     alerts: &Alerts,
     claimed: &ClaimedDelivery,
@@ -109,7 +109,7 @@ async fn delete_old(alerts: &Alerts) {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "old deliveries are still kept");
+                tracing::warn!(%error, "deleting old deliveries failed");
                 return;
             }
         }

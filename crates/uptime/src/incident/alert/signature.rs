@@ -1,6 +1,5 @@
-//! How a webhook knows that it was us: `X-Hob-Signature: t=<unix seconds>,v1=<hex>`, where the hex is the HMAC-SHA256
-//! of `<unix seconds>.<body>` under the secret that both sides know. The time is under the signature too, so that an
-//! old message cannot be sent again as a new one.
+//! Signatures of webhooks: `X-Hob-Signature: t=<unix seconds>,v1=<hex>`, where the hex is the HMAC-SHA256 of
+//! `<unix seconds>.<body>` with the shared secret. The time is signed too, so that an old message cannot be replayed.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use ring::hmac;
 
 pub const HEADER: &str = "x-hob-signature";
 
-/// The header for a body that is sent now.
+/// The value of the header for a body.
 #[must_use]
 pub fn sign(secret: &Secret, unix_s: u64, body: &[u8]) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.reveal().as_bytes());
@@ -29,7 +28,7 @@ mod tests {
 
     /// Computed with `printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac s3cret`.
     #[test]
-    fn a_signature_is_what_others_compute() {
+    fn signature_matches_openssl() {
         let signed = sign(&Secret::from("s3cret".to_owned()), 1_700_000_000, br#"{"a":1}"#);
         assert_eq!(
             signed,

@@ -1,4 +1,4 @@
-//! Holds what was expected against what was seen.
+//! Evaluates assertions.
 
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::{Assertion, HeaderTest};
 use crate::monitor::check::AssertionResult;
 
-/// The most that is told of what was found, in characters.
+/// Characters of a found value that are shown.
 const MAX_FOUND_CHARS: usize = 80;
 
-/// What a probe saw, as far as it got. An assertion about something that the protocol does not have fails.
+/// What a probe observed, as far as it got. An assertion about something that the protocol does not have fails.
 #[derive(Debug, Default)]
 pub struct Facts<'a> {
     pub status: Option<u16>,
@@ -21,11 +21,11 @@ pub struct Facts<'a> {
     pub body: Option<&'a [u8]>,
     pub latency: Duration,
     pub certificate_days: Option<i64>,
-    /// What is never shown of what was found.
+    /// Hides secrets in found values.
     pub mask: Option<&'a Mask>,
 }
 
-/// What each assertion comes to.
+/// The result of each assertion.
 #[must_use]
 pub fn evaluate(assertions: &[Assertion], facts: &Facts<'_>) -> Vec<AssertionResult> {
     let document = OnceCell::new();
@@ -40,18 +40,18 @@ pub fn evaluate(assertions: &[Assertion], facts: &Facts<'_>) -> Vec<AssertionRes
 #[derive(Clone, Copy)]
 struct Evaluation<'a> {
     facts: &'a Facts<'a>,
-    /// The body, parsed once however many assertions ask.
+    /// The body, parsed once for all assertions.
     document: &'a OnceCell<Option<Value>>,
 }
 
 impl Assertion {
-    /// Whether the body must be kept to judge it.
+    /// Whether it needs the body.
     #[must_use]
     pub fn reads_body(&self) -> bool {
         matches!(self, Self::Body(_) | Self::Json(..))
     }
 
-    /// Whether it says which status codes are good.
+    /// Whether it tests the status code.
     #[must_use]
     pub fn reads_status(&self) -> bool {
         matches!(self, Self::StatusIn(_) | Self::Status(..))
@@ -73,7 +73,7 @@ impl Assertion {
                 let holds = match test {
                     HeaderTest::Exists => !values.is_empty(),
                     HeaderTest::Absent => values.is_empty(),
-                    // Repeated headers are one list, any member of which will do.
+                    // One of several headers with this name is enough.
                     HeaderTest::Text(test) => values.iter().any(|value| test.holds(value)),
                 };
                 let shown =
@@ -109,7 +109,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// The verdict on a fact, or on there being none.
+/// The result for a fact; a missing fact fails.
 fn with<T>(fact: Option<T>, absent: &str, evaluate: impl FnOnce(T) -> (bool, String)) -> (bool, String) {
     fact.map_or_else(|| (false, absent.to_owned()), evaluate)
 }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_held_against_ranges_and_numbers() {
+    fn status_is_compared_with_ranges_and_numbers() {
         let facts = Facts { status: Some(204), ..Facts::default() };
         check(
             &facts,
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_need_not_be_text() {
+    fn body_may_be_binary() {
         let facts = Facts { body: Some(b"\xff\xfeok\nDone"), ..Facts::default() };
         check(
             &facts,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn any_of_repeated_headers_will_do() {
+    fn one_of_repeated_headers_is_enough() {
         let mut headers = HeaderMap::new();
         headers.append("via", "a".parse().unwrap());
         headers.append("via", "b".parse().unwrap());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn all_values_that_a_path_finds_have_to_pass() {
+    fn all_values_of_a_path_must_pass() {
         let body = br#"{"ok":true,"id":9007199254740993,"load":0.5,"name":"a","gone":null,
             "parts":[{"up":true},{"up":true},{"up":false}],"odd name":[1,2,3]}"#;
         let facts = Facts { body: Some(body), ..Facts::default() };
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn time_and_certificates_are_compared() {
+    fn latency_and_certificate_days_are_compared() {
         let facts =
             Facts { latency: Duration::from_millis(250), certificate_days: Some(-1), ..Facts::default() };
         check(
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_large_body_is_short() {
+    fn found_value_of_a_large_body_is_short() {
         let body = vec![b'x'; 1 << 20];
         let facts = Facts { body: Some(&body), ..Facts::default() };
         assert_eq!(evaluate_one(&facts, "body == \"\"").1.chars().count(), MAX_FOUND_CHARS + 1);

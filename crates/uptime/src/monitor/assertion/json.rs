@@ -1,4 +1,4 @@
-//! What should be found at a place in a JSON document.
+//! Tests of values in a JSON document.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,8 +9,7 @@ use serde_json::Value;
 use super::Comparison;
 use super::text::TextTest;
 
-/// What is expected of what a path finds. If it finds several values, each has to pass; none passes only
-/// [`JsonTest::Absent`].
+/// A test of the values that a path finds. Each of them must pass. If there are none, only [`JsonTest::Absent`] passes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JsonTest {
     Exists,
@@ -22,7 +21,7 @@ pub enum JsonTest {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     Text(String),
-    /// Apart from other numbers, since an id of nineteen digits is compared to the last of them.
+    /// Separate from other numbers, so that an id of nineteen digits is compared exactly.
     Integer(i64),
     Number(f64),
     Bool(bool),
@@ -46,7 +45,7 @@ impl JsonTest {
 }
 
 impl Scalar {
-    /// Values of different kinds are unequal, and neither is less.
+    /// Values of different types are unequal and not ordered.
     fn compares(&self, found: &Value, comparison: Comparison) -> bool {
         let order = match (found, self) {
             (Value::String(found), Self::Text(text)) => Some(found.as_str().cmp(text)),
@@ -54,7 +53,7 @@ impl Scalar {
             (Value::Null, Self::Null) => Some(Ordering::Equal),
             (Value::Number(found), Self::Integer(expected)) => match found.as_i64() {
                 Some(found) => Some(found.cmp(expected)),
-                // Past 2⁶³ or with a fraction: the nearest double decides.
+                // From 2⁶³ on, or with a fraction: compared as doubles.
                 None => found.as_f64().and_then(|found| found.partial_cmp(&(*expected as f64))),
             },
             (Value::Number(found), Self::Number(expected)) => {
@@ -85,7 +84,7 @@ impl fmt::Display for Scalar {
         match self {
             Self::Text(text) => Quoted(text).fmt(f),
             Self::Integer(number) => number.fmt(f),
-            // With its point or exponent, so that it reads back as what it is.
+            // With its point or exponent, so that it is parsed as a number again.
             Self::Number(number) => write!(f, "{number:?}"),
             Self::Bool(value) => value.fmt(f),
             Self::Null => f.write_str("null"),

@@ -1,4 +1,4 @@
-//! Reads an expression, from left to right and without going back.
+//! Parses assertions, from left to right without backtracking.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +13,7 @@ const STATUSES: RangeInclusive<u16> = 100..=999;
 pub(super) fn parse(text: &str) -> Result<Assertion, Mistake> {
     let mut reader = Reader::new(text);
     if text.len() > MAX_BYTES {
-        return Err(reader.mistake(format!("an assertion has at most {MAX_BYTES} bytes")));
+        return Err(reader.mistake(format!("an assertion must have at most {MAX_BYTES} bytes")));
     }
     let begin = reader.skip_space();
     let assertion = match reader.word() {
@@ -100,7 +100,7 @@ enum Presence {
     Absent,
 }
 
-/// `exists` or `not exists`, if that is what comes.
+/// `exists` or `not exists`, if it is next.
 fn presence(reader: &mut Reader<'_>) -> Option<Presence> {
     let begin = reader.place();
     let presence = if reader.keyword("not") { Presence::Absent } else { Presence::Exists };
@@ -124,7 +124,7 @@ fn text_test(reader: &mut Reader<'_>) -> Result<TextTest, Mistake> {
     }
 }
 
-/// `[not] contains "…"` or `[not] matches /…/`, if that is what comes.
+/// `[not] contains "…"` or `[not] matches /…/`, if it is next.
 fn found_in_text(reader: &mut Reader<'_>) -> Result<Option<TextTest>, Mistake> {
     let negated = reader.keyword("not");
     if reader.keyword("contains") {
@@ -167,7 +167,7 @@ fn scalar(reader: &mut Reader<'_>) -> Result<Scalar, Mistake> {
         "null" => return Ok(Scalar::Null),
         _ => {}
     }
-    // What JSON takes for a number, so that "inf" and "0x1f" are none.
+    // Numbers as in JSON, so "inf" and "0x1f" are refused.
     let number = serde_json::from_str::<serde_json::Number>(word).ok();
     let integer = number.as_ref().and_then(serde_json::Number::as_i64).map(Scalar::Integer);
     let double = || number.as_ref()?.as_f64().filter(|number| number.is_finite()).map(Scalar::Number);
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_the_language_is_read() {
+    fn every_form_is_parsed() {
         for text in [
             "status in 200..299",
             "status in 200..299, 304, 401..403",
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_about_the_language_is_right() {
+    fn documented_assertions_are_parsed() {
         let page = include_str!("../../../../../docs/checks.md");
         let (_, list) = page.split_once("```assertion\n").unwrap();
         let (list, _) = list.split_once("```").unwrap();
@@ -274,8 +274,8 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_read_to_its_last_bit() {
-        // The fast way to read these is off by one in the last place.
+    fn number_is_parsed_exactly() {
+        // Fast float parsers are off by one in the last digit of these.
         for number in ["6.934698245112694e276", "8.383658838626809e-78", "-1.7969314742435888e-9"] {
             let exact = Scalar::Number(number.parse().unwrap());
             let read = format!("json $ == {number}").parse::<Assertion>().unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn space_and_the_case_of_headers_do_not_matter() {
+    fn spaces_and_the_case_of_headers_are_ignored() {
         let tight: Assertion = "status==200".parse().unwrap();
         assert_eq!(tight, "  status  ==  200  ".parse().unwrap());
         let header: Assertion = "header Content-Type == \"a\"".parse().unwrap();
@@ -295,8 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place() {
-        for (text, told) in [
+    fn error_has_a_column() {
+        for (text, message) in [
             (
                 "",
                 "column 1: expected status, body, header, json, latency or certificate, but the expression ends",
@@ -330,12 +330,12 @@ mod tests {
             ("latency < 500", "column 11: expected a duration such as 500ms or 2s, found \"500\""),
             ("certificate > 14", "column 13: expected days, found \">\""),
         ] {
-            assert_eq!(text.parse::<Assertion>().unwrap_err().to_string(), told);
+            assert_eq!(text.parse::<Assertion>().unwrap_err().to_string(), message);
         }
     }
 
     #[test]
-    fn what_would_take_endless_memory_is_refused() {
+    fn assertion_that_needs_too_much_memory_is_refused() {
         let huge = [
             "body matches /\\w{1000}{1000}/".to_owned(),
             format!("body matches /{}/", "a".repeat(501)),

@@ -1,4 +1,4 @@
-//! What can be asked of a text: a body, a header, a string in a JSON document.
+//! Tests of a text: a body, a header, or a string in a JSON document.
 
 use std::fmt::{self, Write as _};
 
@@ -9,7 +9,7 @@ use regex::bytes::{Regex, RegexBuilder};
 /// The longest regular expression, in bytes.
 const MAX_PATTERN_BYTES: usize = 500;
 
-/// The most memory that a compiled regular expression may take, and its cache while it runs.
+/// Memory of a compiled regular expression, and of its cache while it runs.
 const MAX_REGEX_BYTES: usize = 1 << 20;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,7 @@ pub enum TextTest {
     NotMatches(Pattern),
 }
 
-/// A regular expression of bounded size. It works on bytes, since bodies need not be text, and in time
-/// proportional to them.
+/// A regular expression of bounded size. It works on bytes, because a body may be binary, in linear time.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     source: String,
@@ -44,7 +43,7 @@ impl TextTest {
 }
 
 impl Pattern {
-    /// `source` as it stands between the slashes, with an escaped slash as a plain one.
+    /// Takes the text between the slashes; an escaped slash in it means a slash.
     pub fn new(source: &str) -> Result<Self, String> {
         if source.len() > MAX_PATTERN_BYTES {
             return Err(format!("the regular expression is longer than {MAX_PATTERN_BYTES} bytes"));
@@ -57,17 +56,17 @@ impl Pattern {
         match built {
             Ok(regex) => Ok(Self { source: unescape_slashes(source), regex }),
             Err(regex::Error::CompiledTooBig(_)) => Err("the regular expression is too large".to_owned()),
-            // The crate draws a picture of several lines; its last one says what is wrong.
+            // The error has several lines; the last one says what is wrong.
             Err(error) => {
-                let picture = error.to_string();
-                let reason = picture.lines().last().unwrap_or_default();
+                let text = error.to_string();
+                let reason = text.lines().last().unwrap_or_default();
                 Err(format!("not a regular expression: {}", reason.trim_start_matches("error: ")))
             }
         }
     }
 }
 
-/// `\/` means the same as `/`; one spelling is kept.
+/// `\/` means the same as `/`; the plain form is kept.
 fn unescape_slashes(source: &str) -> String {
     let mut plain = String::with_capacity(source.len());
     let mut chars = source.chars();

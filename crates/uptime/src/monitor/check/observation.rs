@@ -1,4 +1,4 @@
-//! What a probe saw.
+//! What a probe observed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,16 +10,16 @@ pub struct Observation {
     pub started_at: SystemTime,
     pub phases: Phases,
     pub outcome: CheckOutcome,
-    /// Days until the shown certificate ends; negative if it has.
+    /// Days until the certificate expires; negative if it has expired.
     pub certificate_days: Option<i64>,
-    /// Who answered, after the last redirect.
+    /// The address of the last connection.
     pub address: Option<SocketAddr>,
-    /// In the order of the monitor's assertions. Any that does not hold makes the outcome a failure.
+    /// In the order of the monitor's assertions. If one does not hold, the check has failed.
     pub assertions: Vec<AssertionResult>,
 }
 
-/// How long each part took; absent where the check did not come to it. After redirects, those of the last request,
-/// but for `total`.
+/// How long each phase took; `None` if the check did not get there. After redirects these are the phases of the last
+/// request, except for `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Phases {
     pub dns: Option<Duration>,
@@ -31,43 +31,43 @@ pub struct Phases {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckOutcome {
-    /// `status_code` is 0 where the protocol has none.
+    /// `status_code` is 0 if the protocol has none.
     Ok {
         status_code: u16,
     },
     Failed(Failure),
 }
 
-/// Why a check failed. The message is short, for people, and never holds a secret.
+/// Why a check failed. The message is short and never contains a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub class: FailureClass,
-    /// Where the target answered with one.
+    /// If the target sent one.
     pub status_code: Option<u16>,
     message: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FailureClass {
-    /// The name has no address, or nobody said.
+    /// The name could not be resolved.
     Name,
-    /// No connection.
+    /// No address accepted a connection.
     Connect,
-    /// The connection was not secure.
+    /// The TLS handshake failed.
     Tls,
-    /// No answer in time.
+    /// The check did not finish in time.
     Timeout,
-    /// The connection was closed or reset in the middle.
+    /// The connection was closed or reset before the response was complete.
     Closed,
-    /// The answer was not of the protocol, or larger than allowed.
+    /// The response was malformed, or larger than allowed.
     Protocol,
-    /// More redirects than allowed, or to nowhere.
+    /// More redirects than allowed, or a redirect to an invalid URL.
     Redirect,
-    /// The answer was not what the assertions ask for.
+    /// An assertion does not hold.
     Assertion,
-    /// The configuration does not let us look there.
+    /// The configuration does not allow the target.
     Forbidden,
-    /// The monitor cannot be run as it is: a secret that is not there, say.
+    /// The check cannot run, for example because a secret is missing.
     Misconfigured,
     /// A job did not call in time.
     Silent,
@@ -75,18 +75,18 @@ pub enum FailureClass {
     Reported,
 }
 
-/// What one assertion came to.
+/// The result of one assertion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssertionResult {
     /// As it was written.
     pub text: String,
     pub holds: bool,
-    /// What was there instead, shortened.
+    /// What was found, shortened.
     pub found: String,
 }
 
 impl Observation {
-    /// Something that could not even be begun.
+    /// A check that failed before it connected.
     #[must_use]
     pub fn failed(class: FailureClass, message: impl Into<String>) -> Self {
         Self {
@@ -106,10 +106,10 @@ impl Observation {
 }
 
 impl Failure {
-    /// Most bytes of a message.
+    /// The longest message, in bytes.
     pub const MAX_MESSAGE_BYTES: usize = 200;
 
-    /// A failure whose message is cut to [`Failure::MAX_MESSAGE_BYTES`] and has no control characters.
+    /// Control characters in the message are replaced, and it is cut to [`Failure::MAX_MESSAGE_BYTES`].
     pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
         let mut message: String = message.into();
         if message.contains(char::is_control) {
@@ -136,13 +136,13 @@ impl Failure {
 }
 
 impl FailureClass {
-    /// Whether the same check may go well a moment later. What a person has to mend is not retried.
+    /// Whether a retry may succeed.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         !matches!(self, Self::Forbidden | Self::Misconfigured | Self::Silent | Self::Reported)
     }
 
-    /// A word for records, metrics and alerts.
+    /// As the database, metrics and alerts name it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_cut_between_characters_and_stays_on_one_line() {
+    fn message_is_cut_between_characters_and_has_one_line() {
         let failure = Failure::new(FailureClass::Protocol, format!("a\r\nb {}", "é".repeat(200)));
         assert!(failure.message().len() <= Failure::MAX_MESSAGE_BYTES);
         assert!(failure.message().starts_with("a  b é") && failure.message().ends_with('…'));

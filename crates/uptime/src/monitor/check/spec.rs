@@ -1,4 +1,4 @@
-//! A check as people write it, and how it becomes one that was looked at.
+//! A check as users write it, and its validation.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -21,7 +21,7 @@ const MAX_REDIRECTS: u8 = 20;
 const MAX_EXPECTED: usize = 16;
 const MAX_GRACE_S: u32 = 7 * 86_400;
 
-/// What to check, of all that a monitor says. Only the options of its own kind may be given.
+/// The part of a monitor that describes the check. Only the options of its kind may be set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckSpec {
     pub kind: MonitorKind,
@@ -42,7 +42,7 @@ pub struct HttpSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 65536)]
     pub body: Option<String>,
-    /// How many redirects are followed.
+    /// Redirects that are followed.
     #[schema(maximum = 20)]
     pub redirects: u8,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub struct HttpSpec {
     pub version: HttpVersion,
 }
 
-/// Who an HTTP check says it is. Secrets are named, not written: see `[secrets]` in `hob.toml`.
+/// Credentials of an HTTP check. `password` and `token` are names of secrets under `[secrets]` in `hob.toml`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum AuthSpec {
@@ -63,11 +63,11 @@ pub enum AuthSpec {
 #[serde(deny_unknown_fields, default)]
 pub struct DnsSpec {
     pub record: RecordType,
-    /// Every one of these must be among the answers.
+    /// Each of these must be among the answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(max_items = 16)]
     pub expected: Vec<String>,
-    /// `address:port` of the server to ask.
+    /// `address:port` of the name server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
 }
@@ -76,7 +76,7 @@ pub struct DnsSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct HeartbeatSpec {
-    /// A cron pattern in UTC; without one, the monitor's interval counts.
+    /// A cron pattern in UTC. Default: every interval of the monitor.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 128, example = "0 3 * * *")]
     pub cron: Option<String>,
@@ -105,12 +105,12 @@ impl Default for HeartbeatSpec {
 }
 
 impl CheckSpec {
-    /// The check that this asks for, or everything that is wrong with it.
+    /// The check, or every error in the spec.
     pub fn validate(&self) -> Result<Check, Vec<FieldError>> {
         let mut errors = Vec::new();
-        self.refuse_options_of_others(&mut errors);
+        self.check_unused_options(&mut errors);
         if self.target.len() > MAX_TARGET_BYTES {
-            errors.push(FieldError::new("target", format!("has more than {MAX_TARGET_BYTES} bytes")));
+            errors.push(FieldError::new("target", format!("must have at most {MAX_TARGET_BYTES} bytes")));
             return Err(errors);
         }
         let check = match self.kind {
@@ -124,7 +124,7 @@ impl CheckSpec {
             }
             MonitorKind::Heartbeat => {
                 if !self.target.is_empty() {
-                    errors.push(FieldError::new("target", "a heartbeat has none: the job calls us"));
+                    errors.push(FieldError::new("target", "must be empty: the job of a heartbeat calls"));
                 }
                 self.heartbeat.clone().unwrap_or_default().check(&mut errors).map(Check::Heartbeat)
             }
@@ -135,7 +135,7 @@ impl CheckSpec {
         }
     }
 
-    fn refuse_options_of_others(&self, errors: &mut Vec<FieldError>) {
+    fn check_unused_options(&self, errors: &mut Vec<FieldError>) {
         let given = [
             ("http", self.http.is_some(), MonitorKind::Http),
             ("dns", self.dns.is_some(), MonitorKind::Dns),
@@ -143,7 +143,7 @@ impl CheckSpec {
         ];
         for (field, is_given, kind) in given {
             if is_given && kind != self.kind {
-                errors.push(FieldError::new(field, format!("is for monitors of the kind {kind}")));
+                errors.push(FieldError::new(field, format!("is only for monitors of kind {kind}")));
             }
         }
     }
@@ -155,13 +155,13 @@ impl HttpSpec {
         let method =
             http::Method::from_bytes(self.method.as_bytes()).ok().filter(|_| self.method.len() <= 16);
         if method.is_none() {
-            errors.push(FieldError::new("http.method", "is no method of HTTP"));
+            errors.push(FieldError::new("http.method", "is not an HTTP method"));
         }
         if self.redirects > MAX_REDIRECTS {
-            errors.push(FieldError::new("http.redirects", format!("is more than {MAX_REDIRECTS}")));
+            errors.push(FieldError::new("http.redirects", format!("must be at most {MAX_REDIRECTS}")));
         }
         if self.body.as_ref().is_some_and(|body| body.len() > MAX_BODY_BYTES) {
-            errors.push(FieldError::new("http.body", format!("has more than {MAX_BODY_BYTES} bytes")));
+            errors.push(FieldError::new("http.body", format!("must have at most {MAX_BODY_BYTES} bytes")));
         }
         let headers = headers(&self.headers, errors);
         let auth = self.auth.map(|auth| auth.check(errors));
@@ -182,7 +182,10 @@ impl AuthSpec {
         match self {
             Self::Basic { user, password } => {
                 if user.len() > 256 || user.contains(':') || user.contains(char::is_control) {
-                    errors.push(FieldError::new("http.auth.basic.user", "has a colon or is too long"));
+                    errors.push(FieldError::new(
+                        "http.auth.basic.user",
+                        "must have at most 256 bytes, without colons and control characters",
+                    ));
                 }
                 Some(Auth::Basic { user, password: secret("http.auth.basic.password", &password, errors)? })
             }
@@ -197,17 +200,18 @@ impl DnsSpec {
     fn check(self, target: &str, errors: &mut Vec<FieldError>) -> Option<DnsCheck> {
         let named = !target.is_empty() && target.len() <= 253 && !target.contains(char::is_whitespace);
         if !named {
-            errors.push(FieldError::new("target", "is no name to look up"));
+            errors.push(FieldError::new("target", "is not a domain name"));
         }
         if self.expected.len() > MAX_EXPECTED || self.expected.iter().any(|answer| answer.len() > 512) {
             errors.push(FieldError::new(
                 "dns.expected",
-                format!("more than {MAX_EXPECTED} answers, or too long ones"),
+                format!("must have at most {MAX_EXPECTED} answers of at most 512 bytes each"),
             ));
         }
         let server = match self.server.as_deref().map(SocketAddr::from_str) {
             Some(Err(_)) => {
-                errors.push(FieldError::new("dns.server", "is no address with a port, as in 9.9.9.9:53"));
+                errors
+                    .push(FieldError::new("dns.server", "must be an address and a port, such as 9.9.9.9:53"));
                 None
             }
             Some(Ok(server)) => Some(server),
@@ -225,12 +229,12 @@ impl DnsSpec {
 impl HeartbeatSpec {
     fn check(self, errors: &mut Vec<FieldError>) -> Option<Heartbeat> {
         if self.grace_s > MAX_GRACE_S {
-            errors.push(FieldError::new("heartbeat.grace_s", format!("is more than {MAX_GRACE_S}")));
+            errors.push(FieldError::new("heartbeat.grace_s", format!("must be at most {MAX_GRACE_S}")));
         }
         let cron = match self.cron {
             None => None,
             Some(text) if text.len() > 128 => {
-                errors.push(FieldError::new("heartbeat.cron", "is too long"));
+                errors.push(FieldError::new("heartbeat.cron", "must have at most 128 bytes"));
                 return None;
             }
             Some(text) => match croner::Cron::from_str(&text) {
@@ -249,8 +253,8 @@ fn url(target: &str) -> Result<Url, String> {
     let url = Url::parse(target).map_err(|error| error.to_string())?;
     match url.scheme() {
         "http" | "https" if url.username().is_empty() && url.password().is_none() => Ok(url),
-        "http" | "https" => Err("has credentials in it; use http.auth".to_owned()),
-        other => Err(format!("speaks {other}, not http or https")),
+        "http" | "https" => Err("must not contain credentials; use http.auth".to_owned()),
+        other => Err(format!("has the scheme {other}; use http or https")),
     }
 }
 
@@ -270,23 +274,22 @@ fn headers(
     if written.len() > MAX_HEADERS || size > MAX_HEADER_BYTES {
         errors.push(FieldError::new(
             "http.headers",
-            format!("more than {MAX_HEADERS}, or {MAX_HEADER_BYTES} bytes"),
+            format!("must have at most {MAX_HEADERS} headers and {MAX_HEADER_BYTES} bytes"),
         ));
         return Vec::new();
     }
     let mut headers = Vec::with_capacity(written.len());
     for (name, value) in written {
         match (http::HeaderName::from_str(name), http::HeaderValue::from_str(value)) {
-            // These say how the message is cut into pieces, which is not for the user to say.
+            // These frame the message and are set by the client.
             (
                 Ok(http::header::CONTENT_LENGTH | http::header::TRANSFER_ENCODING | http::header::CONNECTION),
                 _,
             ) => {
-                errors
-                    .push(FieldError::new(format!("http.headers.{name}"), "is written by the check itself"));
+                errors.push(FieldError::new(format!("http.headers.{name}"), "is set by the check itself"));
             }
             (Ok(name), Ok(value)) => headers.push((name, value)),
-            _ => errors.push(FieldError::new(format!("http.headers.{name}"), "is no header")),
+            _ => errors.push(FieldError::new(format!("http.headers.{name}"), "is not a valid header")),
         }
     }
     headers
@@ -297,7 +300,7 @@ mod tests {
     use super::*;
     use crate::monitor::MonitorSpec;
 
-    /// What a monitor asks for that is written so, but for its name.
+    /// The check of a monitor with this JSON and a name.
     fn check(json: &str) -> Result<Check, Vec<FieldError>> {
         let mut monitor: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json).unwrap();
         monitor.insert("name".to_owned(), "x".into());
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_read_as_it_is_written() {
+    fn every_option_of_a_check_is_read() {
         let http = check(
             r#"{"kind":"http","target":"https://example.com/","http":{"method":"POST","headers":{"x-a":"b"},"body":"{}",
                 "redirects":0,"auth":{"basic":{"user":"ann","password":"db_password"}},"version":"2"}}"#,
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_field_is_named() {
+    fn every_invalid_field_is_reported() {
         let http = r#"{"kind":"http","target":"ftp://u:p@x","dns":{},"http":{"method":"G T","redirects":21,
             "headers":{"Content-Length":"3","a b":"c"},"auth":{"bearer":{"token":"hunter 2"}}}}"#;
         assert_eq!(
@@ -368,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_named_and_never_repeated() {
+    fn error_does_not_repeat_a_secret() {
         for token in ["env:HOB_ADMIN_TOKEN", "file:/etc/shadow", "hunter 2"] {
             let json = format!(
                 r#"{{"kind":"http","target":"http://x/","http":{{"auth":{{"bearer":{{"token":"{token}"}}}}}}}}"#

@@ -1,14 +1,13 @@
-//! Histogram in buckets that can be added up: an hour's to a day's, a node's to another's. A bucket is at most a
-//! sixteenth of its value wide.
+//! A histogram of latencies that can be merged, hours to days. A bucket is at most a sixteenth of its value wide.
 
-/// Buckets of one power of two.
+/// Buckets per power of two.
 const PARTS_LOG2: u32 = 4;
 const PARTS: u64 = 1 << PARTS_LOG2;
 
-/// How many results took how long.
+/// Latencies in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// By bucket, as far as there are any.
+    /// By bucket, up to the last one that is not empty.
     counts: Vec<u32>,
 }
 
@@ -48,7 +47,7 @@ impl Histogram {
         found.map(middle)
     }
 
-    /// Pairs of numbers: empty buckets before, and the count.
+    /// For each bucket that is not empty: the number of empty buckets before it, and its count.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -64,7 +63,7 @@ impl Histogram {
         bytes
     }
 
-    /// What [`Histogram::to_bytes`] wrote; of anything else, as much as makes sense.
+    /// Reads what [`Histogram::to_bytes`] wrote. Invalid bytes are read as far as possible.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         let mut numbers = read_numbers(bytes);
@@ -99,7 +98,7 @@ fn middle(bucket: usize) -> u64 {
     low + (1 << power) / 2
 }
 
-/// Seven bits a byte, the low ones first.
+/// Seven bits per byte, the low ones first.
 fn write_number(bytes: &mut Vec<u8>, mut number: u32) {
     while number >= 128 {
         bytes.push((number % 128) as u8 | 128);
@@ -143,7 +142,7 @@ mod tests {
         }
 
         #[test]
-        fn merging_is_the_same_as_adding_all(
+        fn merging_equals_adding_all_values(
             ours in proptest::collection::vec(any::<u32>(), 0..50), others in proptest::collection::vec(any::<u32>(), 0..50),
         ) {
             let of = |values: &[u32]| {

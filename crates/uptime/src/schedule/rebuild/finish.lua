@@ -1,9 +1,9 @@
--- Let a shard that was rebuilt work again, in its new epoch: fences are counted anew.
+-- Finish the rebuild of a shard: it has its new epoch, and fences start again at 0.
 -- KEYS  1 marker hash
 -- ARGV  epoch
--- Returns {'finished'} · {'over'} when it is not being rebuilt in this epoch any more
--- No TTL: that the marker is gone is how loss is seen.
-if redis.call('HGET', KEYS[1], 'rebuilding') ~= ARGV[1] then return {'over'} end
+-- Returns {'finished'} · {'superseded'} if it is no longer being rebuilt in this epoch
+-- No TTL: a missing marker means that the shard is lost.
+if redis.call('HGET', KEYS[1], 'rebuilding') ~= ARGV[1] then return {'superseded'} end
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'n', 0)
 redis.call('HDEL', KEYS[1], 'rebuilding')
 return {'finished'}

@@ -1,10 +1,10 @@
--- Put monitors back, while their shard is being rebuilt. What another node has put back already stays.
+-- Restore monitors of a shard that is being rebuilt. A monitor that another node has restored stays as it is.
 -- KEYS  1 schedule zset · 2 marker hash · 3 standing hash · 4… incident hash of each monitor
--- ARGV  epoch, then for each monitor: id, standing, next_ms, failure_count or '' when it is not down,
+-- ARGV  epoch, then for each monitor: id, field of the standing hash, next_ms, failure_count or '' if it is not down,
 --       first_failure_at, last_failure_at, alerted
--- Returns {'restored'} · {'over'} when the shard is not being rebuilt in this epoch any more
--- No TTLs: they are bounded by the monitors that exist.
-if redis.call('HGET', KEYS[2], 'rebuilding') ~= ARGV[1] then return {'over'} end
+-- Returns {'restored'} · {'superseded'} if the shard is no longer being rebuilt in this epoch
+-- No TTLs: the keys are bounded by the number of monitors.
+if redis.call('HGET', KEYS[2], 'rebuilding') ~= ARGV[1] then return {'superseded'} end
 local incident = 4
 for at = 2, #ARGV, 7 do
   local id = ARGV[at]

@@ -1,18 +1,18 @@
--- Record one result: how the monitor stands now, its next turn, and what others read of it (U2 U3 U4).
+-- Record one result: the health of the monitor, its next check, and the views that clients read (U2 U3 U4).
 -- KEYS  1 schedule zset · 2 leases zset · 3 marker hash · 4 standing hash · 5 unsettled hash · 6 status hash ·
 --       7 incident hash · 8 retry string
--- ARGV  1 epoch · 2 id · 3 generation · 4 fence · 5 next_ms · 6 end of the standing · 7 unsettled change or '' ·
---       8 status_ttl_ms · 9 retry count or '' · 10 retry_ttl_ms · 11 failure_count or '' when it is not down ·
---       12 first_failure_at · 13 last_failure_at · 14 this result in short · 15… field, value of the status
--- Returns {'recorded'} · {'gone'} · {'edited'} · {'stale'} when the claim is another's or was used ·
+-- ARGV  1 epoch · 2 id · 3 generation · 4 fence · 5 next_ms · 6 health · 7 pending change or '' ·
+--       8 status_ttl_ms · 9 retry count or '' · 10 retry_ttl_ms · 11 failure_count or '' if it is not down ·
+--       12 first_failure_at · 13 last_failure_at · 14 short form of the result · 15… field, value of the status
+-- Returns {'recorded'} · {'removed'} · {'edited'} · {'stale'} if the claim expired or was used ·
 --         {'lost', epoch found or ''}
--- TTLs: that of the status is longer than two intervals and a timeout, that of the retry longer than all retries
--- of the policy, and each write renews them: they go only when nobody checks the monitor. No decision reads them.
+-- TTLs: status longer than two intervals and a timeout, retry longer than all retries together. Every write renews them,
+-- so they only expire if no worker checks the monitor. No decision reads them.
 local gone = lost(KEYS[3], ARGV[1])
 if gone then return gone end
 local id = ARGV[2]
 local text = redis.call('HGET', KEYS[4], id)
-if not text then return {'gone'} end
+if not text then return {'removed'} end
 local generation, lease_ms, fence, slot_ms = split(text)
 if generation ~= ARGV[3] then return {'edited'} end
 if fence ~= ARGV[4] or redis.call('ZREM', KEYS[2], id) == 0 then return {'stale'} end
@@ -21,7 +21,7 @@ redis.call('HSET', KEYS[4], id, join(generation, lease_ms, fence, slot_ms, ARGV[
 redis.call('ZADD', KEYS[1], score(ARGV[5]), id)
 if ARGV[7] ~= '' then redis.call('HSET', KEYS[5], id, ARGV[7]) end
 
--- What an outsider has put in the place of a view is overwritten. (The retry is SET or DELeted, whatever it is.)
+-- A view that another client has replaced is overwritten. (SET and DEL of the retry work on any type.)
 local recent = redis.pcall('HGET', KEYS[6], 'recent')
 if type(recent) == 'table' then
   redis.call('DEL', KEYS[6])

@@ -1,4 +1,4 @@
-//! Channels over the API and the console, and what is never shown of them.
+//! Channels in the API and the console; secrets are never shown.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn channels_are_added_changed_and_removed() {
     let taken = json!({"name": "Ops", "kind": "webhook", "url": "https://example.com/a"});
     let taken = app.post(path, &taken).await;
     assert_eq!(taken.status, 409);
-    let errors = app.post(path, &json!({"name": "", "kind": "email", "to": ["nobody"]})).await;
+    let errors = app.post(path, &json!({"name": "", "kind": "email", "to": ["invalid"]})).await;
     assert_eq!(errors.status, 422);
     let errors: Value = serde_json::from_slice(&errors.body).unwrap();
     assert_eq!(
@@ -44,7 +44,7 @@ async fn channels_are_added_changed_and_removed() {
 }
 
 #[tokio::test]
-async fn a_test_is_sent_at_once_and_only_once() {
+async fn test_is_sent_once() {
     let harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let target = Target::responding(|_| answer(418, "", "")).await;
     let id = harness.webhook("Ops", &target).await;
@@ -65,12 +65,12 @@ async fn a_test_is_sent_at_once_and_only_once() {
         (&list["items"][0]["state"], &list["items"][0]["attempts"][0]["number"]),
         (&json!("failed"), &json!(1))
     );
-    assert_eq!(app.post("/api/v1/uptime/channels/nobody/test", &json!({})).await.status, 404);
+    assert_eq!(app.post("/api/v1/uptime/channels/unknown/test", &json!({})).await.status, 404);
     assert_eq!(target.connections(), 1);
 }
 
 #[tokio::test]
-async fn a_channel_can_be_added_and_tried_from_the_console() {
+async fn channel_is_added_and_tested_in_the_console() {
     let harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let target = Target::responding(|_| answer(200, "", "")).await;
     let app = app(&harness).await;
@@ -92,7 +92,7 @@ async fn a_channel_can_be_added_and_tried_from_the_console() {
     assert_eq!(refused.status, 422);
 }
 
-/// What was written to the log.
+/// Captures the log.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -108,7 +108,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn no_secret_is_seen_in_the_log_the_api_or_the_database() {
+async fn secrets_are_not_in_the_log_or_the_api() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber =
@@ -120,7 +120,7 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_database() {
     harness.add_secret("slack_url", &target.url(&format!("/{SECRET}")));
     harness.add_secret("nowhere", &format!("http://127.0.0.1:1/{SECRET}"));
     harness.webhook("Hook", &target).await;
-    // Kept as they are saved, and changed afterwards: a channel is not saved whose secret cannot be used.
+    // Valid when the channel is saved, and changed afterwards.
     for secret in ["slack_url", "nowhere", "no_url", "no_file", "elsewhere"] {
         if secret != "slack_url" && secret != "nowhere" {
             harness.add_secret(secret, &target.url("/"));
@@ -144,21 +144,21 @@ async fn no_secret_is_seen_in_the_log_the_api_or_the_database() {
             seen.push_str(&String::from_utf8_lossy(&answer.body));
         }
     }
-    for said in ["status 403", "is not a URL", "cannot be read", "is not in `hosts`"] {
-        assert!(seen.contains(said), "{said}: {seen}");
+    for message in ["status 403", "is not a URL", "cannot be read", "is not in `hosts`"] {
+        assert!(seen.contains(message), "{message}: {seen}");
     }
     seen.push_str(&String::from_utf8_lossy(&log.0.lock().unwrap()));
     assert!(!seen.contains(SECRET), "{seen}");
 }
 
 #[tokio::test]
-async fn a_slow_answer_is_an_attempt_that_failed() {
+async fn slow_response_is_a_failed_attempt() {
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     harness.config.alert_timeout = Period::from_millis(200);
     let hole = black_hole().await;
     let id = harness.webhook("Hole", &hole).await;
     let started = std::time::Instant::now();
     let attempt = harness.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
-    assert_eq!(attempt.message, "timeout: there was no answer after 200ms");
+    assert_eq!(attempt.message, "timeout: no response after 200ms");
     assert!(started.elapsed() < LIMIT + Duration::from_millis(200));
 }
