@@ -1,4 +1,4 @@
-//! prometheus-blackbox-exporter, asked over connections that stay open.
+//! prometheus-blackbox-exporter, called over persistent connections.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ use tokio::task::JoinSet;
 use crate::CONCURRENCY;
 use crate::figures::Figures;
 
-/// The same check as Hob's: a good status over a new connection.
+/// The same as Hob's check: a 2xx status on a new connection.
 const CONFIG: &str = "modules:\n  http_2xx:\n    prober: http\n    timeout: 10s\n";
 
 pub(crate) struct Exporter {

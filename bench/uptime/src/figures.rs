@@ -1,4 +1,4 @@
-//! What a round of checks gave.
+//! The result of a round of checks.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ pub(crate) struct Figures {
     pub(crate) per_second: f64,
     p50_us: f64,
     p99_us: f64,
-    /// CPU time of the checking process, without the target and the client.
+    /// Of the checking process, without the target and the client.
     cpu_us: f64,
 }
 
@@ -27,7 +27,7 @@ impl Figures {
         })
     }
 
-    /// What a child has printed with [`Figures::line`].
+    /// Parses the output of [`Figures::line`].
     pub(crate) fn parse(line: &str) -> Result<Self> {
         let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
         let numbers: [f64; 4] = numbers?.try_into().ok().context("four numbers")?;

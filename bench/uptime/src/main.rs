@@ -1,12 +1,12 @@
 //! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --release -p bench-uptime [SECONDS]`.
 //!
-//! `cargo run --release -p bench-uptime service [SECONDS]` measures the whole service instead: claims, checks, results in
-//! the database, how late checks begin, and how long it takes after a FLUSHALL until the store is back. Another word is
-//! the address of a Redis to use instead of the embedded store; it is emptied.
+//! `cargo run --release -p bench-uptime service [SECONDS [REDIS_URL]]` measures the whole service instead: claims, checks,
+//! results in the database, the delay of checks, and the rebuild after a FLUSHALL. With a URL it uses that Redis instead of
+//! the embedded store, and flushes it.
 //!
 //! Needs `prometheus-blackbox-exporter` on the PATH (the Debian package of that name). Everything listens on loopback.
-//! The target, the probe and the exporter are separate processes, so that the cost of each can be measured
-//! apart. They are measured in turns, three rounds, and the median round is printed.
+//! The target, the probe and the exporter are separate processes, so that their cost can be measured separately. They are
+//! measured in turns, three rounds, and the median round is printed.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -26,7 +26,7 @@ const ROUNDS: usize = 3;
 
 const EMBEDDED: &str = "embedded://";
 
-/// How many checks of the bare probe are under way at a time.
+/// Concurrent checks of the bare probe.
 const CONCURRENCY: usize = 64;
 
 fn main() -> Result<()> {
@@ -65,7 +65,7 @@ fn compare(seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// The whole service: what it was made for, for so many seconds, and as much as it can.
+/// Measures the whole service, at the designed load and above it.
 fn service(seconds: u64, store: &str) -> Result<()> {
     let mut target = Process::own(&["target"])?;
     let url = target.first_line()?;

@@ -1,4 +1,4 @@
-//! Hob's probe in a separate process.
+//! Hob's probe, in a separate process.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(crate) fn measure(url: &str, seconds: u64) -> Result<Figures> {
     Figures::parse(&Process::own(&["probe", url, &seconds.to_string()])?.first_line()?)
 }
 
-/// Checks at full speed and prints the rate.
+/// Checks as fast as possible and prints the figures.
 pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
     let spec =
         CheckSpec { kind: MonitorKind::Http, target: url.to_owned(), http: None, dns: None, heartbeat: None };

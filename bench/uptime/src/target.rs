@@ -1,4 +1,4 @@
-//! The target: says the same to everybody, and closes.
+//! The target: sends a fixed response and closes the connection.
 
 use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,7 +7,7 @@ use tokio::net::{TcpListener, TcpStream};
 const ANSWER: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\nconnection: close\r\n\r\nok\n";
 
-/// Prints where it is, and serves until it is killed.
+/// Prints its URL and serves until it is killed.
 pub(crate) async fn serve() -> Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}/", listener.local_addr()?);

@@ -1,4 +1,4 @@
-//! The whole service: monitors that are claimed, checked, recorded and written down, with the database in SQLite.
+//! The whole service: monitors are claimed, checked and recorded, with SQLite as the database.
 
 use std::time::{Duration, Instant};
 
@@ -16,17 +16,17 @@ use hob_web::Service as _;
 use hob_web::Web;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 
-/// What is left out of the rates. How late checks begin counts from the start.
+/// Excluded from the rates. The delay of checks is measured from the start.
 const WARM_UP: Duration = Duration::from_secs(5);
 
-/// Lost the store that takes longer to come back ends the program.
+/// The longest time for a rebuild.
 const LONGEST_REBUILD: Duration = Duration::from_secs(60);
 
 pub(crate) const HEAD: &str = "\
 | monitors | checks/s | late p50 | p99 | p99.9 | worst | missed | CPU µs per check | resident | dashboard | rebuilt |
 |---|---|---|---|---|---|---|---|---|---|---|";
 
-/// How many monitors, how often each is checked, and for how long that is measured.
+/// The number of monitors, their interval, and the length of the measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     pub(crate) monitors: usize,
@@ -45,15 +45,15 @@ impl Load {
         Ok(())
     }
 
-    /// The child's part.
+    /// Runs in the separate process.
     pub(crate) async fn run(self, url: &str, store: &str) -> Result<()> {
-        // One window for the whole run: what was late once is in the figures.
+        // One window for the whole run, so that every delay is in the figures.
         let window = WARM_UP + Duration::from_secs(self.seconds) + Duration::from_secs(600);
         let recorder = PrometheusBuilder::new().set_bucket_duration(window)?;
         let metrics = recorder.install_recorder().context("no recorder")?;
         let folder = tempfile::tempdir()?;
         let context = context(&folder.path().join("hob.db").display().to_string(), store).await?;
-        // What an earlier row left belongs to another database.
+        // The data of an earlier row belongs to another database.
         context.store.run::<()>(cmd("FLUSHALL")).await?;
         self.fill(&context.database, url).await?;
         let uptime = Uptime::open(&context, Live::fixed(Config::default())).await?;
@@ -82,7 +82,7 @@ impl Load {
         Ok(())
     }
 
-    /// All monitors in one transaction: adding them is not what is measured.
+    /// Adds all monitors in one transaction; this is not measured.
     async fn fill(self, database: &Database, url: &str) -> Result<()> {
         let mut spec = MonitorSpec::new("bench", MonitorKind::Http, url);
         spec.interval_s = self.interval_s;
@@ -99,8 +99,7 @@ impl Load {
         Ok(database.write(work).await?)
     }
 
-    /// Empties the store while the service checks, and answers with how long it takes until every monitor has its turn
-    /// again.
+    /// Flushes the store during the checks; returns the time until every monitor is scheduled again.
     async fn rebuild(self, store: &Store, uptime: &Uptime) -> Result<Duration> {
         store.run::<()>(cmd("FLUSHALL")).await?;
         let started = Instant::now();
@@ -120,11 +119,11 @@ impl Load {
     }
 }
 
-/// How long it takes to read what the dashboard shows: the states of all monitors, and a page of rows.
+/// The time to read the dashboard: the states of all monitors, and a page of rows.
 async fn look(uptime: &Uptime) -> Result<Duration> {
     let mut rounds = Vec::new();
     for _ in 0..5 {
-        // A board is shown again for a moment; this asks for a new one.
+        // Wait until the cached snapshot has expired.
         tokio::time::sleep(Duration::from_millis(200)).await;
         let started = Instant::now();
         let snapshot = uptime.snapshot().await?;
@@ -139,7 +138,7 @@ const CHECKS: &str = "hob_uptime_checks_total";
 const LATE: &str = "hob_uptime_late_seconds";
 const MISSED: &str = "hob_uptime_missed_total";
 
-/// All values of a metric total, or the one with these labels.
+/// The sum of a metric, or its value with these labels.
 fn sum(metrics: &PrometheusHandle, name: &str) -> f64 {
     let text = metrics.render();
     let values =
