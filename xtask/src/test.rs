@@ -62,7 +62,8 @@ struct Lints {
 impl Lints {
     fn find() -> Result<Self> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let sysroot = Command::new(rustc).args(["--print", "sysroot"]).output().context("cannot run rustc")?;
+        let sysroot =
+            Command::new(rustc).args(["--print", "sysroot"]).output().context("cannot run rustc")?;
         let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
         let driver = sysroot.join("bin/clippy-driver");
         anyhow::ensure!(driver.exists(), "clippy is not installed; run: rustup component add clippy");

@@ -226,10 +226,10 @@ impl Schedule {
     /// keys can only be restored from the database, so the shard is marked as lost and rebuilt.
     pub(crate) async fn repair(&self, shard: Shard) -> Result<()> {
         let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
-        let queues = [(schedule, Kind::Zset), (leases, Kind::Zset)];
-        mend::mend(&self.store, &queues).await?;
-        let others = [(marker.clone(), Kind::Hash), (standing, Kind::Hash), (unsettled, Kind::Hash)];
-        if !mend::mend(&self.store, &others).await?.is_empty() {
+        let queues = [(schedule, KeyType::Zset), (leases, KeyType::Zset)];
+        repair::repair(&self.store, &queues).await?;
+        let others = [(marker.clone(), KeyType::Hash), (standing, KeyType::Hash), (unsettled, KeyType::Hash)];
+        if !repair::repair(&self.store, &others).await?.is_empty() {
             self.store.run::<u64>(cmd("DEL").arg(marker)).await?;
         }
         Ok(())

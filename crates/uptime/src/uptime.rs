@@ -278,7 +278,7 @@ impl Uptime {
             return Ok(true);
         }
         // A value that another client has written is ignored, and deleted below.
-        let since = hob_store::mend::or_none(
+        let since = hob_store::repair::or_none(
             store.run::<Option<String>>(hob_store::cmd("GET").arg(&started)).await,
             &started,
         )?;

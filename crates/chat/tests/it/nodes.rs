@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hob_chat::{BlockAction, Chat};
 use hob_service::ServiceContext;
-use hob_store::{BusEvent, Store, ChannelFilter};
+use hob_store::{BusEvent, ChannelFilter, Store};
 use hob_testkit::{LIMIT, Server, TestApp, TestContext, every_service, wait_for};
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hob_chat::keys::{SocketId, UserId};
 use hob_chat::{Chat, PresenceChange};
 use hob_service::ServiceContext;
-use hob_store::{BusEvent, Subscription, ChannelFilter, cmd};
+use hob_store::{BusEvent, ChannelFilter, Subscription, cmd};
 use hob_testkit::{LIMIT, Server, every_service, wait_for};
 use serde_json::Value;
 
@@ -18,7 +18,10 @@ fn socket(id: &str) -> SocketId {
 
 async fn events(context: &ServiceContext) -> Subscription {
     let keys = keys(context);
-    let topics = [ChannelFilter::channel(keys.user_online_channel()), ChannelFilter::channel(keys.user_offline_channel())];
+    let topics = [
+        ChannelFilter::channel(keys.user_online_channel()),
+        ChannelFilter::channel(keys.user_offline_channel()),
+    ];
     context.store.bus().subscribe(&topics).await.unwrap()
 }
 

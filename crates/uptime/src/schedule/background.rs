@@ -100,7 +100,7 @@ async fn listen(uptime: Uptime, task: Task) {
     let channel = uptime.schedule().keys().changed_channel();
     let bus = uptime.inner.context.store.bus();
     while !task.stopping() {
-        let Ok(mut subscription) = bus.subscribe(&[Topic::channel(&channel)]).await else {
+        let Ok(mut subscription) = bus.subscribe(&[ChannelFilter::channel(&channel)]).await else {
             task.pause(Duration::from_secs(1)).await;
             continue;
         };

@@ -77,10 +77,10 @@ impl Schedule {
         if let Some(prepared) = self.try_prepare(shard, None).await? {
             return Ok(prepared);
         }
-        let known = database.epoch().await?.0.max(self.epoch(shard));
-        let raised = database.raise_epoch(hob_database::Epoch(known)).await?;
-        let prepared = self.try_prepare(shard, Some(Epoch::new(raised.0)?)).await?;
-        Ok(prepared.unwrap_or(Prepared::InProgress(Epoch::new(raised.0)?)))
+        let known = database.epoch().await?.max(self.epoch(shard));
+        let raised = Epoch::new(database.raise_epoch(known, Epoch::MAX.get()).await?)?;
+        let prepared = self.try_prepare(shard, Some(raised)).await?;
+        Ok(prepared.unwrap_or(Prepared::InProgress(raised)))
     }
 
     async fn try_prepare(&self, shard: Shard, epoch: Option<Epoch>) -> Result<Option<Prepared>> {

@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use hob_service::Live;
+use hob_store::Key;
+use hob_store::cmd;
 use hob_store::epoch::Outcome;
-use hob_store::{Key, cmd};
 use hob_testkit::every_service;
 use hob_uptime::monitor::check::MonitorKind;
 use hob_uptime::monitor::{Monitor, MonitorSpec};
