@@ -1,10 +1,10 @@
-//! The store's clock: the system's, or one that a test drives.
+//! The store's clock: that of the system, or one that a test sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where the store takes the time from.
+/// The source of the store's time.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     #[default]
@@ -12,7 +12,7 @@ pub enum Clock {
     Driven(DrivenClock),
 }
 
-/// A clock that stands still until a test moves it.
+/// A clock that only a test moves.
 #[derive(Clone, Debug)]
 pub struct DrivenClock(Arc<AtomicU64>);
 

@@ -1,4 +1,4 @@
-//! The command table: the one list that dispatch, `COMMAND`, strict mode and the documentation read.
+//! The command table. Dispatch, `COMMAND`, strict mode and the documentation all use it.
 
 mod hashes;
 mod info;
@@ -21,13 +21,13 @@ use crate::core::Core;
 use crate::dispatch::CommandContext;
 use crate::reply::{CommandResult, Failure};
 
-/// A command's words, its name first.
+/// A command's arguments, with its name first.
 pub(crate) type Args<'a> = &'a [&'a [u8]];
 
 #[derive(Debug)]
 pub(crate) struct Command {
     pub(crate) name: &'static str,
-    /// How many words it takes, its name counted; negative: at least so many.
+    /// The number of arguments including the name; negative: the minimum number.
     pub(crate) arity: i32,
     pub(crate) flags: Flags,
     pub(crate) keys: Keys,
@@ -36,25 +36,25 @@ pub(crate) struct Command {
 
 #[derive(Debug)]
 pub(crate) enum Run {
-    /// Needs the data alone, so a script may call it.
+    /// Needs only the data, so a script may call it.
     Data(fn(&mut Core, Args<'_>) -> CommandResult),
-    /// Also needs the connection that it came over, or the whole store.
+    /// Also needs the session or the scripts.
     Session(fn(&mut CommandContext<'_>, Args<'_>) -> CommandResult),
-    /// Its second word chooses.
+    /// The second argument names a subcommand.
     Container(&'static [Command]),
 }
 
-/// Where a command's keys stand among its words.
+/// Which of a command's arguments are keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
     None,
-    /// From `first` to `last` (negative: from the end), every `step` words.
+    /// From `first` to `last` (negative: counted from the end), every `step` arguments.
     Range {
         first: usize,
         last: i32,
         step: usize,
     },
-    /// After a word that says how many there are.
+    /// The number of keys is at `at`, and the keys follow.
     Counted {
         at: usize,
     },
@@ -65,7 +65,7 @@ impl Keys {
     const TWO: Keys = Keys::Range { first: 1, last: 2, step: 1 };
     const REST: Keys = Keys::Range { first: 1, last: -1, step: 1 };
 
-    /// The keys among these words.
+    /// The keys among these arguments.
     pub(crate) fn of<'a>(self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
         let (range, step) = match self {
             Keys::None => (0..0, 1),
@@ -97,11 +97,11 @@ impl Flags {
     pub(crate) const PUBSUB: Flags = Flags(1 << 4);
     pub(crate) const NOSCRIPT: Flags = Flags(1 << 5);
     pub(crate) const FAST: Flags = Flags(1 << 6);
-    /// Allowed before a password was given.
+    /// Allowed before authentication.
     pub(crate) const NO_AUTH: Flags = Flags(1 << 7);
-    /// Allowed while a script runs for too long.
+    /// Allowed while a script keeps the store busy.
     pub(crate) const ALLOW_BUSY: Flags = Flags(1 << 8);
-    /// Runs Lua or compiles it, which may take long. Redis has no such flag, so it has no name.
+    /// Runs or compiles Lua, which may take long. Redis has no such flag, so it has no name.
     pub(crate) const LUA: Flags = Flags(1 << 9);
 
     const NAMES: [(Flags, &'static str); 9] = [
@@ -171,7 +171,7 @@ const fn container(name: &'static str, subcommands: &'static [Command]) -> Comma
     Command { name, arity: -2, flags: Flags::NONE, keys: Keys::None, run: Run::Container(subcommands) }
 }
 
-/// The families in the order of the documentation.
+/// The families, in the order of the documentation.
 pub(crate) const FAMILIES: [(&str, &[Command]); 10] = [
     ("Keys", keys::COMMANDS),
     ("Strings", strings::COMMANDS),
@@ -190,12 +190,12 @@ static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> = LazyLock::n
     all.map(|command| (command.name.as_bytes(), command)).collect()
 });
 
-/// Every command, subcommands apart.
+/// Every command, without subcommands.
 pub(crate) fn all() -> impl Iterator<Item = &'static Command> {
     FAMILIES.iter().flat_map(|(_, commands)| commands.iter())
 }
 
-/// Longer words are no command's name.
+/// Longer than any command's name.
 const MAX_NAME: usize = 32;
 
 pub(crate) fn lookup(name: &[u8]) -> Option<&'static Command> {
@@ -206,7 +206,7 @@ pub(crate) fn lookup(name: &[u8]) -> Option<&'static Command> {
     BY_NAME.get(&*lower).copied()
 }
 
-/// The command that these words call, if they are enough for it.
+/// The command for these arguments, if their number is right.
 pub(crate) fn resolve(args: Args<'_>) -> CommandResult<&'static Command> {
     let command = lookup(args[0]).ok_or_else(|| unknown_command(args))?;
     let Run::Container(subcommands) = command.run else {
@@ -254,7 +254,7 @@ fn unknown_command(args: Args<'_>) -> Failure {
     format!("ERR unknown command '{name}', with args beginning with: {beginning}").into()
 }
 
-/// Bytes as they may stand in an error line. A NUL ends them, as in Redis, whose texts are C strings.
+/// Bytes as shown in an error. A NUL ends them, as in Redis, which uses C strings.
 pub(crate) fn printable(bytes: &[u8], max_bytes: usize) -> String {
     let bytes = bytes[..bytes.len().min(max_bytes)].split(|byte| *byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(bytes).replace(['\r', '\n'], " ")

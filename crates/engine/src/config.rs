@@ -1,4 +1,4 @@
-//! What an engine is allowed to use, and how strict it is.
+//! The limits of an engine, and its strict mode.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use crate::guard::{Guard, Strict};
 #[derive(Clone)]
 pub struct Config {
     pub clock: Clock,
-    /// Asked of clients of the listener; in-process handles need none.
+    /// Required from clients of the listener; in-process handles need none.
     pub password: Option<String>,
-    /// Commands that need memory are refused beyond this; 0: no limit.
+    /// Beyond this, commands that need memory are refused; 0: no limit.
     pub max_memory_bytes: usize,
     pub max_clients: usize,
-    /// The longest single word of a command, and the longest string that `APPEND` may make.
+    /// The maximum size of one argument, and of a string that `APPEND` creates.
     pub max_value_bytes: usize,
-    /// The longest command, its words together; a transaction's queue is bounded by it too.
+    /// The maximum size of a command with all its arguments, and of a transaction's queue.
     pub max_command_bytes: usize,
-    /// How many items a command that repeats itself (`SRANDMEMBER key -n`) may answer.
+    /// The maximum number of items in a reply with repetitions (`SRANDMEMBER key -n`).
     pub max_reply_items: usize,
-    /// Messages that may wait for one subscriber.
+    /// The maximum number of messages that are queued for one subscriber.
     pub subscriber_queue: usize,
-    /// Channels and patterns that one connection may listen to.
+    /// The maximum number of channels and patterns of one connection.
     pub max_subscriptions: usize,
     pub max_script_instructions: u64,
-    /// The longest that a script may run, whatever it spends the time on.
+    /// The maximum run time of a script, including its calls to the store.
     pub max_script_duration: Duration,
     pub script_memory_bytes: usize,
-    /// Scripts kept by their hash; the oldest goes first, and its callers load it again.
+    /// The maximum number of cached scripts. The oldest is dropped first, and its callers load it again.
     pub max_scripts: usize,
-    /// How long a script may run before other commands are answered with BUSY.
+    /// How long a script may run before other commands get a BUSY error.
     pub busy_after: Duration,
     pub strict: Strict,
     pub guard: Option<Guard>,

@@ -1,4 +1,4 @@
-//! What a command works on: the keyspace, the subscribers, the clients and the time.
+//! What commands operate on: the keyspace, the subscribers, the clients and the time.
 
 use crate::clock::Clock;
 use crate::command::{Args, Flags, Run, lookup, resolve};
@@ -22,11 +22,11 @@ pub(crate) struct Core {
     script: Option<ScriptFrame>,
 }
 
-/// What the running script was given, and what it has done.
+/// The running script's KEYS and state.
 #[derive(Debug)]
 struct ScriptFrame {
     keys: Vec<Vec<u8>>,
-    /// The store was full when the script began: its writes are refused until one was let through.
+    /// The store was full when the script started: writes that need memory are refused until the script has written.
     began_full: bool,
     wrote: bool,
 }
@@ -51,7 +51,7 @@ impl Core {
         }
     }
 
-    /// Fixes the time for what comes next.
+    /// Sets the time for the next command.
     pub(crate) fn begin(&mut self) {
         self.now_us = self.clock().now_us();
         self.keys.now_ms = self.now_us / 1000;
@@ -66,7 +66,7 @@ impl Core {
         self.peak_memory
     }
 
-    /// Whether the store holds more than it may. Keys whose time is over are not held against it.
+    /// Whether the store exceeds its memory limit. Expired keys are removed first.
     pub(crate) fn is_full(&mut self) -> bool {
         const MAX_KEYS: usize = 10_000;
         let limit = self.settings.max_memory_bytes;
@@ -81,7 +81,7 @@ impl Core {
         self.settings.guard.clone()
     }
 
-    /// Shows the guard what was changed, if there is a guard and anything was.
+    /// Calls the guard with the changed keys, if there is a guard and any key was changed.
     pub(crate) fn check_guard(&mut self) -> CommandResult<()> {
         let Some(guard) = self.guard() else { return Ok(()) };
         let mut keys = self.keys.take_touched();
@@ -96,7 +96,7 @@ impl Core {
     pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> CommandResult<()> {
         self.settings.strict.check_keys(keys)?;
         let began_full = self.is_full();
-        // Only a strict store asks again which keys a script was given.
+        // Only strict mode needs the script's KEYS later.
         let keys = if self.settings.strict == Strict::Off { &[] } else { keys };
         let keys = keys.iter().map(|key| key.to_vec()).collect();
         self.script = Some(ScriptFrame { keys, began_full, wrote: false });
@@ -107,7 +107,7 @@ impl Core {
         self.script = None;
     }
 
-    /// Runs a command that the current script calls. `may_write` is asked before the first one that writes.
+    /// Runs a command that the current script calls. `may_write` is called before the script's first write.
     pub(crate) fn call_from_script(&mut self, args: Args<'_>, may_write: impl Fn() -> bool) -> CommandResult {
         let run = self.admit_from_script(args, may_write)?;
         run(self, args)

@@ -1,4 +1,4 @@
-//! One command's turn: from its words to its reply, in the order in which Redis decides.
+//! Runs one command, from its arguments to its reply, with the same order of checks as Redis.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -11,7 +11,7 @@ use crate::session::{Session, SessionOrigin};
 pub(crate) struct CommandContext<'a> {
     pub(crate) core: &'a Mutex<Core>,
     pub(crate) watchdog: &'a Watchdog,
-    /// Comes with the store's lock. `None`: a script holds that, and most commands are refused.
+    /// Held with the store's lock. `None` while a script keeps the store busy; then most commands are refused.
     pub(crate) scripts: Option<&'a mut Scripts>,
     pub(crate) session: &'a mut Session,
 }
@@ -21,7 +21,7 @@ const NOT_QUEUED: [&str; 6] = ["exec", "discard", "multi", "watch", "quit", "res
 /// Commands that a subscriber may use in RESP2.
 const RESP2_SUBSCRIBER_COMMANDS: [&str; 6] =
     ["subscribe", "unsubscribe", "psubscribe", "punsubscribe", "ping", "quit"];
-/// Commands that leave something behind on the connection, which clones of a handle would share.
+/// Commands that change the state of the connection, which clones of a handle share.
 const NOT_ON_SHARED_HANDLES: [&str; 11] = [
     "watch",
     "unwatch",
@@ -48,7 +48,7 @@ impl<'a> CommandContext<'a> {
         self.scripts.as_deref_mut().ok_or(BUSY)
     }
 
-    /// Takes one command and answers it.
+    /// Runs one command.
     pub(crate) fn execute(&mut self, args: Args<'_>) -> Reply {
         let command = match self.admit(args) {
             Ok(command) => command,
@@ -59,7 +59,7 @@ impl<'a> CommandContext<'a> {
         }
         let reply = self.run(command, args).unwrap_or_else(Reply::from);
         if self.scripts.is_none() {
-            // What the running script has changed is judged at its end.
+            // The guard checks the running script's changes at its end.
             return reply;
         }
         let checked = self.core().check_guard();
@@ -105,7 +105,7 @@ impl<'a> CommandContext<'a> {
         Ok(command)
     }
 
-    /// A command that was not admitted breaks the transaction it came in.
+    /// A refused command aborts the transaction it belongs to.
     fn refuse(&mut self, args: Args<'_>, failure: Failure) -> Reply {
         if args[0].eq_ignore_ascii_case(b"exec") {
             self.session.transaction = None;
@@ -121,7 +121,7 @@ impl<'a> CommandContext<'a> {
 
     pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> CommandResult {
         match command.run {
-            // Among a RESP2 subscriber's messages, the answer to a PING has to look like one.
+            // A RESP2 subscriber gets the reply to PING in the form of a message.
             Run::Data(_)
                 if command.name == "ping" && args.len() <= 2 && self.session.is_resp2_subscriber() =>
             {
@@ -168,7 +168,7 @@ impl<'a> CommandContext<'a> {
     }
 }
 
-/// Whether a command may keep its thread for long: it runs a script, or a transaction with one.
+/// Whether a command may take long: it runs a script, or a transaction with one.
 pub(crate) fn runs_lua(session: &Session, args: Args<'_>) -> bool {
     match &session.transaction {
         _ if !session.authenticated => false,
@@ -177,7 +177,7 @@ pub(crate) fn runs_lua(session: &Session, args: Args<'_>) -> bool {
     }
 }
 
-/// A word as `MONITOR` shows it.
+/// An argument as `MONITOR` shows it.
 fn quoted(word: &[u8]) -> String {
     let escaped: String = word.escape_ascii().map(char::from).collect();
     format!("\"{}\"", escaped.replace("\\'", "'"))

@@ -1,4 +1,4 @@
-//! The engine: one keyspace behind one lock, and the doors that lead to it.
+//! The engine: one keyspace behind one lock, and its interfaces.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,14 +25,14 @@ pub struct Engine {
 }
 
 struct Shared {
-    /// The store's turn: a command, a transaction or a script holds it from its beginning to its end.
+    /// Held by a command, a transaction or a script from its beginning to its end.
     lock: StoreLock,
-    /// The data. A script takes this lock for each command that it calls, since Lua owns the functions that need it.
-    /// So it is held for one command at most, and what only looks (memory, subscriptions, the list of clients) takes
-    /// it alone and gets in between the commands of a script.
+    /// The data. A script takes this lock for each command that it calls, because Lua owns the functions that need it.
+    /// So it is held for one command at most, and code that only reads (memory, subscriptions, the list of clients)
+    /// takes it alone, between the commands of a script.
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
-    /// Threads for scripts of clients. Several, so that the next one is ready when the one before it ends.
+    /// Permits for scripts of clients. Several, so that the next script is ready when one ends.
     script_permits: Arc<Semaphore>,
     busy_after: Duration,
 }
@@ -51,7 +51,7 @@ impl Engine {
         Engine { shared: Arc::new(Shared { lock, core, watchdog, script_permits, busy_after }) }
     }
 
-    /// A handle for redis-rs. Clones may be used at the same time.
+    /// A handle for redis-rs. Clones may be used concurrently.
     pub fn connection(&self) -> Connection {
         Connection::new(self.clone())
     }
@@ -61,19 +61,19 @@ impl Engine {
         Subscriber::new(self.clone())
     }
 
-    /// Answers one command. It blocks the thread while another command or script runs, so tasks use a
+    /// Runs one command. Blocks the thread while another command or script runs, so tasks use a
     /// [`connection`](Engine::connection) instead.
     pub fn execute(&self, words: &[&[u8]]) -> Reply {
         self.run_blocking(&mut self.handle_session(), words)
     }
 
-    /// Removes keys whose time is over, ten times a second, for as long as the future is polled. Without it
-    /// such keys are never answered with, but hold their memory until somebody asks for them.
+    /// Removes expired keys ten times a second, for as long as the future is polled. Without it, expired keys are never
+    /// returned, but keep their memory until they are accessed.
     pub async fn keep_swept(&self) {
-        /// Few enough that nobody waits long for the lock.
+        /// Few enough that the lock is held briefly.
         const PAGE: usize = 5_000;
         const PAGES: usize = 40;
-        /// Looked at even if nothing is found: two hundred thousand keys a second.
+        /// Checked even if no key has expired: 200,000 keys a second.
         const ALWAYS: usize = 4;
         loop {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -86,7 +86,7 @@ impl Engine {
         }
     }
 
-    /// Removes keys whose time is over, among the next `max_keys` that it looks at; says how many.
+    /// Removes the expired ones among the next `max_keys` keys; returns how many.
     pub fn sweep(&self, max_keys: usize) -> usize {
         let Some(_guard) = self.shared.lock.try_lock() else {
             return 0;
@@ -96,12 +96,12 @@ impl Engine {
         core.keys.sweep(max_keys)
     }
 
-    /// Bytes held by keys and values.
+    /// Memory used by keys and values, in bytes.
     pub fn memory(&self) -> usize {
         self.with_core(|core| core.keys.memory())
     }
 
-    /// Keys held, those counted whose time is over but that were not swept yet.
+    /// Number of keys, including expired ones that were not removed yet.
     pub fn len(&self) -> usize {
         self.with_core(|core| core.keys.len())
     }
@@ -118,13 +118,13 @@ impl Engine {
         access(&mut self.shared.core.lock())
     }
 
-    /// Runs one command if the store is free, or will be in no time.
+    /// Runs one command if the lock is free or becomes free within a moment.
     pub(crate) fn try_run(&self, session: &mut Session, args: Args<'_>) -> Option<Reply> {
         let mut guard = self.lock_briefly()?;
         Some(self.context(Some(&mut *guard), session).execute(args))
     }
 
-    /// Runs one command, or answers BUSY when a script holds the store for too long or until the deadline.
+    /// Runs one command, or returns BUSY when a script holds the lock for too long or until the deadline.
     pub(crate) async fn run(
         &self,
         session: &mut Session,
@@ -135,7 +135,7 @@ impl Engine {
         self.context(guard.as_deref_mut(), session).execute(args)
     }
 
-    /// The same for a thread that may be blocked.
+    /// Like `run`, for a thread that may be blocked.
     pub(crate) fn run_blocking(&self, session: &mut Session, args: Args<'_>) -> Reply {
         let mut guard = loop {
             let time_until_busy = self.time_until_busy();
@@ -158,17 +158,17 @@ impl Engine {
         self.context(guard.as_deref_mut(), session).transact(queue)
     }
 
-    /// Answers a command while a script holds the store for too long.
+    /// Runs a command while a script keeps the store busy; most commands are refused.
     pub(crate) fn refuse_as_busy(&self, session: &mut Session, args: Args<'_>) -> Reply {
         self.context(None, session).execute(args)
     }
 
-    /// A thread for a script; `None` when another script holds the store for too long.
+    /// A permit to run a script; `None` when another script holds the lock for too long.
     pub(crate) async fn script_permit(&self) -> Option<OwnedSemaphorePermit> {
         let permit = Arc::clone(&self.shared.script_permits).acquire_owned();
         tokio::pin!(permit);
         loop {
-            // Never too long a sleep: other scripts end and begin meanwhile.
+            // A short timeout, because other scripts end and start meanwhile.
             let time_until_busy = self.time_until_busy().min(Duration::from_millis(50));
             match timeout(time_until_busy, &mut permit).await {
                 Ok(permit) => return permit.ok(),
@@ -178,8 +178,8 @@ impl Engine {
         }
     }
 
-    /// Stops what clients' scripts still run, within a bounded time: even one that has written, but not one that
-    /// never returns from a single call of Lua's library.
+    /// Stops the scripts of clients within a bounded time, even one that has written, but not one that never returns
+    /// from a single call of Lua's library.
     pub(crate) async fn stop_client_scripts(&self) {
         const TRIES: usize = 100;
         for _ in 0..TRIES {
@@ -189,7 +189,7 @@ impl Engine {
             self.shared.watchdog.stop_client_script();
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tracing::warn!("a client's script does not stop");
+        tracing::warn!("client script did not stop");
     }
 
     fn context<'a>(
@@ -215,7 +215,7 @@ impl Engine {
         self.shared.lock.lock(time_until_busy).await
     }
 
-    /// How long to wait before a command is answered with BUSY.
+    /// How long a command waits before it gets a BUSY error.
     fn time_until_busy(&self) -> Duration {
         self.shared.watchdog.time_until_busy(self.shared.busy_after)
     }

@@ -2,11 +2,11 @@
 
 /// Whether `text` matches `pattern` as `KEYS`, `SCAN MATCH` and `PSUBSCRIBE` understand it.
 ///
-/// A star is retried from the latest star only, so a match takes at most `pattern × text` steps however
-/// many stars a hostile pattern holds.
+/// Only the last star is retried, so a match takes at most `pattern × text` steps, however many stars a hostile pattern
+/// has.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     if text.is_empty() {
-        // Not even a star: so it is in Redis.
+        // As in Redis, not even a star matches.
         return pattern.is_empty();
     }
     let (mut p, mut t) = (0, 0);
@@ -32,14 +32,14 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// Whether a key or element fits; a lone star stands for all of them, those without a name too.
+/// Whether a key or element matches. A single star matches everything, including the empty name.
 pub(crate) fn selects(pattern: &[u8], name: &[u8]) -> bool {
     pattern == b"*" || matches(pattern, name)
 }
 
 enum Step {
     Star,
-    /// The byte fits, and this many bytes of the pattern said so.
+    /// The byte matches this many bytes of the pattern.
     Matched(usize),
     Failed,
 }
@@ -56,7 +56,7 @@ fn step(pattern: &[u8], byte: u8) -> Step {
     if fits { Step::Matched(width) } else { Step::Failed }
 }
 
-/// Reads a class after its `[`. An unclosed class reaches to the end of the pattern, as in Redis.
+/// Reads a class after its `[`. An unclosed class extends to the end of the pattern, as in Redis.
 fn class_fits(class: &[u8], byte: u8) -> (bool, usize) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn many_stars_stay_cheap() {
+    fn many_stars_take_bounded_time() {
         let pattern = "a*".repeat(1000) + "b";
         assert!(!matches(pattern.as_bytes(), "a".repeat(20_000).as_bytes()));
     }

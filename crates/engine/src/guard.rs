@@ -1,4 +1,4 @@
-//! Checks that tests put into the store: strict scripts, and a hook that sees every change.
+//! Checks for tests: strict scripts, and a hook that is called with every change.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,20 +8,20 @@ use crate::core::Core;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::slot::key_slot;
 
-/// What a script may touch.
+/// Which keys a script may access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strict {
-    /// Whatever it likes, as on a Redis that stands alone.
+    /// Any key, as on a standalone Redis.
     #[default]
     Off,
-    /// Only keys that it was given in KEYS.
+    /// Only the keys in KEYS.
     Keys,
-    /// Only keys that it was given in KEYS, all of one Redis Cluster slot.
+    /// Only the keys in KEYS, all in one Redis Cluster slot.
     KeysOfOneSlot,
 }
 
 impl Strict {
-    /// Judges a script's KEYS before it runs.
+    /// Checks a script's KEYS before it runs.
     pub(crate) fn check_keys(self, keys: &[&[u8]]) -> CommandResult<()> {
         let mut slots = keys.iter().map(|key| key_slot(key));
         let first = slots.next();
@@ -31,7 +31,7 @@ impl Strict {
         Ok(())
     }
 
-    /// Judges a key that a running script is about to touch.
+    /// Checks a key that a running script accesses.
     pub(crate) fn check_key(self, declared: &[Vec<u8>], key: &[u8]) -> CommandResult<()> {
         if self == Strict::Off || declared.iter().any(|allowed| allowed == key) {
             return Ok(());
@@ -44,10 +44,9 @@ impl Strict {
     }
 }
 
-/// A hook that is shown what every command, transaction or script has changed, at its end.
+/// A hook that is called with the changes of every command, transaction or script, at its end.
 ///
-/// An `Err` becomes the error that the caller gets. The change stays: a guard is there to make a test
-/// fail, not to undo.
+/// An `Err` becomes the error that the caller gets. The change stays: a guard makes a test fail, it does not roll back.
 #[derive(Clone)]
 pub struct Guard(Arc<GuardFn>);
 
@@ -69,7 +68,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// The keys that were changed, and the store to look at them with.
+/// The changed keys, and read access to the store.
 #[derive(Debug)]
 pub struct Changes<'a> {
     pub(crate) core: &'a mut Core,
@@ -77,12 +76,12 @@ pub struct Changes<'a> {
 }
 
 impl Changes<'_> {
-    /// The changed keys, each once, in the order of their bytes.
+    /// The changed keys without duplicates, ordered by their bytes.
     pub fn keys(&self) -> &[Vec<u8>] {
         &self.keys
     }
 
-    /// Asks the store; commands that write are refused.
+    /// Runs a command; commands that write are refused.
     pub fn ask(&mut self, words: &[&[u8]]) -> Reply {
         self.try_ask(words).unwrap_or_else(Reply::from)
     }

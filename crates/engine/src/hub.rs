@@ -1,4 +1,4 @@
-//! Pub/sub: who listens to which channel.
+//! Pub/sub: subscribers by channel and pattern.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 
 use crate::glob;
 
-/// Something that a connection is sent without having asked for it just now.
+/// A message that is pushed to a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Delivery {
     Message {
@@ -22,16 +22,16 @@ pub(crate) enum Delivery {
     MonitorLine(Bytes),
 }
 
-/// The sending end of one subscriber's bounded queue.
+/// The sending end of a subscriber's bounded queue.
 #[derive(Clone, Debug)]
 pub(crate) struct MessageSender {
     sender: mpsc::Sender<Delivery>,
     missed: Arc<AtomicU64>,
-    /// Woken when a delivery is lost: a socket's task may be stuck in a write, and must end all the same.
+    /// Notified when a delivery is dropped: a socket's task may be blocked in a write, and must end.
     on_loss: Option<Arc<Notify>>,
 }
 
-/// The receiving end, with the number of deliveries that found the queue full.
+/// The receiving end, with the number of dropped deliveries.
 #[derive(Debug)]
 pub(crate) struct MessageReceiver {
     pub(crate) queue: mpsc::Receiver<Delivery>,
@@ -70,7 +70,7 @@ pub(crate) struct Hub {
 
 type SubscriberTable = HashMap<Bytes, HashMap<u64, MessageSender>>;
 
-/// Whether a subscription names a channel or a pattern of channels.
+/// Whether a subscription names a channel or a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SubscriptionKind {
     Channel,
@@ -105,7 +105,7 @@ impl Hub {
         }
     }
 
-    /// Delivers a message; says to how many.
+    /// Delivers a message; returns the number of subscribers.
     pub(crate) fn publish(&self, channel: &[u8], payload: &[u8]) -> usize {
         let direct = self.channels.get(channel);
         let by_pattern = self.patterns.iter().filter(|(pattern, _)| glob::matches(pattern, channel));

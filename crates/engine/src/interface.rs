@@ -1,4 +1,4 @@
-//! The ways in: redis-rs handles and subscriptions within the process, a listener for everybody else.
+//! The interfaces: redis-rs handles and subscribers within the process, and a listener for all other clients.
 
 mod client_session;
 mod connection;

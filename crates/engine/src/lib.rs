@@ -1,12 +1,11 @@
 //! An in-process store that speaks a documented subset of Redis: strings, hashes, lists, sets, sorted sets,
 //! expiry, transactions, pub/sub and Lua scripts, with Redis 7's replies to the byte.
 //!
-//! It hosts scripts and commands that are written for Redis where no Redis is installed. It keeps nothing on
-//! disk and serves one machine: it is no replacement for Redis, and every command outside its subset fails
-//! loudly.
+//! It runs scripts and commands that are written for Redis where Redis is not installed. It has no persistence and
+//! serves one machine: it is not a replacement for Redis, and every command outside its subset returns an error.
 //!
-//! Three doors lead to it: [`Engine::connection`] for redis-rs, [`Engine::subscriber`] for pub/sub in the
-//! same process, and [`Listener`] for any other client.
+//! It has three interfaces: [`Engine::connection`] for redis-rs, [`Engine::subscriber`] for pub/sub in the same
+//! process, and [`Listener`] for any other client.
 //!
 //! ```
 //! use hob_engine::{Engine, Reply};

@@ -1,7 +1,8 @@
-//! The store's one lock, waited for by threads and by tasks. It holds the scripts, which nobody else can reach; the data
-//! has a lock inside (see [`crate::engine`]).
+//! The store's one lock, for threads and for tasks. It protects the scripts; the data has its own lock (see
+//! [`crate::engine`]).
 //!
-//! A task never parks its thread for longer than a command takes: whatever else runs on that thread would stop too.
+//! A task never parks its thread for longer than a command takes, because every other task on that thread would wait
+//! too.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,21 +14,21 @@ use tokio::time::timeout;
 
 use crate::script::Scripts;
 
-/// Long enough for the commands and short scripts of others, for which it is not worth suspending a task.
+/// Enough for other commands and short scripts, for which suspending a task is not worth it.
 const SHORT_WAIT: Duration = Duration::from_micros(200);
-/// How often a waiting task looks by itself, since scripts end and others begin meanwhile.
+/// How often a waiting task tries again, because scripts end and others start meanwhile.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) struct StoreLock {
     scripts: Mutex<Scripts>,
-    /// Tasks that wait; while there are any, each release wakes one.
+    /// The number of waiting tasks. While there are any, each release wakes one.
     waiting: AtomicUsize,
     released: Notify,
 }
 
-/// The lock is held.
+/// Holds the lock.
 pub(crate) struct StoreLockGuard<'a> {
-    // Dropped in this order: the task that is woken finds the lock free.
+    // Dropped in this order, so that the woken task finds the lock free.
     scripts: MutexGuard<'a, Scripts>,
     _release: Release<'a>,
 }
@@ -37,7 +38,7 @@ struct Release<'a> {
     released: &'a Notify,
 }
 
-/// Counts a task that waits, until it is dropped.
+/// Counts a waiting task until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl StoreLock {
@@ -54,7 +55,7 @@ impl StoreLock {
         self.scripts.try_lock_for(limit).map(|scripts| self.guard(scripts))
     }
 
-    /// Waits for no longer than a task may: only while nobody is known to hold the lock for long.
+    /// Waits for as long as a task may, and only if the lock is not known to be held for long.
     pub(crate) fn lock_briefly(&self, held_for_long: impl Fn() -> bool) -> Option<StoreLockGuard<'_>> {
         let guard = self.try_lock();
         if guard.is_some() || self.waiting.load(Ordering::SeqCst) > 0 || held_for_long() {
@@ -74,7 +75,7 @@ impl StoreLock {
             if time_left.is_zero() {
                 return None;
             }
-            // A release since the last look has left a permit, with which this returns at once.
+            // A release since the last attempt has left a permit, with which this returns at once.
             let _ = timeout(time_left.min(RETRY_EVERY), self.released.notified()).await;
         }
     }

@@ -1,6 +1,5 @@
-//! `INCRBYFLOAT` and `HINCRBYFLOAT` count in x87 long doubles. Doubles would answer 10.5 + 0.1 with other
-//! digits than Redis, so the 80-bit sum is done in software and written as Redis writes it: `%.17Lf`
-//! without the zeros at its end.
+//! `INCRBYFLOAT` and `HINCRBYFLOAT` add x87 long doubles. Doubles would give other digits than Redis for 10.5 + 0.1, so
+//! the 80-bit sum is computed in software and formatted as in Redis: `%.17Lf` without trailing zeros.
 
 use rustc_apfloat::ieee::X87DoubleExtended;
 use rustc_apfloat::{Float, Round, Status};
@@ -27,7 +26,7 @@ impl LongDouble {
             let infinity = X87DoubleExtended::INFINITY;
             return Some(LongDouble(if text.starts_with('-') { -infinity } else { infinity }));
         }
-        // What Rust takes for a decimal is what is left to allow; hexadecimal floats are not in the subset.
+        // Rust's decimal syntax is allowed; hexadecimal floats are not in the subset.
         unsigned.parse::<f64>().ok().filter(|value| !value.is_nan())?;
         let parsed = X87DoubleExtended::from_str_r(text, Round::NearestTiesToEven).ok()?;
         let lost =
@@ -35,7 +34,7 @@ impl LongDouble {
         (!lost).then_some(LongDouble(parsed.value))
     }
 
-    /// The sum, or the refusal that Redis gives when it is not finite.
+    /// The sum, or Redis's error if it is not finite.
     pub(crate) fn plus(self, other: LongDouble) -> CommandResult<LongDouble> {
         let sum = (self.0 + other.0).value;
         if sum.is_finite() { Ok(LongDouble(sum)) } else { Err(Failure::NOT_FINITE) }
@@ -111,9 +110,9 @@ mod tests {
         read(a).plus(read(b)).unwrap().write()
     }
 
-    /// Answers of a real `INCRBYFLOAT`.
+    /// Replies of a real `INCRBYFLOAT`.
     #[test]
-    fn sums_are_written_as_redis_writes_them() {
+    fn sums_are_formatted_as_in_redis() {
         assert_eq!(sum("10.5", "0.1"), "10.6");
         assert_eq!(sum("5.0e3", "200"), "5200");
         assert_eq!(sum("3", "-3"), "0");
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn invalid_numbers_are_refused() {
         for text in ["", "abc", "1 ", "nan", "0x10", "1e99999", "1e-99999", "."] {
             assert!(LongDouble::read(text.as_bytes()).is_none(), "{text}");
         }

@@ -2,7 +2,7 @@
 
 use crate::reply::{CommandResult, Failure};
 
-/// Reads an integer the strict way: no sign but `-`, no leading zeros or spaces.
+/// Reads an integer strictly: no sign except `-`, no leading zeros or spaces.
 pub(crate) fn read_int(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -27,13 +27,13 @@ pub(crate) fn int(text: &[u8]) -> CommandResult<i64> {
     read_int(text).ok_or(Failure::NOT_AN_INTEGER)
 }
 
-/// A count that may not be negative.
+/// A count that must not be negative.
 pub(crate) fn positive(text: &[u8]) -> CommandResult<usize> {
     let count = read_int(text).ok_or(Failure::NOT_POSITIVE)?;
     usize::try_from(count).map_err(|_| Failure::NOT_POSITIVE)
 }
 
-/// Reads a score or increment: finite decimals and infinities, nothing that over- or underflows.
+/// Reads a score or increment: finite decimals and infinities. Overflow and underflow are refused.
 pub(crate) fn read_float(text: &[u8]) -> Option<f64> {
     let value = parse_decimal(text)?;
     let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or(text);
@@ -46,13 +46,13 @@ pub(crate) fn float(text: &[u8]) -> CommandResult<f64> {
     read_float(text).ok_or(Failure::NOT_A_FLOAT)
 }
 
-/// Reads a decimal as `strtod` does, letting it run over to infinity or under to zero.
+/// Reads a decimal like `strtod`: overflow becomes infinity, underflow zero.
 pub(crate) fn parse_decimal(text: &[u8]) -> Option<f64> {
     let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     (!value.is_nan()).then_some(value)
 }
 
-/// Writes a double as C's `%.17g`: all its digits, none of them lost.
+/// Formats a double as C's `%.17g`, without loss.
 pub(crate) fn write_float(value: f64) -> String {
     if value.is_infinite() {
         return if value > 0.0 { "inf".into() } else { "-inf".into() };
@@ -60,7 +60,7 @@ pub(crate) fn write_float(value: f64) -> String {
     if value.is_nan() {
         return if value.is_sign_negative() { "-nan".into() } else { "nan".into() };
     }
-    // Every integer below 10^17 is written in full by `%.17g`, and most scores are such integers.
+    // `%.17g` prints every integer below 10^17 in full, and most scores are such integers.
     if value.fract() == 0.0 && value.abs() < 1e17 {
         return format!("{value:.0}");
     }
@@ -75,7 +75,7 @@ pub(crate) fn write_float(value: f64) -> String {
     format!("{}e{sign}{:02}", trim_zeros(mantissa), exponent.abs())
 }
 
-/// Drops the zeros that end a decimal fraction, and its point when nothing follows.
+/// Removes trailing zeros of a decimal fraction, and the point if nothing follows.
 pub(crate) fn trim_zeros(text: &str) -> &str {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { text }
 }

@@ -1,35 +1,35 @@
-//! What a command answers, before a protocol version or a door gives it a form.
+//! The reply to a command, independent of the protocol version and the interface.
 
 use std::borrow::Cow;
 
-/// An answer. Variants that RESP2 and RESP3 spell differently keep their meaning here; the encoder of
-/// each door chooses the spelling.
+/// A reply. Variants that RESP2 and RESP3 encode differently keep their meaning here; the encoder of each interface
+/// chooses the form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// A missing value (`$-1` in RESP2, `_` in RESP3).
     Null,
-    /// A missing list (`*-1` in RESP2, `_` in RESP3).
+    /// A missing array (`*-1` in RESP2, `_` in RESP3).
     NullArray,
     Int(i64),
     Bulk(Vec<u8>),
     Simple(Cow<'static, str>),
-    /// The error's whole text, beginning with its code.
+    /// The whole text of the error, starting with its code.
     Error(Cow<'static, str>),
     Array(Vec<Reply>),
     /// Key and value pairs: flat in RESP2, a map in RESP3.
     Map(Vec<(Reply, Reply)>),
-    /// Members without an order: an array in RESP2, a set in RESP3.
+    /// Unordered members: an array in RESP2, a set in RESP3.
     Set(Vec<Reply>),
-    /// Members with their scores: flat in RESP2, pairs of an array in RESP3.
+    /// Members with scores: flat in RESP2, an array of pairs in RESP3.
     Scored(Vec<(Vec<u8>, f64)>),
     Double(f64),
-    /// Text for people (`INFO`): a bulk string in RESP2, a verbatim string in RESP3.
+    /// Human-readable text (`INFO`): a bulk string in RESP2, a verbatim string in RESP3.
     Text(String),
-    /// A message outside the order of replies: an array in RESP2, a push in RESP3.
+    /// An out-of-band message: an array in RESP2, a push in RESP3.
     Push(Vec<Reply>),
-    /// Replies that answer one command, one after the other (`SUBSCRIBE a b`).
+    /// Several replies to one command (`SUBSCRIBE a b`).
     Several(Vec<Reply>),
-    /// The command was taken and has no answer: its connection is closed instead.
+    /// No reply: the connection is closed instead.
     Nothing,
 }
 
@@ -62,7 +62,7 @@ impl Reply {
     }
 }
 
-/// A refusal in Redis's words. The command that returns it has changed nothing.
+/// An error with Redis's text. The command that returns it has changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub Cow<'static, str>);
 
@@ -79,7 +79,7 @@ impl Failure {
     pub(crate) const OUT_OF_MEMORY: Failure =
         Failure::new("OOM command not allowed when used memory > 'maxmemory'.");
 
-    /// Only seen by a script's own `redis.pcall`: its caller gets the reason why it had to stop.
+    /// Only visible to a script's own `redis.pcall`; its caller gets the reason why it was stopped.
     pub(crate) const MUST_STOP: Failure = Failure::new("ERR the script has to stop");
 
     pub(crate) const fn new(text: &'static str) -> Failure {

@@ -1,4 +1,4 @@
-//! Lua 5.1: scripts cached by their hash in one state that is made once and reused.
+//! Lua 5.1: scripts cached by their hash, in one Lua state that is reused.
 
 mod convert;
 mod watchdog;
@@ -25,10 +25,10 @@ use convert::{LuaArgument, one_line, to_lua, to_reply};
 use watchdog::FIRST_PERIOD;
 pub(crate) use watchdog::Watchdog;
 
-/// A script's hash: forty hexadecimal digits.
+/// A script's SHA-1 as 40 hexadecimal digits.
 pub(crate) type Sha = [u8; 40];
 
-/// What scripts are called in errors, as in Redis.
+/// The name of scripts in errors, as in Redis.
 const SOURCE: &str = "@user_script";
 
 pub(crate) struct Scripts {
@@ -52,8 +52,8 @@ impl Scripts {
         let build = || -> Result<(Lua, Function, Table)> {
             let lua = Lua::new_with(StdLib::MATH | StdLib::STRING | StdLib::TABLE, LuaOptions::default())?;
             let (run, environment) = load_prelude(&lua, &core, &watchdog, memory)?;
-            // A script's heap is small and short-lived: marking the little that lasts each time it doubles
-            // would cost more than the scripts do.
+            // A script's heap is small and short-lived: a collection each time it doubles would cost more than the
+            // scripts.
             let rarely = GcIncParams::default().pause(1000);
             lua.gc_set_mode(GcMode::Incremental(rarely));
             set_watchdog_hook(&lua, &watchdog, FIRST_PERIOD)?;
@@ -63,13 +63,13 @@ impl Scripts {
         Scripts { lua, run, environment, loaded: IndexMap::new(), max_scripts, memory, core, watchdog }
     }
 
-    /// Compiles a script and keeps it; says its hash.
+    /// Compiles and caches a script; returns its hash.
     pub(crate) fn load(&mut self, body: &[u8]) -> CommandResult<Sha> {
         let sha = sha1(body);
         if self.loaded.contains_key(&sha) {
             return Ok(sha);
         }
-        // What is loaded stays below three quarters of the memory, and leaves the rest to run in.
+        // Cached scripts use at most three quarters of the memory; the rest is left for running.
         self.free_memory().map_err(|error| internal(&error))?;
         self.lua
             .set_memory_limit(self.lua.used_memory() + self.memory / 4)
@@ -96,7 +96,7 @@ impl Scripts {
         self.loaded.clear();
     }
 
-    /// Runs a loaded script. It is atomic: the caller holds the store's lock.
+    /// Runs a cached script. It is atomic: the caller holds the store's lock.
     pub(crate) fn run(
         &mut self,
         sha: &[u8],
@@ -125,8 +125,9 @@ impl Scripts {
         }
     }
 
-    /// Lua's collector waits until its memory has grown many times. A script that came near the limit must not leave the
-    /// next one without any, nor must scripts that are only loaded: the oldest of them go.
+    /// Collects garbage when more than half of the memory is used, and drops the oldest scripts if that is not enough.
+    /// Lua's own collector runs only after the memory has grown many times, and a script near the limit must leave
+    /// memory for the next one.
     fn free_memory(&mut self) -> Result<()> {
         if self.lua.used_memory() <= self.memory / 2 {
             return Ok(());
@@ -149,8 +150,8 @@ impl Scripts {
     }
 }
 
-/// Makes Lua values without the memory limit, under which each of them would have to be made in a protected
-/// call. A reply is bounded by what the store holds; a script that collects replies is stopped by the look afterwards.
+/// Creates Lua values without the memory limit, because under the limit each one needs a protected call. A reply is
+/// bounded by the size of the store, and the check afterwards stops a script that collects replies.
 fn without_memory_limit<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
     lua.set_memory_limit(0)?;
     let made = make();
@@ -162,8 +163,8 @@ fn without_memory_limit<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Resu
     if fits { made } else { Err(mlua::Error::external(CallFailed("ERR not enough memory".into()))) }
 }
 
-/// Sets the hook that counts instructions, and fails once the script has to stop. A `pcall` of the script's
-/// may catch that, but the prelude's `pcall` then fails itself.
+/// Sets the hook that counts instructions and fails once the script must stop. A script's `pcall` may catch that, but
+/// the prelude's `pcall` then fails itself.
 fn set_watchdog_hook(lua: &Lua, watchdog: &Arc<Watchdog>, period: u32) -> Result<()> {
     let watchdog = Arc::clone(watchdog);
     lua.set_hook(HookTriggers::new().every_nth_instruction(period), move |lua, _| {
@@ -190,7 +191,7 @@ fn load_prelude(
 ) -> Result<(Function, Table)> {
     let (core, watchdog, watchdog_of_pcall) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
     let store = Arc::new(move |words: &MultiValue| {
-        // A script that has to stop does so here, also if it calls `redis.pcall`.
+        // A script that must stop does so here, even if it calls `redis.pcall`.
         if watchdog.count_call() { Err(stopped()) } else { Ok(call(&core, &watchdog, words)) }
     });
     let store_pcall = Arc::clone(&store);
@@ -231,7 +232,7 @@ fn load_prelude(
     loader.call((call, pcall, text, check_stop, log, sha1hex, line))
 }
 
-/// One `redis.call`: its words as Redis would write them, then the command.
+/// One `redis.call`: formats the arguments as Redis does, then runs the command.
 fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> CommandResult {
     enum Argument {
         Text(mlua::BorrowedBytes),
@@ -246,7 +247,7 @@ fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> CommandR
         Value::Number(number) => Ok(Argument::Number(write_float(*number))),
         _ => Err(Failure::new("ERR Lua redis lib command arguments must be strings or integers")),
     };
-    // Commands have few words: on the stack they cost nothing.
+    // Most commands have few arguments, which fit on the stack.
     let words = words.iter().map(read).collect::<CommandResult<SmallVec<[Argument; 8]>>>()?;
     let args: SmallVec<[&[u8]; 8]> = words
         .iter()
@@ -258,7 +259,7 @@ fn call(core: &Mutex<Core>, watchdog: &Watchdog, words: &MultiValue) -> CommandR
     core.lock().call_from_script(&args, || watchdog.may_write())
 }
 
-/// A command that a script called has failed, with this text.
+/// The error of a command that a script called.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct CallFailed(Cow<'static, str>);
@@ -268,16 +269,16 @@ fn sha1(bytes: &[u8]) -> Sha {
     hex.into_bytes().try_into().expect("a SHA-1 has forty digits")
 }
 
-/// A hash in lower case, if it is one.
+/// A hash in lower case, if it is valid.
 fn parse_sha(sha: &[u8]) -> Option<Sha> {
     Some(Sha::try_from(sha).ok()?.map(|digit| digit.to_ascii_lowercase()))
 }
 
-/// The text of an error that a script ended with, with the place it happened at.
+/// The text of an error that ended a script, with its position.
 fn script_error(error: &Value, sha: &str) -> Failure {
     let table = match error {
         Value::Table(table) => table,
-        // Out of memory: Lua has none left to say where.
+        // Out of memory: Lua cannot report the position.
         Value::String(text) => return format!("ERR {}", one_line(&text.as_bytes())).into(),
         _ => return Failure::new("ERR execution failure"),
     };

@@ -1,4 +1,4 @@
-//! One connection's side of the conversation: protocol, password, transaction, subscriptions.
+//! The state of one connection: protocol, authentication, transaction, subscriptions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) enum Protocol {
 /// Where a connection's commands come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionOrigin {
-    /// A handle in this process. Its clones share one connection, so nothing may stay on it.
+    /// A handle in this process. Its clones share one connection, so commands must not change its state.
     Handle,
     Socket,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Session {
     pub(crate) watches: Vec<Watch>,
     pub(crate) channels: BTreeSet<Bytes>,
     pub(crate) patterns: BTreeSet<Bytes>,
-    /// Where messages for this connection go; only sockets have one.
+    /// Receives messages for this connection; only for sockets.
     pub(crate) sender: Option<MessageSender>,
     pub(crate) closing: bool,
 }
@@ -46,9 +46,9 @@ pub(crate) struct Session {
 pub(crate) struct Transaction {
     pub(crate) queue: Vec<Vec<Vec<u8>>>,
     pub(crate) queued_bytes: usize,
-    /// A script is among the commands.
+    /// Whether one of the commands runs a script.
     pub(crate) runs_lua: bool,
-    /// A command was refused while queueing: EXEC will refuse the rest.
+    /// A command was refused while queueing: EXEC will fail.
     pub(crate) broken: bool,
 }
 
@@ -73,7 +73,7 @@ impl Session {
         }
     }
 
-    /// Drops everything that was left on the connection: transaction, watches, subscriptions, name.
+    /// Resets the connection: transaction, watches, subscriptions, name.
     pub(crate) fn reset(&mut self, core: &mut Core) {
         self.transaction = None;
         for watch in self.watches.drain(..) {
@@ -103,13 +103,13 @@ impl Session {
         }
     }
 
-    /// In RESP2 a subscriber may only manage its subscriptions: replies and messages look alike there.
+    /// In RESP2 a subscriber may only manage its subscriptions, because replies and messages look alike.
     pub(crate) fn is_resp2_subscriber(&self) -> bool {
         self.protocol == Protocol::Resp2 && self.subscriptions() > 0
     }
 }
 
-/// The connections of the listener, as `CLIENT LIST` shows them.
+/// The connections of the listener, as shown by `CLIENT LIST`.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     next_id: u64,
@@ -127,7 +127,7 @@ pub(crate) struct Client {
     pub(crate) active_us: u64,
     pub(crate) last_command: &'static str,
     pub(crate) subscribed: bool,
-    /// Wakes the connection's task so that it ends.
+    /// Ends the connection's task.
     pub(crate) kill: Arc<Notify>,
 }
 

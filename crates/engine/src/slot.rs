@@ -1,6 +1,6 @@
 //! The hash slot of a key, as Redis Cluster computes it.
 
-/// How many slots a Redis Cluster has.
+/// The number of slots of a Redis Cluster.
 pub const SLOTS: u16 = 16384;
 
 /// The slot of `key`: of the part in its first non-empty pair of braces, or of the whole key.
@@ -27,9 +27,9 @@ fn crc16(bytes: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// Values that `CLUSTER KEYSLOT` of a real server answers.
+    /// Replies of a real `CLUSTER KEYSLOT`.
     #[test]
-    fn slots_are_those_of_redis() {
+    fn slots_match_redis() {
         for (key, slot) in [("", 0), ("foo", 12182), ("{user1000}.following", 3443), ("foo{}{bar}", 8363)] {
             assert_eq!(key_slot(key.as_bytes()), slot, "{key}");
         }

@@ -1,44 +1,47 @@
-//! The page that says what the engine speaks, made from the command table.
+//! The documentation of the subset, generated from the command table.
 
 use std::fmt::Write;
 
 use crate::command::{FAMILIES, Flags, Run};
 
-/// Where the engine is known to answer otherwise than Redis.
+/// Known differences from Redis.
 const DIFFERENCES: &[(&str, &str)] = &[
-    ("Persistence", "None: no RDB, no AOF, no replication. What is in the store is gone with the process."),
+    ("Persistence", "None: no RDB, no AOF, no replication. All data is lost when the process ends."),
     ("Databases", "One. `SELECT 0` works, any other index is out of range."),
     (
         "Eviction",
-        "None (`noeviction`): beyond `maxmemory`, commands that need memory answer Redis's OOM error. \
-         `used_memory` counts keys, values and tables; buffers of clients are bounded apart.",
+        "None (`noeviction`): beyond `maxmemory`, commands that need memory return Redis's OOM error. \
+         `used_memory` counts keys, values and tables; buffers of clients have their own limits.",
     ),
     (
         "Order",
-        "`HGETALL`, `SMEMBERS`, `KEYS` and their like answer in another order, which Redis leaves open too.",
+        "`HGETALL`, `SMEMBERS`, `KEYS` and similar commands return another order. Redis does not define one either.",
     ),
-    ("Cursors", "`SCAN` and its siblings always go by `COUNT`; Redis answers small collections whole."),
-    ("Numbers", "Hexadecimal floats (`0x1p3`) are not read."),
+    (
+        "Cursors",
+        "`SCAN`, `HSCAN`, `SSCAN` and `ZSCAN` always respect `COUNT`; Redis returns small collections whole.",
+    ),
+    ("Numbers", "Hexadecimal floats (`0x1p3`) are not supported."),
     (
         "Lua",
         "No `cjson`, `cmsgpack`, `struct`, `bit`, `coroutine`, `loadstring` and `rawset`; no `redis.setresp` and \
          `redis.breakpoint`. A script is stopped after 200 million instructions or 30 seconds, or when it needs \
-         more than 256 MiB, and the oldest scripts are forgotten when very many or very large ones are loaded.",
+         more than 256 MiB, and the oldest scripts are dropped from the cache when very many or very large ones are loaded.",
     ),
     (
         "Long scripts",
-        "As in Redis, other commands are answered with `BUSY` once a script has run for 5 seconds, and `SCRIPT KILL` \
-         ends it unless it has written. There is no `SHUTDOWN`: stop the process with SIGTERM, which also ends a \
+        "As in Redis, other commands return `BUSY` once a script has run for 5 seconds, and `SCRIPT KILL` ends it \
+         unless it has written. There is no `SHUTDOWN`: stop the process with SIGTERM, which also ends a \
          script that has written. A single call of Lua's library that never returns, such as `string.find` with a \
-         hostile pattern, cannot be interrupted; only a restart ends it. Calls in process wait until their deadline.",
+         hostile pattern, cannot be interrupted; only a restart ends it. In-process calls wait until their deadline.",
     ),
-    ("Limits", "A word of a command may have 64 MiB, a command 128 MiB (Redis: 512 MiB and 1 GiB)."),
+    ("Limits", "An argument may have 64 MiB, a command 128 MiB (Redis: 512 MiB and 1 GiB)."),
     (
         "In process",
-        "Commands that leave something on a connection (WATCH, MULTI, SUBSCRIBE, MONITOR, RESET) are refused on \
-         a handle, whose clones share it. Atomic pipelines and subscribers take their place.",
+        "Commands that change the state of a connection (WATCH, MULTI, SUBSCRIBE, MONITOR, RESET) are refused on a \
+         handle, because its clones share one connection. Use atomic pipelines and subscribers instead.",
     ),
-    ("CONFIG", "Knows the parameters that apply here; `maxmemory` and `maxclients` can be set."),
+    ("CONFIG", "Has only the parameters that apply here; `maxmemory` and `maxclients` can be set."),
     ("ACL", "One user, `default`, with one password."),
 ];
 
@@ -46,15 +49,16 @@ const DIFFERENCES: &[(&str, &str)] = &[
 pub fn documentation() -> String {
     let mut page = String::from(
         "# The embedded store\n\n\
-         <!-- Made from the command table: `UPDATE_DOCS=1 cargo test -p hob-engine documentation`. -->\n\n\
-         Hob runs its store on Redis or, with nothing installed, on an engine of its own that speaks the \
-         commands below with Redis 7's replies to the byte. Everything else answers `ERR unknown command`. A \
-         differential fuzzer holds it to a real redis-server.\n\n\
-         It is a host for scripts and commands that are written for Redis, on one machine, without a disk. It \
-         is no replacement for Redis.\n",
+         <!-- Generated from the command table: `UPDATE_DOCS=1 cargo test -p hob-engine documentation`. -->\n\n\
+         Hob runs on Redis or Valkey or, without either, on an embedded engine that supports the commands below with \
+         the same replies as Redis 7, byte for byte. Every other command returns `ERR unknown command`. A \
+         differential fuzzer compares it with a real redis-server.\n\n\
+         The engine runs scripts and commands that are written for Redis on one machine, without persistence. It is \
+         not a replacement for Redis.\n",
     );
     for (family, commands) in FAMILIES {
-        let _ = write!(page, "\n## {family}\n\n| command | words | flags |\n|---|---|---|\n");
+        let _ =
+            write!(page, "\n## {family}\n\n| command | arguments with the name | flags |\n|---|---|---|\n");
         for command in commands.iter().filter(|command| !is_trap(command.name)) {
             match command.run {
                 Run::Container(subcommands) => {
@@ -73,7 +77,7 @@ pub fn documentation() -> String {
     page
 }
 
-/// Names that are in the table only so that HTTP is recognised.
+/// Names that are in the table only to detect HTTP.
 fn is_trap(name: &str) -> bool {
     matches!(name, "post" | "host:")
 }

@@ -43,7 +43,7 @@ fn set_one(core: &mut Core, key: &[u8], field: &[u8], value: &[u8]) -> CommandRe
     Ok(())
 }
 
-/// The value of one field, copied out.
+/// A copy of one field's value.
 fn field(core: &mut Core, key: &[u8], field: &[u8]) -> CommandResult<Option<Vec<u8>>> {
     Ok(core.keys.read::<Hash>(key)?.and_then(|hash| hash.get(field)).map(<[u8]>::to_vec))
 }

@@ -1,4 +1,4 @@
-//! `INFO`, and a client as `CLIENT LIST` shows it.
+//! `INFO`, and the lines of `CLIENT LIST`.
 
 use std::fmt::Write;
 
@@ -54,7 +54,7 @@ fn sections(core: &mut Core) -> Vec<Section> {
             vec![
                 ("connected_clients", core.clients.connected.len().to_string()),
                 ("maxclients", core.settings.max_clients.to_string()),
-                // Nothing blocks here, but `redis-cli --stat` asks.
+                // Always 0, but `redis-cli --stat` needs it.
                 ("blocked_clients", "0".into()),
                 ("pubsub_clients", subscribed.to_string()),
             ],

@@ -1,4 +1,4 @@
-//! Keys of any type, and their deadlines.
+//! Keys of any type, and their expiration.
 
 use super::options::{Options, is_flush_mode};
 use super::{Args, Command, Flags, Keys, READ, READ_FAST, WRITE, WRITE_FAST, container, data};
@@ -105,7 +105,7 @@ impl ExpireFlags {
         Ok(flags)
     }
 
-    /// Whether a key with this deadline may get the new one. No deadline counts as infinitely late.
+    /// Whether a key with this deadline may get the new one. No deadline counts as infinite.
     fn allow(&self, current: Option<u64>, next: i64) -> bool {
         let later = current.is_some_and(|current| next > current.cast_signed());
         let sooner = current.is_none_or(|current| next < current.cast_signed());
@@ -158,7 +158,7 @@ fn keys(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::Array(page.found))
 }
 
-/// The options that `SCAN` and its siblings share.
+/// The options of `SCAN`, `HSCAN`, `SSCAN` and `ZSCAN`.
 pub(super) struct ScanOptions<'a> {
     pub(super) cursor: usize,
     pub(super) count: usize,
@@ -167,7 +167,7 @@ pub(super) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads the cursor at `at` and the options behind it.
+    /// Reads the cursor at `at` and the options after it.
     pub(super) fn parse(args: Args<'a>, at: usize) -> CommandResult<ScanOptions<'a>> {
         let cursor = std::str::from_utf8(args[at]).ok().and_then(|text| text.parse::<u64>().ok());
         let cursor = cursor.ok_or(Failure::new("ERR invalid cursor"))?;
@@ -193,7 +193,7 @@ impl<'a> ScanOptions<'a> {
         self.pattern.is_none_or(|pattern| glob::selects(pattern, name))
     }
 
-    /// The answer for a key that is not there.
+    /// The reply for a missing key.
     pub(super) fn nothing(&self) -> Reply {
         ScanOptions::reply(0, vec![])
     }

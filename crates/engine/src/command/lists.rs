@@ -84,7 +84,7 @@ fn llen(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.keys.read::<List>(args[1])?.map_or(0, List::len)))
 }
 
-/// The place of an index that may count from the end.
+/// The position of an index, which may count from the end.
 fn position(index: i64, len: usize) -> Option<usize> {
     let index = if index < 0 { index.checked_add_unsigned(len as u64)? } else { index };
     usize::try_from(index).ok().filter(|position| *position < len)
@@ -133,7 +133,7 @@ fn lmove(core: &mut Core, args: Args<'_>) -> CommandResult {
     }
     core.keys.read::<List>(target)?;
     if source == target {
-        // In place: a list of one must not be removed, and lose its deadline, on the way.
+        // In place: a list with one item must not be removed, and lose its deadline, meanwhile.
         let turned = core.keys.update(source, |list: &mut List| {
             let item = list.pop(from)?;
             list.push(to, &item);

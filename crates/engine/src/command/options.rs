@@ -1,11 +1,11 @@
-//! How commands read their optional words.
+//! Parses optional arguments.
 
 use super::Args;
 use crate::core::Core;
 use crate::number::int;
 use crate::reply::{CommandResult, Failure};
 
-/// Walks the words after a command's fixed ones.
+/// Iterates over the arguments after the fixed ones.
 pub(super) struct Options<'a> {
     args: Args<'a>,
     at: usize,
@@ -16,32 +16,32 @@ impl<'a> Options<'a> {
         Options { args, at: fixed }
     }
 
-    /// The next word in lower case, for matching.
+    /// The next argument in lower case, for matching.
     pub(super) fn next_word(&mut self) -> Option<String> {
         let word = self.args.get(self.at)?;
         self.at += 1;
         Some(String::from_utf8_lossy(word).to_ascii_lowercase())
     }
 
-    /// The value that an option must be followed by.
+    /// The value of an option.
     pub(super) fn value(&mut self) -> CommandResult<&'a [u8]> {
         let value = self.args.get(self.at).ok_or(Failure::SYNTAX)?;
         self.at += 1;
         Ok(value)
     }
 
-    /// The word read last, as it was written.
+    /// The last argument, as the client sent it.
     pub(super) fn last(&self) -> &'a [u8] {
         self.args[self.at - 1]
     }
 }
 
-/// Whether a word says how to flush. Both ways are the same here.
+/// Whether an argument is a flush mode. Both modes are the same here.
 pub(super) fn is_flush_mode(word: &[u8]) -> bool {
     word.eq_ignore_ascii_case(b"sync") || word.eq_ignore_ascii_case(b"async")
 }
 
-/// A deadline as a command spells it: `EX 10`, `PXAT 1700000000000`.
+/// A deadline in the options of a command: `EX 10`, `PXAT 1700000000000`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline<'a> {
     pub(super) text: &'a [u8],
@@ -61,13 +61,13 @@ impl<'a> Deadline<'a> {
         Some(Deadline { text, unit_ms, absolute })
     }
 
-    /// Whether `word` may follow: the same kind of deadline again is allowed and replaces it.
+    /// Whether `word` may follow: the same kind of deadline may be repeated and replaces the first.
     pub(super) fn is_compatible(before: Option<Deadline<'_>>, word: &str) -> bool {
         let kind = |deadline: Deadline<'_>| (deadline.unit_ms, deadline.absolute);
         before.is_none_or(|before| Deadline::from_option(word, b"").map(kind) == Some(kind(before)))
     }
 
-    /// Unix milliseconds. Times that are not after the beginning of all counting are refused.
+    /// In Unix milliseconds. Times that are not positive are refused.
     pub(super) fn resolve(self, core: &Core, command: &str) -> CommandResult<u64> {
         let given = int(self.text)?;
         let too_far = || Failure::expire_time(command);
@@ -81,7 +81,7 @@ impl<'a> Deadline<'a> {
     }
 }
 
-/// Turns Redis's inclusive, possibly negative indexes into a range of places.
+/// Converts Redis's inclusive, possibly negative indexes to a range.
 pub(super) fn index_range(start: i64, stop: i64, len: usize) -> std::ops::Range<usize> {
     let len = len.cast_signed() as i64;
     let from_end = |index: i64| if index < 0 { index + len } else { index };

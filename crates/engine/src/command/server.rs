@@ -1,4 +1,4 @@
-//! The server and the connection.
+//! Commands for the server and the connection.
 
 use super::{ADMIN, Args, CONTROL, Command, Flags, Keys, Run, all, container, data, lookup, session};
 use crate::core::Core;
@@ -14,7 +14,7 @@ use super::info::{client_line, info};
 /// The version of Redis whose behaviour this store follows.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-/// While a script runs for too long, a client must still be able to sign in, to kill it.
+/// While a script keeps the store busy, a client must be able to authenticate in order to kill it.
 const GREETING: Flags = CONTROL.and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -51,13 +51,13 @@ pub(super) const COMMANDS: &[Command] = &[
         "cluster",
         &[data("keyslot", 3, Flags::NONE, Keys::None, |_, args| Ok(Reply::Int(key_slot(args[2]).into())))],
     ),
-    // Redis drops connections that speak HTTP: a web page could make a browser send commands otherwise.
+    // As in Redis, connections that send HTTP are closed: otherwise a web page could make a browser send commands.
     session("post", -1, GREETING, Keys::None, drop_http),
     session("host:", -1, GREETING, Keys::None, drop_http),
 ];
 
 fn drop_http(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
-    tracing::warn!("a client spoke HTTP to the store and was dropped");
+    tracing::warn!("client sent HTTP, connection closed");
     context.session.closing = true;
     Ok(Reply::Nothing)
 }
@@ -70,7 +70,7 @@ fn ping(_: &mut Core, args: Args<'_>) -> CommandResult {
     }
 }
 
-/// Compares without telling by its duration how much of a password was right.
+/// Compares in constant time.
 fn same_secret(given: &[u8], expected: &[u8]) -> bool {
     let digest = |bytes: &[u8]| sha1_smol::Sha1::from(bytes).digest().bytes();
     let (given, expected) = (digest(given), digest(expected));
@@ -225,7 +225,7 @@ enum ClientType {
     Any,
     Normal,
     Subscribed,
-    /// Types that this store never has, such as replicas.
+    /// Types that do not exist here, such as replicas.
     Absent,
 }
 
@@ -297,7 +297,7 @@ fn client_kill(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResul
     Ok(Reply::Int(killed))
 }
 
-/// The parameters that apply to this store, and what they are.
+/// The configuration parameters and their values.
 fn parameters(core: &Core) -> Vec<(&'static str, String)> {
     let settings = &core.settings;
     vec![
@@ -346,7 +346,7 @@ fn config_set(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::OK)
 }
 
-/// Bytes as configuration spells them: `100`, `64kb`, `2gb`.
+/// A memory size as in the configuration: `100`, `64kb`, `2gb`.
 fn memory_size(text: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());

@@ -110,7 +110,7 @@ fn srandmember(core: &mut Core, args: Args<'_>) -> CommandResult {
         });
     };
     let indexes = if count < 0 {
-        // With repetition a small set can be asked for a huge answer, which has to be bounded.
+        // With repetitions, a small set can give a huge reply, which must be bounded.
         let count = count.unsigned_abs() as usize;
         if count > max_reply_items {
             return Err(Failure::new("ERR value is out of range"));
@@ -125,7 +125,7 @@ fn srandmember(core: &mut Core, args: Args<'_>) -> CommandResult {
 
 type Members = HashSet<Vec<u8>>;
 
-/// Copies of all named sets; a key that is missing is an empty one.
+/// Copies of all named sets; a missing key is an empty set.
 fn sets(core: &mut Core, keys: Args<'_>) -> CommandResult<Vec<Members>> {
     keys.iter()
         .map(|key| {

@@ -56,7 +56,7 @@ struct AddFlags {
 }
 
 impl AddFlags {
-    /// The flags, and how many words they took.
+    /// The flags, and how many arguments they took.
     fn parse(args: Args<'_>) -> CommandResult<(AddFlags, usize)> {
         let mut flags = AddFlags::default();
         let mut words = 0;
@@ -90,7 +90,7 @@ impl AddFlags {
         Ok(())
     }
 
-    /// The score that a member gets, or `None` where it stays as it is.
+    /// The new score of a member; `None` if it does not change.
     fn decide(&self, current: Option<f64>, given: f64) -> CommandResult<Option<f64>> {
         let Some(current) = current else {
             return Ok((!self.only_existing).then_some(given));
@@ -123,7 +123,7 @@ fn zincrby(core: &mut Core, args: Args<'_>) -> CommandResult {
 }
 
 fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> CommandResult {
-    // All scores are read before the first is written: a wrong one must change nothing.
+    // All scores are parsed before the first is written, so that an invalid one changes nothing.
     let scores = pairs.iter().step_by(2).map(|text| float(text)).collect::<CommandResult<Vec<f64>>>()?;
     if core.keys.read::<SortedSet>(key)?.is_none() && flags.only_existing {
         return Ok(if flags.increment { Reply::Null } else { Reply::Int(0) });
@@ -188,7 +188,7 @@ fn bound(text: &[u8]) -> CommandResult<Bound> {
         [b'(', number @ ..] => (true, number),
         number => (false, number),
     };
-    // An empty number is zero, as `strtod` reads it.
+    // An empty number is zero, as with `strtod`.
     let score = if number.is_empty() { Some(0.0) } else { parse_decimal(number) };
     let score = score.ok_or(Failure::new("ERR min or max is not a float"))?;
     Ok(Bound { score, exclusive })
@@ -200,7 +200,7 @@ fn zcount(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(set.map_or(0, |set| set.ranks(min, max).len())))
 }
 
-/// What a range command asks for, whichever way it is spelt.
+/// The parsed arguments of a range command.
 struct RangeQuery {
     bounds: RangeBounds,
     direction: Direction,
@@ -263,7 +263,7 @@ impl RangeQuery {
     }
 }
 
-/// What a command's name says of the range; `ZRANGE` leaves it to its options.
+/// What the command's name determines; `ZRANGE` has options instead.
 #[derive(Clone, Copy)]
 enum RangeCommand {
     ByOptions,
@@ -362,7 +362,7 @@ fn pop(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
     if count.is_some() {
         return Ok(Reply::Scored(popped));
     }
-    // Without a count RESP3 answers one flat pair, not an array of pairs.
+    // Without a count, RESP3 returns one flat pair instead of an array of pairs.
     let flat = popped.into_iter().flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
     Ok(Reply::Array(flat.collect()))
 }
@@ -382,7 +382,7 @@ fn zscan(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(ScanOptions::reply(page.cursor, flat.collect()))
 }
 
-/// A score in `ZSCAN`'s answer, where Redis spells whole numbers out as long as the set is small.
+/// A score in the reply of `ZSCAN`, where Redis prints integers in full while the set is small.
 fn scanned_score(score: f64) -> String {
     const MAX_PLAIN_INTEGER: f64 = (1u64 << 62) as f64;
     if score.fract() == 0.0 && score.abs() <= MAX_PLAIN_INTEGER {

@@ -210,7 +210,7 @@ fn getrange(core: &mut Core, args: Args<'_>) -> CommandResult {
         return Ok(Reply::bulk(""));
     };
     let bytes = value.to_vec();
-    // Unlike lists, a stop that lies before the beginning still names the first byte.
+    // Unlike in lists, a stop before the beginning still selects the first byte.
     let empty = start < 0 && stop < 0 && start > stop;
     let before_all = stop < 0 && stop.unsigned_abs() > bytes.len() as u64;
     let stop = if before_all { 0 } else { stop };

@@ -65,7 +65,7 @@ impl CommandContext<'_> {
         watches.iter().for_each(|watch| core.keys.unwatch(watch));
     }
 
-    /// Runs queued commands one after the other. They were admitted when they were queued.
+    /// Runs queued commands in order. They were checked when they were queued.
     fn run_all(&mut self, queue: &[Vec<Vec<u8>>]) -> Reply {
         let mut replies = Vec::with_capacity(queue.len());
         for words in queue {
@@ -76,7 +76,7 @@ impl CommandContext<'_> {
         Reply::Array(replies)
     }
 
-    /// A pipeline that is to be atomic: all commands are looked at before the first one runs.
+    /// Runs an atomic pipeline: all commands are checked before the first one runs.
     pub(crate) fn transact(&mut self, queue: &[Vec<&[u8]>]) -> Reply {
         if let Err(busy) = self.scripts() {
             return busy.into();
@@ -84,7 +84,7 @@ impl CommandContext<'_> {
         self.session.transaction = Some(Transaction::default());
         for args in queue {
             if let Reply::Error(text) = self.execute(args) {
-                tracing::debug!("refused while queueing: {text}");
+                tracing::debug!(error = %text, "queued command refused");
             }
         }
         let reply = exec(self, &[]).unwrap_or_else(Reply::from);

@@ -1,4 +1,4 @@
-//! A client of the listener among the others: on the list of clients from its first byte to its last.
+//! The session of a client of the listener.
 
 use crate::command::Args;
 use crate::dispatch::runs_lua;
@@ -6,16 +6,15 @@ use crate::engine::Engine;
 use crate::reply::Reply;
 use crate::session::Session;
 
-/// A client's session. Dropping it ends what the client has left in the store: subscriptions, watches, its place on the
-/// list.
+/// A client's session. Dropping it removes the client's subscriptions, watches, and entry in the list of clients.
 pub(super) struct ClientSession {
     pub(super) engine: Engine,
     pub(super) session: Session,
 }
 
 impl ClientSession {
-    /// Answers one command. A script runs on a thread of the blocking pool, because it may take long and the thread of
-    /// this task has other tasks to run; `None` if it panicked there, and the session is lost.
+    /// Runs one command. A script runs on a thread of the blocking pool, because it may take long and would block the
+    /// other tasks of this thread. `None` if it panicked there and the session is lost.
     pub(super) async fn execute(&mut self, args: Args<'_>) -> Option<Reply> {
         if !runs_lua(&self.session, args) {
             return Some(self.engine.run(&mut self.session, args, None).await);
@@ -23,7 +22,7 @@ impl ClientSession {
         let Some(script_permit) = self.engine.script_permit().await else {
             return Some(self.engine.refuse_as_busy(&mut self.session, args));
         };
-        // The session goes with the script: it is needed until the script has ended, also if this task ends before.
+        // The session moves to the script's thread: it is needed until the script ends, even if this task ends before.
         let placeholder =
             ClientSession { engine: self.engine.clone(), session: self.engine.handle_session() };
         let mut client = std::mem::replace(self, placeholder);

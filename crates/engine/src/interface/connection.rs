@@ -1,4 +1,4 @@
-//! The door for redis-rs: no socket, and no detour through bytes.
+//! The interface for redis-rs, without a socket and without encoding to bytes.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::number::write_float;
 use crate::reply::Reply;
 use crate::session::Session;
 
-/// A handle to an engine that redis-rs takes for a connection. Clones may be used at the same time, so
-/// commands that would leave something behind on a connection (WATCH, SUBSCRIBE, MONITOR…) are refused;
-/// an atomic [`Pipeline`] is a transaction as usual.
+/// A handle to an engine that implements redis-rs's connection trait. Clones may be used concurrently, so commands that
+/// change the state of a connection (WATCH, SUBSCRIBE, MONITOR…) are refused; an atomic [`Pipeline`] runs as a
+/// transaction.
 ///
-/// While a client's script runs, a call waits without blocking its thread, and then fails with the code `BUSY`. For that
-/// it needs a tokio runtime with timers.
+/// While a client's script runs, a call waits without blocking its thread, and then fails with the code `BUSY`. This
+/// needs a tokio runtime with timers.
 #[derive(Clone)]
 pub struct Connection {
     engine: Engine,
@@ -31,8 +31,8 @@ impl Connection {
         Connection { engine, session, deadline: None }
     }
 
-    /// The same handle, whose calls wait no longer than this for a script to end. A call that then fails with `BUSY` has
-    /// not been carried out.
+    /// The same handle, whose calls wait for a script until this deadline at most. A call that then fails with `BUSY`
+    /// was not executed.
     #[must_use]
     pub fn until(&self, deadline: Instant) -> Connection {
         Connection { deadline: Some(deadline), ..self.clone() }
@@ -106,7 +106,7 @@ fn owned_words(command: &Cmd) -> Vec<Vec<u8>> {
     with_words(command, |words| words.iter().map(|word| word.to_vec()).collect())
 }
 
-/// Lends a command's words. Commands have few, so they stand on the stack.
+/// Calls `run` with a command's arguments, on the stack if there are few.
 fn with_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
     const MAX_ON_STACK: usize = 16;
     let mut on_stack: [&[u8]; MAX_ON_STACK] = [b""; MAX_ON_STACK];
@@ -121,7 +121,7 @@ fn with_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
     run(&on_stack[..count])
 }
 
-/// The long way, for commands with many words, or with a cursor, which only the packed form shows.
+/// For commands with many arguments, or with a cursor, which only the packed form contains.
 fn with_packed_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
     let packed = command.get_packed_command();
     let mut parser = RequestParser::new(packed.len(), packed.len());
@@ -129,7 +129,7 @@ fn with_packed_words<R>(command: &Cmd, run: impl FnOnce(&[&[u8]]) -> R) -> R {
     run(&parser.words(&packed))
 }
 
-/// A reply as redis-rs would have read it from a RESP2 connection.
+/// A reply as redis-rs would read it from a RESP2 connection.
 fn to_value(reply: Reply) -> RedisResult<Value> {
     let values = |items: Vec<Reply>| items.into_iter().map(to_value).collect::<RedisResult<Vec<_>>>();
     Ok(match reply {
@@ -140,7 +140,7 @@ fn to_value(reply: Reply) -> RedisResult<Value> {
         Reply::Double(value) => Value::BulkString(write_float(value).into_bytes()),
         Reply::Simple(text) if text == "OK" => Value::Okay,
         Reply::Simple(text) => Value::SimpleString(text.into_owned()),
-        // Only redis-rs can make its errors, and only from bytes.
+        // Only redis-rs can create its errors, and only from bytes.
         Reply::Error(text) => redis::parse_redis_value(format!("-{text}\r\n").as_bytes())?,
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) | Reply::Several(items) => {
             Value::Array(values(items)?)

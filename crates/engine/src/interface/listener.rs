@@ -1,4 +1,4 @@
-//! The door for every other client: RESP2 and RESP3 over TCP or a Unix socket.
+//! The listener for all other clients: RESP2 and RESP3 over TCP or a Unix socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ use crate::hub::{Delivery, MessageReceiver, message_queue};
 use crate::reply::Reply;
 use crate::session::{Client, Protocol, Session, SessionOrigin};
 
-/// Replies are sent once they are this long, so that a long pipeline's do not pile up.
+/// Replies are sent once they reach this size, so that those of a long pipeline do not accumulate.
 const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 
@@ -40,12 +40,12 @@ enum Socket {
 }
 
 impl Listener {
-    /// Listens on a TCP address. One that others can reach is refused while there is no password.
+    /// Listens on a TCP address. Without a password, only a loopback address is allowed.
     pub async fn bind(engine: Engine, address: SocketAddr) -> io::Result<Listener> {
         let open = engine.with_core(|core| core.settings.password.is_none());
         if open && !address.ip().is_loopback() {
             let text = format!(
-                "{address} can be reached from elsewhere: set a password, or bind a loopback address"
+                "cannot listen on {address} without a password; set a password or bind a loopback address"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
@@ -58,7 +58,7 @@ impl Listener {
         Ok(Listener { engine, socket })
     }
 
-    /// Where it listens, if that is a TCP address.
+    /// The address, if it is a TCP address.
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Tcp(listener) => listener.local_addr().ok(),
@@ -66,7 +66,7 @@ impl Listener {
         }
     }
 
-    /// Serves clients until `shutdown` is done; then all connections are closed and their scripts stopped.
+    /// Serves clients until `shutdown` completes; then closes all connections and stops their scripts.
     pub async fn serve(self, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
         let mut clients = JoinSet::new();
@@ -79,8 +79,8 @@ impl Listener {
             match accepted {
                 Ok(client) => drop(clients.spawn(client)),
                 Err(error) => {
-                    // Out of file handles, most likely: give those that are open time to close.
-                    tracing::warn!(%error, "could not accept a client");
+                    // Most likely out of file descriptors: wait for connections to close.
+                    tracing::warn!(%error, "client accept failed");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -89,7 +89,7 @@ impl Listener {
         self.engine.stop_client_scripts().await;
     }
 
-    /// Waits for the next client; what serves it.
+    /// Waits for the next client; returns the future that serves it.
     async fn accept(&self) -> io::Result<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let engine = self.engine.clone();
         match &self.socket {
@@ -126,7 +126,7 @@ where
     tokio::select! {
         () = kill.notified() => {}
         ended = connection.run() => if let Err(error) = ended {
-            tracing::debug!(%error, "a client is gone");
+            tracing::debug!(%error, "client connection failed");
         },
     }
 }
@@ -179,7 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
                 return self.close().await;
             }
             if self.input.is_empty() && self.input.capacity() > MAX_OUTPUT_BYTES {
-                // A client that once sent something large must not hold that memory while it is idle.
+                // An idle client must not keep the memory of an earlier large request.
                 self.input = BytesMut::new();
             }
             self.input.reserve(READ_BYTES);
@@ -193,7 +193,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
         }
     }
 
-    /// Answers every whole request that has arrived.
+    /// Runs every complete request that has arrived.
     async fn execute_requests(&mut self) -> io::Result<()> {
         while !self.client.session.closing {
             self.parser.set_trusted(self.client.session.authenticated);
@@ -221,7 +221,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
         Ok(())
     }
 
-    /// Leaves the store first: a client that sees its connection closed finds itself gone from there.
+    /// Disconnects first, so that a client whose connection is closed is no longer in the list.
     async fn close(&mut self) -> io::Result<()> {
         self.client.disconnect();
         self.stream.shutdown().await
@@ -254,7 +254,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             next =
                 if self.output.len() < MAX_OUTPUT_BYTES { self.incoming.queue.try_recv().ok() } else { None };
         }
-        // As in Redis, a subscriber that cannot keep up is let go: it learns of its loss by that.
+        // As in Redis, a subscriber that cannot keep up is disconnected.
         self.client.session.closing |= self.incoming.missed.load(Ordering::Relaxed) > 0;
     }
 }

@@ -1,15 +1,15 @@
-//! Reads requests from bytes: RESP arrays of bulk strings, and inline commands as a person types them.
+//! Parses requests: RESP arrays of bulk strings, and inline commands.
 
 use std::ops::Range;
 
-/// Lines longer than this are refused, and nothing is kept of them.
+/// Longer lines are refused.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 const MAX_WORDS: i64 = 1024 * 1024;
-/// What a client may send before it has signed in.
+/// Limits before authentication.
 const MAX_UNAUTHENTICATED_WORDS: i64 = 10;
 const MAX_UNAUTHENTICATED_WORD_BYTES: i64 = 16 * 1024;
 
-/// Why a connection has to be closed, in Redis's words.
+/// Why a connection is closed, with Redis's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("ERR Protocol error: {0}")]
 pub struct ProtocolError(String);
@@ -20,10 +20,10 @@ impl ProtocolError {
     }
 }
 
-/// Finds requests in a buffer that grows from its end.
+/// Parses requests from a buffer that grows at its end.
 ///
-/// Between two calls it remembers how far it came, so that a long request which arrives in many pieces is
-/// read once. It allocates for words that it has seen, never for a count that a client claims.
+/// It keeps its position between calls, so that a long request that arrives in many pieces is parsed once. It allocates
+/// for arguments that have arrived, never for a count that a client sends.
 #[derive(Debug)]
 pub struct RequestParser {
     max_word: usize,
@@ -37,9 +37,9 @@ pub struct RequestParser {
 
 #[derive(Debug)]
 enum Argument {
-    /// Stands in the buffer.
+    /// In the buffer.
     Buffered(Range<usize>),
-    /// Was written with quotes and escapes.
+    /// Written with quotes and escapes.
     Unescaped(Vec<u8>),
 }
 
@@ -56,14 +56,14 @@ impl RequestParser {
         }
     }
 
-    /// Whether the client has signed in; one that has not may only send little.
+    /// Whether the client is authenticated; otherwise only small requests are accepted.
     pub fn set_trusted(&mut self, trusted: bool) {
         self.trusted = trusted;
     }
 
-    /// Looks for a whole request at the beginning of `buffer`, which must start where it did at the last
-    /// call. Returns its length; [`words`](Self::words) then gives its words, if it has any, and the caller
-    /// drops that many bytes and calls [`done`](Self::done).
+    /// Looks for a complete request at the start of `buffer`, which must start where it did at the last call. Returns
+    /// its length; then [`words`](Self::words) returns its arguments, if it has any, and the caller drops that many
+    /// bytes and calls [`done`](Self::done).
     pub fn parse(&mut self, buffer: &[u8]) -> Result<Option<usize>, ProtocolError> {
         if self.at == 0 {
             match buffer.first() {
@@ -99,7 +99,7 @@ impl RequestParser {
         self.words.iter().map(bytes).collect()
     }
 
-    /// Gets ready for the next request.
+    /// Prepares for the next request.
     pub fn done(&mut self) {
         self.at = 0;
         self.words.clear();
@@ -143,7 +143,7 @@ impl RequestParser {
         Ok(true)
     }
 
-    /// The number on the line that starts at `start`, and where the next line begins.
+    /// The number on the line at `start`, and where the next line starts.
     fn number_line(
         &self,
         buffer: &[u8],
@@ -177,8 +177,8 @@ impl RequestParser {
     }
 }
 
-/// Splits a line into words by spaces, with `"…"` (and escapes in it) and `'…'`; `None` when a quote is not
-/// closed, or closed in the middle of a word.
+/// Splits a line into arguments separated by spaces, with `"…"` (and escapes in it) and `'…'`; `None` if a quote is not
+/// closed, or closed in the middle of an argument.
 fn split_inline(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii_start();
@@ -207,7 +207,7 @@ fn split_inline(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(words)
 }
 
-/// Reads up to the closing quote into `word`; what follows it.
+/// Reads up to the closing quote into `word`; returns the rest.
 fn read_quoted<'a>(quote: u8, mut rest: &'a [u8], word: &mut Vec<u8>) -> Option<&'a [u8]> {
     let hex = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     loop {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_found_wherever_they_are_cut() {
+    fn requests_are_parsed_from_any_pieces() {
         let bytes = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\na\r\nbc\r\nPING\r\n";
         let mut parser = RequestParser::new(1024, 4096);
         for end in 0..34 {

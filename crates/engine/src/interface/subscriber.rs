@@ -8,7 +8,7 @@ use bytes::Bytes;
 use crate::engine::Engine;
 use crate::hub::{Delivery, MessageReceiver, MessageSender, SubscriptionKind, message_queue};
 
-/// What a subscriber hears.
+/// An event of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     Message {
@@ -16,7 +16,7 @@ pub enum Event {
         pattern: Option<Bytes>,
         payload: Bytes,
     },
-    /// So many messages found the queue full and are lost to this subscriber.
+    /// This many messages were dropped because the queue was full.
     Missed(u64),
 }
 
@@ -52,7 +52,7 @@ impl Subscriber {
         self.remove(SubscriptionKind::Pattern, pattern);
     }
 
-    /// Waits for the next event. What was lost is told before what comes after it.
+    /// Waits for the next event. Dropped messages are reported before the messages that follow them.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
             let missed = self.incoming.missed.swap(0, Ordering::Relaxed);

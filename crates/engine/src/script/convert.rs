@@ -1,14 +1,14 @@
-//! Values between Lua and Redis, both ways, by Redis's rules.
+//! Converts values between Lua and Redis by Redis's rules.
 
 use mlua::{IntoLua, Lua, Result, Table, Value};
 
 use crate::number::write_float;
 use crate::reply::Reply;
 
-/// Deeper tables are refused: a table can hold itself.
+/// Deeper tables are refused, because a table can contain itself.
 const MAX_DEPTH: usize = 64;
 
-/// A reply as a script sees it.
+/// A reply as a Lua value.
 pub(super) fn to_lua(lua: &Lua, reply: Reply) -> Result<Value> {
     Ok(match reply {
         Reply::Null | Reply::NullArray | Reply::Nothing => Value::Boolean(false),
@@ -39,7 +39,7 @@ fn sequence(lua: &Lua, items: impl IntoIterator<Item = Reply>) -> Result<Value> 
     Ok(Value::Table(lua.create_sequence_from(items.into_iter().map(LuaReply))?))
 }
 
-/// A reply on its way into a table.
+/// A reply as an element of a table.
 struct LuaReply(Reply);
 
 impl IntoLua for LuaReply {
@@ -48,7 +48,7 @@ impl IntoLua for LuaReply {
     }
 }
 
-/// A word of KEYS or ARGV on its way into a table.
+/// An element of KEYS or ARGV.
 pub(super) struct LuaArgument<'a>(pub(super) &'a [u8]);
 
 impl IntoLua for LuaArgument<'_> {
@@ -57,8 +57,8 @@ impl IntoLua for LuaArgument<'_> {
     }
 }
 
-/// What a script returns, as a reply of at most `max_bytes`. The script's own memory does not bound it: a table may hold
-/// itself, or the same string many times.
+/// A script's result as a reply of at most `max_bytes`. The script's memory limit does not bound it: a table may
+/// contain itself, or the same string many times.
 pub(super) fn to_reply(value: &Value, max_bytes: usize) -> Result<Reply> {
     Conversion { bytes_left: max_bytes }.reply(value, 0)
 }
@@ -100,7 +100,7 @@ impl Conversion {
         }
         let mut items = Vec::new();
         loop {
-            // A hole ends the answer, as in Redis.
+            // The first nil ends the array, as in Redis.
             match table.raw_get::<Value>(items.len() + 1)? {
                 Value::Nil => return Ok(Reply::Array(items)),
                 item => items.push(self.reply(&item, depth + 1)?),
@@ -115,7 +115,7 @@ impl Conversion {
     }
 }
 
-/// Cuts the fraction off. What does not fit becomes the smallest integer, as on the processors Redis runs on.
+/// Truncates the fraction. A number out of range becomes the smallest integer, as on the processors that Redis runs on.
 fn truncate(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }

@@ -1,10 +1,9 @@
--- The world that scripts live in: an allow list of Lua's own functions and the `redis` table, none of
--- which a script can change.
+-- The environment of scripts: an allow list of Lua's functions and the `redis` table, all read-only.
 --
 -- Given:   call(...), pcall(...)         call the store
---          text(error) -> what a failed `call` said
---          check_stop() fails once the script has to stop
---          log(level, text), sha1hex(text), line() -> where the script is
+--          text(error) -> the text of a failed `call`
+--          check_stop() fails once the script must stop
+--          log(level, text), sha1hex(text), line() -> the current line of the script
 -- Returns: run(script, keys, argv) -> ok, result, and the environment to load scripts with
 local call, store_pcall, text_of, check_stop, log, sha1hex, line = ...
 local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
@@ -31,7 +30,7 @@ function redis.status_reply(text)
   return { ok = text }
 end
 
--- A text without a code of its own gets `ERR`.
+-- A text without an error code gets `ERR`.
 function redis.error_reply(text)
   if type(text) ~= 'string' then return { err = 'ERR wrong number or type of arguments' } end
   if text:sub(1, 1) == '-' then text = text:sub(2) end
@@ -39,14 +38,14 @@ function redis.error_reply(text)
   return { err = text }
 end
 
--- What a script sees of an error: a failed `call` is a table with its text, whoever raised it.
+-- Converts the error of a failed `call` to a table with its text.
 local function unwrap_error(err)
   if type(err) == 'userdata' then err = { err = text_of(err) } end
   return err
 end
 
--- As in Redis, `pcall` hands on the text alone. A script that has to stop gets no further than this: what
--- its `pcall` caught is raised again outside of it.
+-- As in Redis, `pcall` returns only the text. A script that must stop fails here: the error that its `pcall` caught is
+-- raised again outside of it.
 local function pcall_result(ok, err, ...)
   check_stop()
   if ok then return ok, err, ... end
@@ -59,7 +58,7 @@ local function script_pcall(...)
   return pcall_result(pcall(...))
 end
 
--- The handler runs after the fact: within it Lua would not count instructions, and it could go on for ever.
+-- The handler runs after `pcall`: within it Lua would not count instructions, and it could run forever.
 local function handle(handler, ok, err, ...)
   check_stop()
   if ok then return ok, err, ... end
@@ -84,7 +83,7 @@ local globals = setmetatable({
   end,
 })
 
--- Adds where in the script it happened, as Redis does.
+-- Adds the position in the script, as Redis does.
 local function locate(err)
   err = unwrap_error(err)
   if type(err) ~= 'table' then err = { err = 'ERR ' .. tostring(err) } end

@@ -1,4 +1,4 @@
-//! Keeps watch over the running script: how long it runs, whether it has written, and when it must stop.
+//! Limits the running script: its run time, its instructions, and whether it can still be killed.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::SessionOrigin;
 
-/// The bits of [`Watchdog::state`]. The number of the run is above them, so that a change meant for one script
-/// never reaches the next.
+/// The bits of [`Watchdog::state`]. The number of the run is above them, so that a stop for one script never affects
+/// the next.
 const RUNNING: u64 = 1;
-/// The script came from a client of the listener, so it runs on a thread where it may take its time.
+/// The script came from a client of the listener, so it runs on its own thread and may take long.
 const FROM_CLIENT: u64 = 1 << 1;
 const WROTE: u64 = 1 << 2;
 const KILLED: u64 = 1 << 3;
@@ -19,25 +19,25 @@ const SHUTDOWN: u64 = 1 << 6;
 const STOP: u64 = KILLED | TOO_MANY_INSTRUCTIONS | TOO_LONG | SHUTDOWN;
 const RUN: u64 = 1 << 8;
 
-/// How many instructions of a script pass between two counts. A count costs microseconds, but each instruction may be a
-/// call of Lua's library that works on megabytes: then they follow each other more closely.
+/// Instructions between two counts. A count costs microseconds, but each instruction may be a library call on
+/// megabytes; then counts are more frequent.
 pub(crate) const FIRST_PERIOD: u32 = 1_000;
 const LONG_PERIOD: u32 = 10_000;
 const SHORT_PERIOD: u32 = 100;
 
-/// Commands and protected calls between two looks at the clock, which cost about as much as a small command.
+/// Commands and protected calls between two reads of the clock, each of which costs about as much as a small command.
 const CALLS_PER_CLOCK_CHECK: u64 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     origin: Instant,
-    /// One word, so that "has it written?" and "it has to stop" are decided against each other.
+    /// One atomic value, so that "has written" and "must stop" exclude each other.
     state: AtomicU64,
-    /// Microseconds after `origin`; holds while a script runs.
+    /// Microseconds since `origin`; valid while a script runs.
     started_us: AtomicU64,
     instructions: AtomicU64,
     period: AtomicU32,
-    /// Microseconds after `origin`.
+    /// Microseconds since `origin`.
     counted_us: AtomicU64,
     calls: AtomicU64,
     max_instructions: u64,
@@ -59,7 +59,7 @@ impl Watchdog {
         }
     }
 
-    /// Begins a run; says in which period the script before was counted.
+    /// Starts a run; returns the counting period of the last script.
     pub(crate) fn begin(&self, origin: SessionOrigin) -> u32 {
         self.instructions.store(0, Ordering::Relaxed);
         self.calls.store(0, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Watchdog {
         u64::try_from(self.origin.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Ends the run; says what stopped it, if anything did.
+    /// Ends the run; returns why it was stopped, if it was.
     pub(crate) fn end(&self) -> Option<Failure> {
         let state = self.state.fetch_and(!RUNNING, Ordering::SeqCst);
         let text = match state & STOP {
@@ -89,7 +89,7 @@ impl Watchdog {
         Some(text.into())
     }
 
-    /// How long others should still wait before they answer BUSY.
+    /// How long other commands wait before they get a BUSY error.
     pub(crate) fn time_until_busy(&self, busy_after: Duration) -> Duration {
         if self.state.load(Ordering::SeqCst) & RUNNING == 0 {
             return busy_after;
@@ -97,7 +97,7 @@ impl Watchdog {
         busy_after.saturating_sub(self.running_for())
     }
 
-    /// Whether the store is held by a script that may take long.
+    /// Whether a script that may take long holds the store.
     pub(crate) fn runs_client_script(&self) -> bool {
         self.state.load(Ordering::Relaxed) & (RUNNING | FROM_CLIENT) == RUNNING | FROM_CLIENT
     }
@@ -107,7 +107,7 @@ impl Watchdog {
         self.origin.elapsed().saturating_sub(started)
     }
 
-    /// Counts the instructions of a period; says how long the next one is.
+    /// Counts the instructions of a period; returns the length of the next one.
     pub(crate) fn count(&self, instructions: u32) -> u32 {
         const FAST_US: u64 = 5_000;
         const SLOW_US: u64 = 50_000;
@@ -126,8 +126,8 @@ impl Watchdog {
         next
     }
 
-    /// Counts a command or a protected call, in which time passes without instructions; `true` once the script has
-    /// to stop.
+    /// Counts a command or a protected call, during which no instructions are counted; `true` once the script must
+    /// stop.
     pub(crate) fn count_call(&self) -> bool {
         if self.calls.fetch_add(1, Ordering::Relaxed) % CALLS_PER_CLOCK_CHECK == CALLS_PER_CLOCK_CHECK - 1 {
             self.check_duration();
@@ -145,7 +145,7 @@ impl Watchdog {
         self.state.load(Ordering::Relaxed) & STOP != 0
     }
 
-    /// Marks the script as one that has written, which nobody may kill any more; `false` if it has to stop instead.
+    /// Marks the script as having written, after which it cannot be killed; `false` if it must stop instead.
     pub(crate) fn may_write(&self) -> bool {
         let wrote = |state: u64| (state & STOP == 0).then_some(state | WROTE);
         self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, wrote).is_ok()
@@ -163,13 +163,13 @@ impl Watchdog {
         }
     }
 
-    /// Stops the script that a client of the listener runs, if one does, even if it has written.
+    /// Stops a client's script, even if it has written.
     pub(crate) fn stop_client_script(&self) {
         self.stop(SHUTDOWN, RUNNING | FROM_CLIENT, 0);
     }
 
-    /// Makes a script stop that has all bits of `only`, none of `unless`, and does not have to stop already;
-    /// returns the state before.
+    /// Stops a script that has all bits of `only` and none of `unless`, and is not being stopped already; returns the
+    /// previous state.
     fn stop(&self, reason: u64, only: u64, unless: u64) -> u64 {
         let stopped = |state: u64| {
             let fits = state & only == only && state & (STOP | unless) == 0;
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_is_either_killed_or_writes() {
+    fn script_is_either_killed_or_writes() {
         let watchdog = new_watchdog();
         watchdog.begin(SessionOrigin::Socket);
         assert_eq!(watchdog.kill(), Ok(Reply::OK));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_for_shutdown_reaches_only_scripts_of_clients() {
+    fn shutdown_stops_only_scripts_of_clients() {
         let watchdog = new_watchdog();
         watchdog.begin(SessionOrigin::Handle);
         watchdog.stop_client_script();
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_spends_its_time_in_the_library_is_counted_more_often() {
+    fn script_with_slow_library_calls_is_counted_more_often() {
         let watchdog = Watchdog::new(u64::MAX, Duration::from_secs(3600));
         watchdog.begin(SessionOrigin::Socket);
         std::thread::sleep(Duration::from_millis(60));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn time_counts_where_no_instructions_do() {
+    fn time_in_calls_is_limited_too() {
         let watchdog = Watchdog::new(u64::MAX, Duration::ZERO);
         watchdog.begin(SessionOrigin::Handle);
         let calls = (1..1_000).find(|_| watchdog.count_call());

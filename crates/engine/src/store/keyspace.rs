@@ -1,5 +1,5 @@
-//! Keys, their values and their deadlines. Every change goes through here, so that memory is accounted
-//! for, watches see it, and a guard can be shown what was touched.
+//! Keys, their values and their deadlines. Every change goes through here, so that memory is counted, watches are
+//! notified, and a guard can see the changed keys.
 
 use indexmap::IndexMap;
 
@@ -10,13 +10,13 @@ use crate::reply::{CommandResult, Failure};
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
     entries: IndexMap<Bytes, Entry>,
-    /// Bytes of keys and values; the table itself is added by `memory`.
+    /// Bytes of keys and values; `memory` adds the table itself.
     payload: usize,
     volatile: usize,
-    /// Fixed while a command, transaction or script runs, so that a key cannot vanish half way.
+    /// Constant while a command, transaction or script runs, so that a key cannot expire half way.
     pub(crate) now_ms: u64,
     watches: Watches,
-    /// Keys changed since the last `take_touched`, kept only while a guard wants them.
+    /// Keys changed since the last `take_touched`; only recorded for a guard.
     touched: Option<Vec<Vec<u8>>>,
     sweep_at: usize,
     pub(crate) expired_keys: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) deadline: Option<u64>,
 }
 
-/// A page of a `SCAN`: what was found, and where to go on (0: nowhere).
+/// A page of a `SCAN`: the elements, and the next cursor (0: the end).
 pub(crate) struct Scan<T> {
     pub(crate) cursor: usize,
     pub(crate) found: Vec<T>,
@@ -38,8 +38,9 @@ pub(crate) struct Scan<T> {
 impl<T> Scan<T> {
     /// Walks a table backwards from `cursor` (0: from its end).
     ///
-    /// Tables remove by moving their last element into the gap, that is downwards: an element that was
-    /// not yet reached stays unreached or moves further down, so whatever is there throughout is found.
+    /// Tables remove an element by moving their last element into the gap, that is towards the start: an element that
+    /// was not reached yet stays unreached or moves further to the start. So every element that exists throughout the
+    /// walk is found.
     pub(crate) fn page(
         cursor: usize,
         count: usize,
@@ -65,14 +66,14 @@ impl Keyspace {
         self.payload + table::<(Bytes, Entry)>(self.entries.capacity())
     }
 
-    /// What one key and its value hold.
+    /// Memory of one key and its value.
     pub(crate) fn memory_of(&mut self, key: &[u8]) -> Option<usize> {
         let value = self.get(key)?.value.memory();
         let share = size_of::<(Bytes, Entry)>() + 2 * size_of::<u64>();
         Some(value + allocation(key.len()) + share)
     }
 
-    /// The entry of a key that is there and has time left. One whose time is over is removed on the way.
+    /// The entry of an existing key. An expired one is removed.
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<&Entry> {
         self.expire_if_due(key);
         self.entries.get(key)
@@ -82,12 +83,12 @@ impl Keyspace {
         self.get(key).is_some()
     }
 
-    /// The value of a key as a `T`, or the refusal if it is something else.
+    /// The value of a key as a `T`, or an error if it has another type.
     pub(crate) fn read<T: ValueType>(&mut self, key: &[u8]) -> CommandResult<Option<&T>> {
         self.get(key).map(|entry| T::of(&entry.value).ok_or(Failure::WRONG_TYPE)).transpose()
     }
 
-    /// Changes the value of a key that exists. A collection that ends up empty is removed.
+    /// Changes the value of an existing key. An empty collection is removed.
     pub(crate) fn update<T: ValueType, R>(
         &mut self,
         key: &[u8],
@@ -109,7 +110,7 @@ impl Keyspace {
         Ok(Some(result))
     }
 
-    /// Changes the value of a key, starting from an empty one where there is none.
+    /// Changes the value of a key, starting with an empty one if it does not exist.
     pub(crate) fn upsert<T: ValueType, R>(
         &mut self,
         key: &[u8],
@@ -121,7 +122,7 @@ impl Keyspace {
         Ok(self.update(key, change)?.expect("the key was put just now if it was missing"))
     }
 
-    /// Puts a value under a key, whatever was there.
+    /// Sets the value of a key, whatever was there.
     pub(crate) fn put(&mut self, key: &[u8], value: Value, deadline: Option<u64>) {
         self.payload += value.memory();
         self.volatile += usize::from(deadline.is_some());
@@ -136,7 +137,7 @@ impl Keyspace {
         }
     }
 
-    /// Takes a key away; `None` if it is not there or its time is over.
+    /// Removes a key; `None` if it does not exist or has expired.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
         self.expire_if_due(key);
         self.drop_entry(key)
@@ -146,7 +147,7 @@ impl Keyspace {
         self.get(key)?.deadline
     }
 
-    /// Sets or clears the deadline of a key that is there.
+    /// Sets or clears the deadline of an existing key.
     pub(crate) fn set_deadline(&mut self, key: &[u8], deadline: Option<u64>) {
         if let Some(entry) = self.entries.get_mut(key) {
             self.volatile += usize::from(deadline.is_some());
@@ -165,7 +166,7 @@ impl Keyspace {
         self.volatile = 0;
     }
 
-    /// Says that a command changed this key, as Redis's `signalModifiedKey` does.
+    /// Records that a command changed this key, like Redis's `signalModifiedKey`.
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if !self.watches.is_empty() {
             self.watches.changed(key);
@@ -192,14 +193,14 @@ impl Keyspace {
         self.watches.end(watch);
     }
 
-    /// Whether a watched key was changed, or ran out, since its watch began.
+    /// Whether a watched key was changed or expired since its watch began.
     pub(crate) fn is_changed(&self, watch: &Watch) -> bool {
         let ran_out =
             !watch.was_expired() && self.entries.get(&watch.key).is_some_and(|entry| self.is_due(entry));
         watch.is_dirty() || ran_out
     }
 
-    /// A page of keys whose time is not over.
+    /// A page of keys that have not expired.
     pub(crate) fn scan<T>(
         &mut self,
         cursor: usize,
@@ -214,7 +215,7 @@ impl Keyspace {
         })
     }
 
-    /// Looks at the next `max_keys` keys and removes those whose time is over; says how many it removed.
+    /// Checks the next `max_keys` keys and removes the expired ones; returns how many.
     pub(crate) fn sweep(&mut self, max_keys: usize) -> usize {
         if self.volatile == 0 {
             return 0;

@@ -1,7 +1,7 @@
-//! An ordered sequence that finds places by value and values by place in O(log n).
+//! An ordered list that finds ranks by value and values by rank in O(log n).
 //!
-//! Items stand in short chunks, and a Fenwick tree over the chunks' lengths turns places into chunks and
-//! back. Only when a chunk splits or empties is that tree made anew, which a few hundred insertions pay for.
+//! Items are in short chunks, and a Fenwick tree over the chunks' lengths maps ranks to chunks. The tree is rebuilt
+//! only when a chunk splits or becomes empty, which happens once in a few hundred insertions.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -25,7 +25,7 @@ impl<T> Default for RankedList<T> {
 }
 
 impl<T> RankedList<T> {
-    /// Puts `item` where `compare` says: `Less` for the items that stand before it.
+    /// Inserts `item` where `compare` says: `Less` for the items before it.
     pub(crate) fn insert(&mut self, item: T, compare: impl Fn(&T) -> Ordering) {
         self.len += 1;
         if self.chunks.is_empty() {
@@ -45,7 +45,7 @@ impl<T> RankedList<T> {
         self.rebuild_lengths();
     }
 
-    /// Takes the item at `rank` out.
+    /// Removes the item at `rank`.
     pub(crate) fn remove(&mut self, rank: usize) -> T {
         let (chunk, at) = self.locate(rank);
         let item = self.chunks[chunk].remove(at);
@@ -59,7 +59,7 @@ impl<T> RankedList<T> {
         item
     }
 
-    /// How many items `before` holds for; it must hold for a prefix.
+    /// The number of items for which `before` holds; it must hold for a prefix.
     pub(crate) fn partition(&self, before: impl Fn(&T) -> bool) -> usize {
         let chunk = self.chunk_of(&before);
         let within = self.chunks.get(chunk).map_or(0, |items| items.partition_point(&before));
@@ -80,14 +80,14 @@ impl<T> RankedList<T> {
     }
 
     pub(crate) fn memory(&self) -> usize {
-        // Chunks grow by doubling and split in halves; three quarters of their capacity is a fair mean.
+        // Chunks grow by doubling and split in halves, so on average three quarters of their capacity are used.
         let chunk = self.chunks.first().map_or(0, |items| allocation(items.capacity() * size_of::<T>()));
         allocation(self.chunks.capacity() * size_of::<Vec<T>>())
             + allocation(self.lengths.capacity() * size_of::<usize>())
             + self.chunks.len() * chunk
     }
 
-    /// The first chunk that does not lie wholly before.
+    /// The first chunk that is not entirely before.
     fn chunk_of(&self, before: &impl Fn(&T) -> bool) -> usize {
         self.chunks.partition_point(|items| items.last().is_some_and(before))
     }
@@ -102,7 +102,7 @@ impl<T> RankedList<T> {
         sum
     }
 
-    /// The chunk and the index in it of a place; past the end, the end of the last chunk.
+    /// The chunk of a rank and the index in it; past the end, the end of the last chunk.
     fn locate(&self, rank: usize) -> (usize, usize) {
         let (mut chunk, mut rest) = (0, rank);
         let mut step = self.lengths.len().checked_ilog2().map_or(0, |log| 1 << log);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_sequence_answers() {
+    fn empty_list_has_no_items() {
         let ranks: RankedList<u32> = RankedList::default();
         assert_eq!(ranks.partition(|_| true), 0);
         assert_eq!(ranks.range(0..10).count(), 0);

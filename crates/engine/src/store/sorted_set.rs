@@ -15,7 +15,7 @@ pub(crate) struct SortedSet {
     payload: usize,
 }
 
-/// A member at its place. Scores are never NaN, so the order is total.
+/// A member in the order of scores. Scores are never NaN, so the order is total.
 #[derive(Clone, Debug)]
 pub(crate) struct RankedMember {
     pub(crate) score: f64,
@@ -29,7 +29,7 @@ impl RankedMember {
     }
 }
 
-/// An end of a range of scores.
+/// A bound of a range of scores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub(crate) score: f64,
@@ -42,7 +42,7 @@ impl SortedSet {
     }
 
     pub(crate) fn set(&mut self, member: &[u8], score: f64) {
-        // Redis keeps the scores of small sets as integers, which know no negative zero.
+        // Redis stores the scores of small sets as integers, which have no negative zero.
         let score = if score == 0.0 { 0.0 } else { score };
         let shared = match self.scores.get_full_mut(member) {
             Some((_, shared, old)) => {
@@ -75,7 +75,7 @@ impl SortedSet {
         self.order.remove(rank);
     }
 
-    /// Takes the member at `rank` out.
+    /// Removes the member at `rank`.
     pub(crate) fn take(&mut self, rank: usize) -> RankedMember {
         let taken = self.order.remove(rank);
         self.scores.swap_remove(&taken.member);
@@ -88,7 +88,7 @@ impl SortedSet {
         Some(self.order.partition(|other| other.compare(score, member) == Ordering::Less))
     }
 
-    /// The places whose scores lie between the bounds.
+    /// The ranks of the scores between the bounds.
     pub(crate) fn ranks(&self, min: Bound, max: Bound) -> std::ops::Range<usize> {
         let below = |bound: Bound, score: f64, inclusive_side: bool| {
             if bound.exclusive == inclusive_side { score <= bound.score } else { score < bound.score }
@@ -105,7 +105,7 @@ impl SortedSet {
         self.order.range(ranks)
     }
 
-    /// A member by its place in the order that `SCAN` walks.
+    /// A member by its index in the order that `SCAN` walks.
     pub(crate) fn at(&self, index: usize) -> Option<(&[u8], f64)> {
         self.scores.get_index(index).map(|(member, score)| (member.as_ref(), *score))
     }

@@ -1,4 +1,4 @@
-//! The five types of value, each with an honest account of the memory it holds.
+//! The five types of value, and the memory that each uses.
 
 use std::collections::VecDeque;
 
@@ -9,15 +9,15 @@ use crate::number::read_int;
 
 pub(crate) type Bytes = Box<[u8]>;
 
-/// What an allocation of `bytes` takes: its header, rounded up to the allocator's grain.
+/// The size of an allocation of `bytes` with its header, rounded up as the allocator does.
 pub(crate) fn allocation(bytes: usize) -> usize {
     if bytes == 0 { 0 } else { (bytes + 8).next_multiple_of(16).max(32) }
 }
 
-/// What a hash table of this capacity takes, its index and its entries together.
+/// The size of a hash table of this capacity, with its index and entries.
 pub(crate) fn table<T>(capacity: usize) -> usize {
     const HASH: usize = size_of::<u64>();
-    // The index holds a word and a control byte per bucket, and is kept at most seven eighths full.
+    // The index has a word and a control byte per bucket, and is at most seven eighths full.
     let buckets = if capacity == 0 { 0 } else { (capacity * 8 / 7).next_power_of_two() };
     allocation(capacity * (size_of::<T>() + HASH)) + allocation(buckets * 9)
 }
@@ -94,7 +94,7 @@ kind!(List, List, "list", Box::default());
 kind!(Set, Set, "set", Box::default());
 kind!(SortedSet, SortedSet, "zset", Box::default());
 
-/// A string, kept as a number while it reads as one, so that counters take no allocation.
+/// A string, stored as an integer where possible, so that counters need no allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum Str {
     Int(i64),
@@ -129,7 +129,7 @@ impl Str {
         *self = Str::Raw(bytes);
     }
 
-    /// The number that this string spells. A `Raw` may spell one too, after an append.
+    /// The integer that this string represents. A `Raw` may represent one too, after an append.
     pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Str::Int(value) => Some(*value),
@@ -240,7 +240,7 @@ impl List {
         self.payload -= gone;
     }
 
-    /// Removes up to `max_items` items equal to `item`, looking from one end; says how many.
+    /// Removes up to `max_items` items equal to `item`, starting from one end; returns how many.
     pub(crate) fn remove(&mut self, item: &[u8], end: End, max_items: usize) -> usize {
         let mut found = Vec::new();
         let fits = |&(_, candidate): &(usize, &Bytes)| candidate.as_ref() == item;

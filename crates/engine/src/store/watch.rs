@@ -1,4 +1,4 @@
-//! `WATCH`: a connection learns whether a key it watches was changed before its `EXEC`.
+//! `WATCH`: whether a watched key was changed before `EXEC`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::value::Bytes;
 
-/// One watched key of one connection. The watch lasts until [`Watches::end`] is called: the keyspace has a copy.
+/// One watched key of one connection. The watch lasts until [`Watches::end`] is called, because the keyspace has a
+/// copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) key: Bytes,
-    /// It had run out already when the watch began: its removal is no change then.
+    /// Had expired already when the watch began: then its removal is not a change.
     was_expired: bool,
     dirty: Arc<AtomicBool>,
 }
@@ -55,7 +56,7 @@ impl Watches {
         }
     }
 
-    /// The key was taken away because its time was over.
+    /// The key was removed because it had expired.
     pub(crate) fn expired(&mut self, key: &[u8]) {
         for watch in self.0.get(key).into_iter().flatten().filter(|watch| !watch.was_expired) {
             watch.dirty.store(true, Ordering::Relaxed);

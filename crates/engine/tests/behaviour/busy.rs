@@ -1,4 +1,4 @@
-//! Scripts that take long: nothing but the store waits for them, and they can be stopped.
+//! Scripts that take long: only the store waits for them, and they can be stopped.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -20,8 +20,8 @@ const SAME: &str = "local t = {} while true do t[#t+1] = string.rep('x', 100000)
 const CAUGHT: &str = "while true do pcall(string.rep, 'x', 1000000) end";
 const WRITES: &str = "redis.call('SET', 'k', 'v') while true do redis.call('GET', 'x') end";
 
-/// Time enough for scripts that must not end by themselves while the test looks.
-fn patient() -> Config {
+/// Limits for scripts that must not end by themselves during the test.
+fn long_limits() -> Config {
     Config {
         busy_after: Duration::from_millis(50),
         max_script_instructions: u64::MAX,
@@ -30,7 +30,7 @@ fn patient() -> Config {
     }
 }
 
-/// A client that has begun to run a script.
+/// A client that has started a script.
 fn begin(server: &Server, script: &str) -> TcpStream {
     let mut client = server.connect();
     send(&mut client, &format!("EVAL \"{script}\" 0"));
@@ -40,8 +40,8 @@ fn begin(server: &Server, script: &str) -> TcpStream {
 }
 
 #[test]
-fn a_script_of_a_client_leaves_the_runtime_to_others_and_can_be_killed() {
-    let server = Server::start(patient());
+fn client_script_does_not_block_the_runtime_and_can_be_killed() {
+    let server = Server::start(long_limits());
     for script in [CALLS, LIBRARY, HUGE, SAME, CAUGHT, "while true do end"] {
         let mut client = begin(&server, script);
         assert!(server.runs_tasks(), "{script} holds the runtime up");
@@ -53,8 +53,8 @@ fn a_script_of_a_client_leaves_the_runtime_to_others_and_can_be_killed() {
 }
 
 #[test]
-fn a_transaction_with_a_script_leaves_the_runtime_to_others_too() {
-    let server = Server::start(patient());
+fn transaction_with_a_script_does_not_block_the_runtime() {
+    let server = Server::start(long_limits());
     let mut client = server.connect();
     ask(&mut client, "MULTI", "\r\n");
     assert_eq!(ask(&mut client, &format!("EVAL \"{CALLS}\" 0"), "\r\n"), "+QUEUED\r\n");
@@ -66,8 +66,8 @@ fn a_transaction_with_a_script_leaves_the_runtime_to_others_too() {
 }
 
 #[test]
-fn many_clients_may_wait_for_a_script() {
-    let server = Server::start(patient());
+fn many_clients_can_wait_for_a_script() {
+    let server = Server::start(long_limits());
     let mut client = begin(&server, CALLS);
     let mut others: Vec<TcpStream> = (0..20).map(|_| server.connect()).collect();
     for other in &mut others {
@@ -82,8 +82,8 @@ fn many_clients_may_wait_for_a_script() {
 }
 
 #[test]
-fn a_client_can_sign_in_to_kill_a_script() {
-    let server = Server::start(Config { password: Some("opensesame".into()), ..patient() });
+fn client_can_authenticate_to_kill_a_script() {
+    let server = Server::start(Config { password: Some("opensesame".into()), ..long_limits() });
     let mut client = server.connect();
     ask(&mut client, "AUTH opensesame", "\r\n");
     send(&mut client, &format!("EVAL \"{CALLS}\" 0"));
@@ -100,8 +100,8 @@ fn a_client_can_sign_in_to_kill_a_script() {
 }
 
 #[test]
-fn a_command_refused_as_busy_breaks_its_transaction() {
-    let server = Server::start(patient());
+fn busy_error_aborts_the_transaction() {
+    let server = Server::start(long_limits());
     let mut other = server.connect();
     ask(&mut other, "MULTI", "\r\n");
     ask(&mut other, "SET k first", "\r\n");
@@ -114,10 +114,10 @@ fn a_command_refused_as_busy_breaks_its_transaction() {
     assert_eq!(run(&server.engine, "GET k"), Reply::Null);
 }
 
-/// The calls share one thread: one that parked it would hold up all others, and the timer that ends them.
+/// The calls share one thread: one that parked it would block all others, and the timer that ends them.
 #[test]
-fn calls_in_process_wait_for_a_script_without_a_thread_and_until_their_deadline() {
-    let server = Server::start(Config { busy_after: Duration::from_secs(600), ..patient() });
+fn in_process_calls_wait_for_a_script_until_their_deadline() {
+    let server = Server::start(Config { busy_after: Duration::from_secs(600), ..long_limits() });
     let engine = server.engine.clone();
     let mut client = server.connect();
     send(&mut client, &format!("EVAL \"{CALLS}\" 0"));
@@ -146,16 +146,16 @@ fn calls_in_process_wait_for_a_script_without_a_thread_and_until_their_deadline(
     let mut connection = engine.connection();
     let waiting = tasks.spawn(async move { connection.incr::<_, _, i64>("n", 1).await });
     tasks.block_on(tokio::task::yield_now());
-    // Which ends the script. None of the calls that were refused has been carried out.
+    // This ends the script. None of the refused calls was executed.
     server.stop();
     let answer = tasks.block_on(async { timeout(LIMIT, waiting).await });
     assert_eq!(answer.expect("the call is answered").unwrap().unwrap(), 1);
 }
 
 #[test]
-fn a_script_ends_with_the_time_it_has_wherever_it_spends_it() {
+fn script_is_stopped_after_its_maximum_duration() {
     let limit = Duration::from_millis(300);
-    let engine = Engine::new(Config { max_script_duration: limit, ..patient() });
+    let engine = Engine::new(Config { max_script_duration: limit, ..long_limits() });
     for script in
         [CALLS, LIBRARY, SAME, CAUGHT, WRITES, "while true do end", "while true do redis.pcall('NOPE') end"]
     {
@@ -167,8 +167,8 @@ fn a_script_ends_with_the_time_it_has_wherever_it_spends_it() {
 }
 
 #[test]
-fn the_listener_stops_a_script_that_has_written_and_ends() {
-    let server = Server::start(patient());
+fn listener_stops_a_script_that_has_written() {
+    let server = Server::start(long_limits());
     let engine = server.engine.clone();
     let _client = begin(&server, WRITES);
     let mut other = server.connect();
@@ -178,22 +178,22 @@ fn the_listener_stops_a_script_that_has_written_and_ends() {
 }
 
 #[test]
-fn the_listener_ends_although_a_script_never_returns_from_the_library() {
-    let server = Server::start(patient());
-    // Each further star multiplies the time that the match takes.
+fn listener_stops_although_a_library_call_never_returns() {
+    let server = Server::start(long_limits());
+    // Each further star multiplies the time of the match.
     let never = "string.find(string.rep('a', 3000), string.rep('a*', 20) .. 'b')";
     let _client = begin(&server, never);
     server.stop();
 }
 
 #[test]
-fn a_script_that_fills_the_memory_fails_and_the_next_one_runs() {
+fn script_that_exceeds_its_memory_fails_and_the_next_one_runs() {
     let engine = Engine::new(Config { script_memory_bytes: 32 << 20, ..Config::default() });
     run(&engine, &format!("SET big {}", "x".repeat(4 << 20)));
     for script in [
         "local t = {} while true do t[#t+1] = string.rep('x', 100000) .. #t end",
         "local s = 'x' while true do s = s .. s end",
-        // The table has its size before the replies come, so that Lua itself needs no memory meanwhile.
+        // The table is allocated before the replies arrive, so that Lua itself needs no memory meanwhile.
         "local t = {} for i = 1, 64 do t[i] = 0 end \
          for i = 1, 64 do redis.call('APPEND', 'big', 'x') t[i] = redis.call('GET', 'big') end",
     ] {
@@ -206,9 +206,9 @@ fn a_script_that_fills_the_memory_fails_and_the_next_one_runs() {
     assert_eq!(eval(&engine, garbage, &[]), Reply::Int(1));
 }
 
-/// A table that holds itself twice has as many elements as there are atoms.
+/// A table that contains itself twice has a practically infinite number of elements.
 #[test]
-fn what_a_script_returns_is_bounded() {
+fn script_result_is_bounded() {
     let engine = Engine::new(Config { script_memory_bytes: 16 << 20, ..Config::default() });
     for script in [
         "local t = {} t[1] = t t[2] = t return t",
@@ -222,7 +222,7 @@ fn what_a_script_returns_is_bounded() {
 }
 
 #[test]
-fn loaded_scripts_leave_memory_to_run_in() {
+fn cached_scripts_leave_memory_for_running() {
     let engine = Engine::new(Config { script_memory_bytes: 16 << 20, ..Config::default() });
     for n in 0..40 {
         let body = format!("local t = {{{}}} return {n}", "'0123456789',".repeat(50_000));

@@ -1,4 +1,4 @@
-//! Clients that nobody here wrote, over RESP2 and RESP3.
+//! Third-party clients, over RESP2 and RESP3.
 
 use std::process::{Command, Output};
 
@@ -26,7 +26,7 @@ fn redis_cli_works() {
         let cli = |words: &[&str]| redis_cli(&server, &[&[protocol], words].concat());
         assert_eq!(cli(&["FLUSHALL"]), "OK");
         assert_eq!(cli(&["HSET", "h", "a", "1"]), "1");
-        // It shows a RESP3 map in a way of its own.
+        // It prints a RESP3 map in its own format.
         assert_eq!(cli(&["HGETALL", "h"]), if protocol == "-2" { "a\n1" } else { "a 1" });
         assert_eq!(cli(&["EVAL", "return {KEYS[1], ARGV[1]}", "1", "k", "v"]), "k\nv");
         assert_eq!(cli(&["--scan", "--pattern", "h*"]), "h");

@@ -1,9 +1,9 @@
-//! The page about the subset is made from the command table.
+//! The page about the subset is generated from the command table.
 
 use std::path::Path;
 
 #[test]
-fn the_documentation_is_up_to_date() {
+fn documentation_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/engine.md");
     let page = hob_engine::documentation();
     if std::env::var_os("UPDATE_DOCS").is_some() {

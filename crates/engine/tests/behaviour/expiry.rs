@@ -1,4 +1,4 @@
-//! Time, driven by the test.
+//! Expiration, with a clock that the test sets.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn engine() -> (Engine, DrivenClock) {
 }
 
 #[test]
-fn a_key_is_gone_once_its_time_is_over_and_not_before() {
+fn key_expires_at_its_deadline() {
     let (engine, clock) = engine();
     run(&engine, "SET k v PX 1000");
     clock.advance(Duration::from_millis(1000));
@@ -24,7 +24,7 @@ fn a_key_is_gone_once_its_time_is_over_and_not_before() {
 }
 
 #[test]
-fn time_stands_still_within_a_script() {
+fn time_is_constant_within_a_script() {
     let (engine, clock) = engine();
     run(&engine, "SET k v PX 1");
     clock.advance(Duration::from_millis(1));
@@ -34,7 +34,7 @@ fn time_stands_still_within_a_script() {
 }
 
 #[test]
-fn sweeping_frees_what_nobody_asks_for() {
+fn sweep_removes_expired_keys() {
     let (engine, clock) = engine();
     for n in 0..10_000 {
         run(&engine, &format!("SET temporary:{n} {} EX 10", "x".repeat(100)));
@@ -52,7 +52,7 @@ fn sweeping_frees_what_nobody_asks_for() {
 }
 
 #[test]
-fn a_watched_key_that_runs_out_fails_the_transaction() {
+fn expired_watched_key_fails_the_transaction() {
     use crate::server::{Server, ask};
     let clock = DrivenClock::starting_at(Duration::from_secs(1_700_000_000));
     let server = Server::start(Config { clock: Clock::Driven(clock.clone()), ..Config::default() });
@@ -63,7 +63,7 @@ fn a_watched_key_that_runs_out_fails_the_transaction() {
     ask(&mut client, "SET other v", "\r\n");
     clock.advance(Duration::from_millis(200));
     assert_eq!(ask(&mut client, "EXEC", "\r\n"), "*-1\r\n");
-    // One that had run out before the watch began is no change.
+    // A key that had expired before the watch began is not a change.
     ask(&mut client, "SET k v PX 100", "\r\n");
     clock.advance(Duration::from_millis(200));
     ask(&mut client, "WATCH k", "\r\n");

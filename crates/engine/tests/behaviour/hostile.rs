@@ -1,4 +1,4 @@
-//! Bytes that no client should send.
+//! Invalid and malicious input.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use crate::run;
 use crate::server::{Server, ask};
 
 #[test]
-fn protocol_errors_are_told_and_end_the_connection() {
+fn protocol_error_is_returned_and_closes_the_connection() {
     let server = Server::start(Config::default());
     for (bytes, answer) in [
         (&b"*1\r\n+PING\r\n"[..], "-ERR Protocol error: expected '$', got '+'\r\n"),
@@ -20,22 +20,22 @@ fn protocol_errors_are_told_and_end_the_connection() {
         (b"SET \"a\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
         (b"PING\r\nQUIT\r\nPING\r\n", "+PONG\r\n+OK\r\n"),
     ] {
-        assert_eq!(server.last_words(bytes), answer);
+        assert_eq!(server.read_until_closed(bytes), answer);
     }
 }
 
 #[test]
-fn a_client_that_speaks_http_is_dropped_before_it_can_do_harm() {
+fn client_that_sends_http_is_disconnected() {
     let server = Server::start(Config::default());
     let post = b"POST / HTTP/1.1\r\nContent-Length: 20\r\n\r\nSET from-a-browser 1\r\n";
-    assert_eq!(server.last_words(post), "");
+    assert_eq!(server.read_until_closed(post), "");
     let get = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nSET from-a-browser 1\r\n";
-    assert_eq!(server.last_words(get), "-ERR wrong number of arguments for 'get' command\r\n");
+    assert_eq!(server.read_until_closed(get), "-ERR wrong number of arguments for 'get' command\r\n");
     assert_eq!(run(&server.engine, "EXISTS from-a-browser"), Reply::Int(0));
 }
 
 #[test]
-fn a_connection_cut_in_the_middle_of_a_command_changes_nothing() {
+fn incomplete_command_changes_nothing() {
     let server = Server::start(Config::default());
     let mut stream = server.connect();
     stream.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nhal").unwrap();
@@ -44,8 +44,8 @@ fn a_connection_cut_in_the_middle_of_a_command_changes_nothing() {
     assert_eq!(ask(&mut other, "EXISTS k", "\r\n"), ":0\r\n");
 }
 
-/// Bytes that look like requests far more often than noise does.
-fn nearly_requests() -> impl Strategy<Value = Vec<u8>> {
+/// Bytes that resemble requests far more often than noise does.
+fn almost_valid_requests() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"*".to_vec()),
         Just(b"$".to_vec()),
@@ -63,9 +63,9 @@ fn nearly_requests() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever arrives, in whatever pieces: no panic, and what was found does not depend on the pieces.
+    /// Never panics, and the result does not depend on the pieces.
     #[test]
-    fn the_parser_takes_any_bytes_in_any_pieces(bytes in nearly_requests(), piece in 1usize..20) {
+    fn parser_accepts_any_bytes_in_any_pieces(bytes in almost_valid_requests(), piece in 1usize..20) {
         let found = |piece: usize| {
             let mut parser = RequestParser::new(1_000, 10_000);
             let (mut start, mut end, mut found) = (0, 0, Vec::new());

@@ -1,4 +1,4 @@
-//! The three doors.
+//! The three interfaces.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use redis::{AsyncCommands, AsyncIter, Pipeline};
 use crate::server::{Server, ask, read_to};
 
 #[tokio::test]
-async fn redis_rs_takes_a_handle_for_a_connection() {
+async fn redis_rs_works_with_a_handle() {
     let engine = Engine::default();
     let mut connection = engine.connection();
     let _: () = connection.set("visits", 41).await.unwrap();
@@ -27,7 +27,7 @@ async fn redis_rs_takes_a_handle_for_a_connection() {
 }
 
 #[tokio::test]
-async fn a_pipeline_answers_in_order_and_an_atomic_one_whole() {
+async fn pipelines_reply_in_order() {
     let engine = Engine::default();
     let mut connection = engine.connection();
     let mut pipeline = Pipeline::new();
@@ -36,7 +36,7 @@ async fn a_pipeline_answers_in_order_and_an_atomic_one_whole() {
     assert_eq!(answers, (6, "6".to_owned()));
     let mut atomic = Pipeline::new();
     atomic.atomic().incr("a", 1).lpush("a", 1).incr("a", 1);
-    // A command that fails while it runs does not undo the others, as in Redis.
+    // A command that fails at run time does not undo the others, as in Redis.
     assert!(atomic.query_async::<()>(&mut connection).await.is_err());
     assert_eq!(connection.get::<_, i64>("a").await.unwrap(), 8);
     let mut refused = Pipeline::new();
@@ -47,7 +47,7 @@ async fn a_pipeline_answers_in_order_and_an_atomic_one_whole() {
 }
 
 #[tokio::test]
-async fn a_walk_with_redis_rs_finds_every_key_and_takes_long_commands() {
+async fn redis_rs_scan_finds_every_key() {
     let engine = Engine::default();
     let mut connection = engine.connection();
     let mut mset = redis::cmd("MSET");
@@ -63,9 +63,9 @@ async fn a_walk_with_redis_rs_finds_every_key_and_takes_long_commands() {
     assert_eq!(found.len(), 500);
 }
 
-/// SCAN promises every element that is there from its first call to its last.
+/// SCAN guarantees every element that exists from its first call to its last.
 #[test]
-fn a_walk_finds_what_is_there_throughout_while_others_come_and_go() {
+fn scan_finds_every_element_that_exists_throughout() {
     let engine = Engine::default();
     for n in 0..1000 {
         crate::run(&engine, &format!("SET stays:{n} 1"));
@@ -97,7 +97,7 @@ fn a_walk_finds_what_is_there_throughout_while_others_come_and_go() {
 }
 
 #[tokio::test]
-async fn a_shared_handle_refuses_what_would_stay_on_it() {
+async fn shared_handle_refuses_commands_that_change_its_state() {
     let mut connection = Engine::default().connection();
     for command in ["WATCH k", "SUBSCRIBE c", "PSUBSCRIBE c", "MONITOR", "MULTI", "EXEC", "RESET"] {
         let mut words = command.split(' ');
@@ -111,7 +111,7 @@ async fn a_shared_handle_refuses_what_would_stay_on_it() {
 }
 
 #[tokio::test]
-async fn a_subscriber_hears_channels_and_patterns_and_what_it_missed() {
+async fn subscriber_gets_messages_and_the_number_of_missed_ones() {
     let engine = Engine::new(Config { subscriber_queue: 3, ..Config::default() });
     let mut subscriber = engine.subscriber();
     subscriber.subscribe(b"news");
@@ -135,7 +135,7 @@ async fn a_subscriber_hears_channels_and_patterns_and_what_it_missed() {
 }
 
 #[tokio::test]
-async fn an_address_that_others_can_reach_needs_a_password() {
+async fn public_address_needs_a_password() {
     let anywhere = ([0, 0, 0, 0], 0).into();
     assert!(Listener::bind(Engine::default(), anywhere).await.is_err());
     let locked = Engine::new(Config { password: Some("secret".into()), ..Config::default() });
@@ -143,7 +143,7 @@ async fn an_address_that_others_can_reach_needs_a_password() {
 }
 
 #[test]
-fn a_password_is_asked_of_clients_and_never_shown() {
+fn password_is_required_and_never_shown() {
     let config = Config { password: Some("opensesame".into()), ..Config::default() };
     assert!(!format!("{config:?}").contains("opensesame"));
     let server = Server::start(config);
@@ -159,7 +159,7 @@ fn a_password_is_asked_of_clients_and_never_shown() {
 }
 
 #[test]
-fn monitor_shows_commands_but_no_password() {
+fn monitor_does_not_show_passwords() {
     let server = Server::start(Config { password: Some("opensesame".into()), ..Config::default() });
     let mut watcher = server.connect();
     ask(&mut watcher, "AUTH opensesame", "\r\n");
@@ -173,7 +173,7 @@ fn monitor_shows_commands_but_no_password() {
 }
 
 #[test]
-fn a_client_can_be_listed_named_and_killed() {
+fn client_can_be_listed_named_and_killed() {
     let server = Server::start(Config::default());
     let mut victim = server.connect();
     assert_eq!(ask(&mut victim, "CLIENT SETNAME victim", "\r\n"), "+OK\r\n");
@@ -187,7 +187,7 @@ fn a_client_can_be_listed_named_and_killed() {
 }
 
 #[tokio::test]
-async fn a_unix_socket_serves_too() {
+async fn unix_socket_works() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.sock");
     let listener = Listener::bind_unix(Engine::default(), &path).unwrap();

@@ -12,7 +12,7 @@ use crate::{error, eval, run};
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
 #[test]
-fn a_full_store_refuses_what_needs_memory_and_serves_the_rest() {
+fn full_store_refuses_only_commands_that_need_memory() {
     let engine = Engine::new(Config { max_memory_bytes: 1_000_000, ..Config::default() });
     let mut refusal = None;
     for n in 0..100_000 {
@@ -33,9 +33,9 @@ fn a_full_store_refuses_what_needs_memory_and_serves_the_rest() {
     assert_eq!(run(&engine, "HSET h f v"), Reply::Int(1));
 }
 
-/// The account must grow and shrink with what is stored, whatever way it is changed.
+/// The memory count must follow every way of changing a value.
 #[test]
-fn memory_is_given_back_to_the_byte() {
+fn memory_is_freed_to_the_byte() {
     let engine = Engine::default();
     let empty = engine.memory();
     for line in [
@@ -65,7 +65,7 @@ fn memory_is_given_back_to_the_byte() {
         assert!(engine.memory() > empty, "{line}");
     }
     run(&engine, "DEL s renamed n h l t z");
-    // The table of keys keeps its capacity; the keys and values themselves are all gone.
+    // The table of keys keeps its capacity; all keys and values are gone.
     run(&engine, "SET probe 1");
     run(&engine, "DEL probe");
     let one_table = engine.memory();
@@ -75,13 +75,13 @@ fn memory_is_given_back_to_the_byte() {
 }
 
 #[test]
-fn a_client_too_many_is_told_so() {
+fn client_beyond_the_maximum_is_refused() {
     let server = Server::start(Config { max_clients: 2, ..Config::default() });
     let mut first = server.connect();
     ask(&mut first, "PING", "\r\n");
     let mut second = server.connect();
     ask(&mut second, "PING", "\r\n");
-    assert_eq!(server.last_words(b""), "-ERR max number of clients reached\r\n");
+    assert_eq!(server.read_until_closed(b""), "-ERR max number of clients reached\r\n");
     drop(second);
     tokio::runtime::Runtime::new().unwrap().block_on(wait_for("a free place", LIMIT, async || {
         let mut third = server.connect();
@@ -90,7 +90,7 @@ fn a_client_too_many_is_told_so() {
 }
 
 #[test]
-fn a_subscriber_that_does_not_read_is_let_go() {
+fn slow_subscriber_is_disconnected() {
     let server = Server::start(Config { subscriber_queue: 100, ..Config::default() });
     let mut slow = server.connect();
     ask(&mut slow, "SUBSCRIBE news", ":1\r\n");
@@ -101,7 +101,7 @@ fn a_subscriber_that_does_not_read_is_let_go() {
 }
 
 #[test]
-fn a_connection_cannot_subscribe_without_bound() {
+fn subscriptions_are_bounded() {
     let server = Server::start(Config { max_subscriptions: 2, ..Config::default() });
     let mut client = server.connect();
     ask(&mut client, "SUBSCRIBE a b", ":2\r\n");
@@ -115,7 +115,7 @@ fn a_connection_cannot_subscribe_without_bound() {
 }
 
 #[test]
-fn a_transaction_cannot_queue_without_bound() {
+fn transaction_queue_is_bounded() {
     let server = Server::start(Config { max_command_bytes: 10_000, ..Config::default() });
     let mut client = server.connect();
     ask(&mut client, "MULTI", "\r\n");
@@ -126,7 +126,7 @@ fn a_transaction_cannot_queue_without_bound() {
 }
 
 #[test]
-fn a_small_set_cannot_be_asked_for_a_huge_answer() {
+fn reply_with_repetitions_is_bounded() {
     let engine = Engine::new(Config { max_reply_items: 1_000, ..Config::default() });
     run(&engine, "SADD s a");
     assert_eq!(error(run(&engine, "SRANDMEMBER s -1001")), "ERR value is out of range");
@@ -134,7 +134,7 @@ fn a_small_set_cannot_be_asked_for_a_huge_answer() {
 }
 
 #[test]
-fn scripts_that_are_loaded_by_the_thousand_push_out_the_oldest() {
+fn script_cache_drops_the_oldest() {
     let engine = Engine::new(Config { max_scripts: 10, ..Config::default() });
     let load = |n: usize| match engine.execute(&[b"SCRIPT", b"LOAD", format!("return {n}").as_bytes()]) {
         Reply::Bulk(sha) => String::from_utf8(sha).unwrap(),

@@ -1,4 +1,4 @@
-//! What the engine promises beyond Redis's replies: its doors, its limits, its strictness.
+//! The engine's behaviour beyond Redis's replies: its interfaces, limits and strict mode.
 
 mod busy;
 mod clients;
@@ -13,7 +13,7 @@ mod strict;
 
 use hob_engine::{Engine, Reply};
 
-/// Runs a command written as words with spaces between them.
+/// Runs a command written as arguments separated by spaces.
 fn run(engine: &Engine, line: &str) -> Reply {
     let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
     engine.execute(&words)

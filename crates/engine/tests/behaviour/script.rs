@@ -1,4 +1,4 @@
-//! Scripts are confined, and can be stopped.
+//! Scripts are sandboxed, and can be stopped.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn small() -> Engine {
 }
 
 #[test]
-fn an_endless_script_ends_whatever_it_catches() {
+fn endless_script_is_stopped_despite_pcall() {
     let engine = small();
     for script in [
         "while true do end",
@@ -28,7 +28,7 @@ fn an_endless_script_ends_whatever_it_catches() {
 }
 
 #[test]
-fn a_long_but_finite_script_after_a_stopped_one_runs_to_its_end() {
+fn script_after_a_stopped_one_runs_to_its_end() {
     let engine = small();
     error(eval(&engine, "while true do end", &[]));
     assert_eq!(
@@ -38,7 +38,7 @@ fn a_long_but_finite_script_after_a_stopped_one_runs_to_its_end() {
 }
 
 #[test]
-fn a_script_cannot_take_all_memory() {
+fn script_memory_is_bounded() {
     let engine = Engine::new(Config { script_memory_bytes: 16 << 20, ..Config::default() });
     let text = error(eval(&engine, "return #string.rep('x', 1e9)", &[]));
     assert!(text.contains("not enough memory"), "{text}");
@@ -47,7 +47,7 @@ fn a_script_cannot_take_all_memory() {
 }
 
 #[test]
-fn a_script_reaches_nothing_outside() {
+fn script_has_no_access_outside() {
     let engine = Engine::default();
     for name in [
         "io",
@@ -75,7 +75,7 @@ fn a_script_reaches_nothing_outside() {
 }
 
 #[test]
-fn a_script_leaves_nothing_for_the_next_one() {
+fn script_leaves_no_state_for_the_next_one() {
     let engine = Engine::default();
     for script in [
         "x = 1",
@@ -111,7 +111,7 @@ fn numbers_keep_their_digits() {
 }
 
 #[test]
-fn others_hear_busy_while_a_script_runs_and_can_kill_it() {
+fn other_clients_get_busy_and_can_kill_the_script() {
     let engine = Engine::new(Config { busy_after: Duration::from_millis(50), ..Config::default() });
     assert_eq!(error(run(&engine, "SCRIPT KILL")), "NOTBUSY No scripts in execution right now.");
     let runner = std::thread::spawn({
@@ -133,7 +133,7 @@ fn others_hear_busy_while_a_script_runs_and_can_kill_it() {
 }
 
 #[test]
-fn a_script_that_has_written_cannot_be_killed() {
+fn script_that_has_written_cannot_be_killed() {
     let engine = Engine::new(Config {
         busy_after: Duration::from_millis(50),
         max_script_instructions: 400_000_000,

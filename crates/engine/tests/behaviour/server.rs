@@ -19,7 +19,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// With a single worker, so that nothing else goes on when that is held up.
+    /// With a single worker, so that a blocked thread blocks everything.
     pub(crate) fn start(config: Config) -> Server {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -32,12 +32,12 @@ impl Server {
         Server { engine, address, runtime, serving, stop }
     }
 
-    /// Ends the listener, and waits until it has ended.
+    /// Stops the listener, and waits until it has stopped.
     pub(crate) fn stop(self) {
         drop(self.stop);
         let ended = self.runtime.block_on(async { timeout(LIMIT, self.serving).await });
         ended.expect("the listener ends").unwrap();
-        // A script may be left that never ends.
+        // A script may still run forever.
         self.runtime.shutdown_background();
     }
 
@@ -54,10 +54,10 @@ impl Server {
         stream
     }
 
-    /// Sends bytes over a connection of their own and reads until the server closes it.
-    pub(crate) fn last_words(&self, bytes: &[u8]) -> String {
+    /// Sends bytes over a new connection and reads until the server closes it.
+    pub(crate) fn read_until_closed(&self, bytes: &[u8]) -> String {
         let mut stream = self.connect();
-        // The server may close before it has read everything, which then fails here.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(bytes);
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
@@ -65,13 +65,12 @@ impl Server {
     }
 }
 
-/// Sends a line and reads what is there until `ending` was seen.
+/// Sends a line and reads until `ending`.
 pub(crate) fn ask(stream: &mut TcpStream, line: &str, ending: &str) -> String {
     send(stream, line);
     read_to(stream, ending)
 }
 
-/// Sends a line.
 pub(crate) fn send(stream: &mut TcpStream, line: &str) {
     stream.write_all(format!("{line}\r\n").as_bytes()).unwrap();
 }

@@ -7,7 +7,7 @@ use hob_engine::{Config, Engine, Guard, Reply, Strict};
 use crate::{error, eval, run};
 
 #[test]
-fn a_strict_script_may_only_touch_its_keys() {
+fn strict_script_may_only_access_its_keys() {
     let engine = Engine::new(Config { strict: Strict::Keys, ..Config::default() });
     let script = "return redis.call('SET', 'b', 1)";
     let text = error(eval(&engine, script, &["a"]));
@@ -20,7 +20,7 @@ fn a_strict_script_may_only_touch_its_keys() {
 }
 
 #[test]
-fn a_script_for_a_cluster_stays_in_one_slot() {
+fn cluster_script_stays_in_one_slot() {
     let engine = Engine::new(Config { strict: Strict::KeysOfOneSlot, ..Config::default() });
     let script = "return redis.call('MSET', KEYS[1], 1, KEYS[2], 2)";
     let text = error(eval(&engine, script, &["a", "b"]));
@@ -28,9 +28,9 @@ fn a_script_for_a_cluster_stays_in_one_slot() {
     assert_eq!(eval(&engine, script, &["{x}:a", "{x}:b"]), Reply::OK);
 }
 
-/// The guard sees each change once, at the end of what made it.
+/// The guard sees each change once, at the end of the command, transaction or script.
 #[test]
-fn a_guard_is_shown_what_a_command_transaction_or_script_changed() {
+fn guard_sees_every_change_once() {
     let seen: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
     let guard = Guard::new({
         let seen = Arc::clone(&seen);
@@ -60,7 +60,7 @@ fn a_guard_is_shown_what_a_command_transaction_or_script_changed() {
 }
 
 #[test]
-fn a_guard_may_only_read() {
+fn guard_may_only_read() {
     let guard = Guard::new(|changes| match changes.ask(&[b"SET", b"x", b"1"]) {
         Reply::Error(text) => Err(text.into_owned()),
         _ => Ok(()),

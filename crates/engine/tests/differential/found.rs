@@ -1,12 +1,12 @@
-//! What the random sequences found, each kept as a sequence of its own.
+//! Sequences that the fuzzer found, each as a named test.
 
 use hob_testkit::RedisServer;
 
 use crate::generate::Step;
 use crate::pair::{EngineServer, Pair};
 
-/// Plays a conversation of one connection on both servers in both protocols, from its first command to its last.
-fn both_agree_on_a_conversation(lines: &[&str]) {
+/// Runs the commands of one connection on both servers in both protocols, from its first command to its last.
+fn both_agree_on_a_connection(lines: &[&str]) {
     let (redis, engine) = (RedisServer::start(), EngineServer::start());
     let words = |line: &&str| line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
     let steps = [Step::Mix { commands: lines.iter().map(words).collect() }];
@@ -15,7 +15,7 @@ fn both_agree_on_a_conversation(lines: &[&str]) {
     }
 }
 
-/// Plays commands, one a line, on both servers in both protocols. `\0` stands for a NUL, `''` for nothing.
+/// Runs commands, one per line, on both servers in both protocols. `\0` is a NUL, `''` an empty argument.
 fn both_agree(lines: &[&str]) {
     let (redis, engine) = (RedisServer::start(), EngineServer::start());
     let word = |word: &str| match word {
@@ -39,7 +39,7 @@ fn both_agree(lines: &[&str]) {
 }
 
 #[test]
-fn an_option_may_be_repeated_where_redis_lets_it() {
+fn options_may_be_repeated_as_in_redis() {
     both_agree(&[
         "ZADD z 1 a 2 b",
         "ZREVRANGE z 0 0 WITHSCORES WITHSCORES",
@@ -53,37 +53,37 @@ fn an_option_may_be_repeated_where_redis_lets_it() {
 }
 
 #[test]
-fn exec_with_a_word_too_many_ends_the_transaction() {
+fn exec_with_an_extra_argument_ends_the_transaction() {
     both_agree(&["MULTI", "INCR k1", "EXEC extra", "EXEC", "GET k1", "EXEC extra"]);
 }
 
 #[test]
-fn discard_with_a_word_too_many_breaks_the_transaction() {
+fn discard_with_an_extra_argument_aborts_the_transaction() {
     both_agree(&["MULTI", "INCR k1", "DISCARD extra", "EXEC", "GET k1"]);
 }
 
 #[test]
-fn a_negative_zero_is_zero_in_a_sorted_set() {
+fn negative_zero_is_zero_in_a_sorted_set() {
     both_agree(&["ZADD z -0 a", "ZRANGE z 0 -1 WITHSCORES", "ZADD z INCR -0 b", "ZSCORE z b"]);
 }
 
 #[test]
-fn zscan_spells_whole_scores_out() {
+fn zscan_prints_integer_scores_in_full() {
     both_agree(&["ZADD z -99999999999999992 a 1e18 b 0.1 c", "ZSCAN z 0", "ZRANGE z 0 -1 WITHSCORES"]);
 }
 
 #[test]
-fn a_star_matches_the_key_without_a_name_but_not_such_a_channel() {
+fn star_matches_the_empty_key_but_not_the_empty_channel() {
     both_agree(&["SET '' v", "KEYS *", "KEYS **", "SCAN 0 MATCH *", "PSUBSCRIBE * news*", "PUBLISH '' x"]);
 }
 
 #[test]
-fn a_nul_ends_the_words_of_an_error() {
+fn nul_ends_the_text_of_an_error() {
     both_agree(&["NOPE k1 a\\0b", "EXPIRE k1 10 a\\0b"]);
 }
 
 #[test]
-fn a_count_at_the_edge_of_integers_is_taken_or_refused_alike() {
+fn counts_at_the_integer_limits_match_redis() {
     both_agree(&[
         "SRANDMEMBER k1 9223372036854775807",
         "SRANDMEMBER k1 -9223372036854775808",
@@ -93,19 +93,19 @@ fn a_count_at_the_edge_of_integers_is_taken_or_refused_alike() {
 }
 
 #[test]
-fn a_number_too_large_for_an_integer_becomes_the_smallest() {
+fn number_out_of_range_becomes_the_smallest_integer() {
     both_agree(&["EVAL return(1e60) 0", "EVAL return(-1e60) 0", "EVAL return(0/0) 0"]);
 }
 
 #[test]
-fn a_lone_item_keeps_its_deadline_while_its_list_turns() {
+fn rotating_a_list_of_one_keeps_its_deadline() {
     both_agree(&["RPUSH l a", "EXPIRE l 1000", "LMOVE l l LEFT RIGHT", "TTL l"]);
 }
 
-/// A RESP2 subscriber may only PING, but what a transaction has queued before it subscribed is carried out.
+/// A RESP2 subscriber may only PING, but commands that its transaction queued before it subscribed are executed.
 #[test]
-fn a_transaction_that_subscribes_carries_the_rest_out() {
-    both_agree_on_a_conversation(&[
+fn transaction_that_subscribes_runs_to_its_end() {
+    both_agree_on_a_connection(&[
         "MULTI",
         "SUBSCRIBE c",
         "SET k1 v",
@@ -115,7 +115,7 @@ fn a_transaction_that_subscribes_carries_the_rest_out() {
         "EXEC",
         "PING",
     ]);
-    both_agree_on_a_conversation(&[
+    both_agree_on_a_connection(&[
         "SUBSCRIBE c",
         "PING a b",
         "MULTI",

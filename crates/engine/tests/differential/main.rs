@@ -1,5 +1,5 @@
-//! Holds the engine to a real redis-server: random sequences over the whole subset, on both, must give the
-//! same replies to the byte, and leave the same keys behind.
+//! Compares the engine with a real redis-server: random sequences over the whole subset must give the same replies,
+//! byte for byte, and leave the same keys.
 
 mod found;
 mod generate;
@@ -16,7 +16,7 @@ mod slow {
     use super::*;
 
     #[test]
-    fn random_sequences_answer_as_on_redis() {
+    fn random_sequences_reply_as_on_redis() {
         let redis = RedisServer::start();
         let engine = EngineServer::start();
         let sequences = std::env::var("HOB_SEQUENCES").ok().and_then(|count| count.parse().ok());

@@ -1,4 +1,4 @@
-//! Both servers side by side: every step goes to both, and what they answer is compared.
+//! Both servers side by side: every step goes to both, and their replies are compared.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use proptest::test_runner::TestCaseError;
 use crate::generate::{KEYS, Step, Words};
 use crate::wire::{Frame, Wire};
 
-/// The engine behind its listener, on a thread of its own.
+/// The engine behind its listener, on its own thread.
 pub(crate) struct EngineServer {
     address: SocketAddr,
     _runtime: tokio::runtime::Runtime,
@@ -52,7 +52,7 @@ impl Side {
             wire.ask(&["HELLO", protocol]);
         }
         side.clients[0].ask(&["FLUSHALL"]);
-        // What the sequence before was subscribed to is over once the server has seen its connections close.
+        // Subscriptions of the last sequence end once the server has seen its connections close.
         until("the subscriptions before to be over", || {
             let [patterns, channels] =
                 ["NUMPAT", "CHANNELS"].map(|what| side.clients[0].ask(&["PUBSUB", what]));
@@ -61,7 +61,7 @@ impl Side {
         side
     }
 
-    /// All elements that a walk with cursors gives, each once. A refusal is an element too.
+    /// All elements of a walk with cursors, without duplicates. An error is an element too.
     fn walk(&mut self, words: &Words) -> BTreeSet<Frame> {
         let cursor_at = if words[0] == b"SCAN" { 1 } else { 2 };
         let width = if matches!(words[0].as_slice(), b"HSCAN" | b"ZSCAN") { 2 } else { 1 };
@@ -88,7 +88,7 @@ pub(crate) struct Pair {
     redis: Side,
     engine: Side,
     begun: Instant,
-    /// What each ordinary connection has queued since its MULTI.
+    /// The commands that each ordinary connection has queued since its MULTI.
     queues: [Option<Vec<Words>>; 2],
     channels: BTreeSet<Vec<u8>>,
     patterns: BTreeSet<Vec<u8>>,
@@ -115,7 +115,7 @@ impl Pair {
                 Step::Ask { client, words } => self.ask(*client, words)?,
                 Step::Expire { words } => {
                     self.ask(0, words)?;
-                    // A key that was queued for expiry only gets its millisecond at EXEC.
+                    // A key that was queued for expiration gets its deadline only at EXEC.
                     if self.queues[0].is_none() {
                         std::thread::sleep(Duration::from_millis(5));
                     } else {
@@ -134,7 +134,7 @@ impl Pair {
     fn ask(&mut self, client: usize, words: &Words) -> Check {
         let redis = self.redis.clients[client].ask(words);
         let engine = self.engine.clients[client].ask(words);
-        // A deadline may have been set later on one side, by no more than has passed since the beginning.
+        // One side may have set a deadline later, by at most the time since the beginning.
         let slack_ms = 50 + self.begun.elapsed().as_millis() as i64;
         let name = words[0].to_ascii_uppercase();
         let queued = redis == Frame::Line("+QUEUED".into());
@@ -143,7 +143,7 @@ impl Pair {
             agree(words, &redis.items().len(), &engine.items().len())?;
             for (index, words) in queue.iter().enumerate().take(redis.items().len()) {
                 self.compare(words, &redis.items()[index], &engine.items()[index], slack_ms)?;
-                self.hear_published(words, &redis.items()[index])?;
+                self.compare_published(words, &redis.items()[index])?;
             }
             if redis.items().is_empty() {
                 agree(words, &redis, &engine)?;
@@ -161,11 +161,11 @@ impl Pair {
             return agree(words, &redis, &engine);
         }
         self.compare(words, &redis, &engine, slack_ms)?;
-        self.hear_published(words, &redis)
+        self.compare_published(words, &redis)
     }
 
-    /// After a PUBLISH, the subscribers must have heard the same.
-    fn hear_published(&mut self, words: &Words, reply: &Frame) -> Check {
+    /// After a PUBLISH, the subscribers must have received the same.
+    fn compare_published(&mut self, words: &Words, reply: &Frame) -> Check {
         let inner = inner_command(words);
         if !inner.first().is_some_and(|name| name.eq_ignore_ascii_case(b"PUBLISH")) || inner.len() != 3 {
             return Ok(());
@@ -181,7 +181,7 @@ impl Pair {
             heard[0].push(self.redis.subscriber.read());
             heard[1].push(self.engine.subscriber.read());
         }
-        // The order among patterns is open.
+        // The order among patterns is not defined.
         heard.iter_mut().for_each(|messages| messages.sort());
         agree(words, &heard[0], &heard[1])
     }
@@ -193,7 +193,7 @@ impl Pair {
             b"PTTL" | b"PEXPIRETIME" => close(words, redis, engine, slack_ms),
             b"TTL" | b"EXPIRETIME" => close(words, redis, engine, 1 + slack_ms / 1000),
             b"TIME" => agree(words, &redis.items().len(), &engine.items().len()),
-            // Redis also tells of a key whose time is over but which it has not swept yet.
+            // Redis may also report an expired key that it has not removed yet.
             b"MEMORY" => agree(words, &redis.is_error(), &engine.is_error()),
             b"SRANDMEMBER" => same_shape(words, redis, engine),
             b"KEYS" | b"HGETALL" | b"HKEYS" | b"HVALS" | b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF"
@@ -233,7 +233,7 @@ impl Pair {
             answers.push(side.subscriber.ask(words));
             answers.extend((1..replies).map(|_| side.subscriber.read()));
             if words.len() == 1 && words[0].ends_with(b"UNSUBSCRIBE") {
-                // Without names the order in which they are left is open, and with it the counts.
+                // Without names, the order of unsubscribing is not defined, and neither are the counts.
                 answers.sort_by_key(|answer| answer.items().get(1).cloned());
                 answers.iter_mut().for_each(|answer| {
                     if let Frame::List(_, items) = answer {
@@ -254,18 +254,18 @@ impl Pair {
         agree(words, &answers[0], &answers[1])
     }
 
-    /// A whole conversation: the server closes the connection after the last answer.
+    /// All commands of a connection, until the server closes it.
     fn mix(&mut self, commands: &[Words]) -> Check {
         let [redis, engine] = [self.redis.port, self.engine.port].map(|port| {
             let mut wire = Wire::connect(port);
             wire.ask(&["HELLO", self.protocol]);
-            // Bytes that are not valid text are replaced in errors, as everywhere else in this comparison.
-            String::from_utf8_lossy(&wire.last_words(commands)).into_owned()
+            // Invalid UTF-8 in errors is replaced, as everywhere else in this comparison.
+            String::from_utf8_lossy(&wire.read_until_closed(commands)).into_owned()
         });
         agree(&commands.join(&b";".to_vec()), &redis, &engine)
     }
 
-    /// Ends what is open, then looks at every key.
+    /// Ends what is open, then compares every key.
     fn compare_keyspaces(&mut self) -> Check {
         for client in 0..2 {
             self.ask(client, &vec![b"DISCARD".to_vec()])?;
@@ -286,12 +286,12 @@ impl Pair {
                 self.ask(0, &words)?;
             }
         }
-        // Commands may have been sent to keys by mistake ("extra", "*"): nothing may be left unseen.
+        // Commands may have been sent to other keys by mistake ("extra", "*"): every key must be compared.
         self.ask(0, &vec![b"KEYS".to_vec(), b"*".to_vec()])
     }
 }
 
-/// The command that a script of ours is a wrapper for, or the command itself.
+/// The command inside one of the test's scripts, or the command itself.
 fn inner_command(words: &Words) -> Words {
     match words.as_slice() {
         [name, body, _, inner @ ..] if name == b"EVAL" && find(body, b"unpack(ARGV)") => inner.to_vec(),
@@ -320,7 +320,7 @@ fn agree<T: PartialEq + fmt::Debug>(words: &Words, redis: &T, engine: &T) -> Che
     Err(TestCaseError::fail(format!("{}\n  redis  {redis:?}\n  engine {engine:?}", Line(words))))
 }
 
-/// Times that depend on when each server was asked.
+/// Times that depend on when each server received the command.
 fn close(words: &Words, redis: &Frame, engine: &Frame, slack: i64) -> Check {
     match (redis.int(), engine.int()) {
         (Some(a), Some(b)) if a >= 0 && b >= 0 && (a - b).abs() <= slack => Ok(()),
@@ -328,7 +328,7 @@ fn close(words: &Words, redis: &Frame, engine: &Frame, slack: i64) -> Check {
     }
 }
 
-/// Answers drawn by lot: the same kind and number.
+/// Random replies: the same type and number.
 fn same_shape(words: &Words, redis: &Frame, engine: &Frame) -> Check {
     let shape = |frame: &Frame| match frame {
         Frame::Bulk(_) => ("bulk".to_owned(), 0),

@@ -1,4 +1,4 @@
-//! A client that shows replies as they are on the wire, so that two servers can be compared to the byte.
+//! A client that shows replies as they are on the wire, so that two servers can be compared byte for byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -61,7 +61,7 @@ impl Wire {
     }
 
     /// Sends commands and QUIT; everything that the server sends until it closes the connection.
-    pub(crate) fn last_words<W: AsRef<[u8]>>(mut self, commands: &[Vec<W>]) -> Vec<u8> {
+    pub(crate) fn read_until_closed<W: AsRef<[u8]>>(mut self, commands: &[Vec<W>]) -> Vec<u8> {
         commands.iter().for_each(|words| self.send(words));
         self.send(&["QUIT"]);
         let mut answers = Vec::new();
