@@ -5,9 +5,9 @@ use hob_web::look::{Quantity, Tone};
 use hob_web::{Card, Figure, Service as _, Trouble};
 
 use crate::Error;
+use crate::database::runs;
 use crate::load::Load;
 use crate::run::{Run, State};
-use crate::runs;
 
 /// The seconds of a run that the line on the card shows.
 const SPARK_SECONDS: u32 = 120;

@@ -4,7 +4,7 @@ use hob_web::Problem;
 
 use crate::generator::Refused;
 use crate::plan::Mistake;
-use crate::wire::BadBytes;
+use crate::results::codec::BadBytes;
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]

@@ -24,7 +24,7 @@ use self::connection::Destination;
 use self::desk::Desk;
 use self::gather::Gather;
 use crate::plan::Plan;
-use crate::second::{Fault, Second};
+use crate::results::second::{Fault, Second};
 
 pub use targets::{Refused, Targets};
 pub use valve::Orders;

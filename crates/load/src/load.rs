@@ -10,21 +10,22 @@ use hob_web::{Card, Changes, Routes, Service};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::cache::{Cache, CachedPlan};
 use crate::config::Config;
+use crate::database::plans::{self, Edited, PlanEntry, PlanId};
+use crate::database::runs::{self, By, Changed, NewRun, Queued};
+use crate::database::seconds;
 use crate::keys::{Keys, TestId};
-use crate::logs::{Level, Line, Logs};
+use crate::plan::cache::{Cache, CachedPlan};
 use crate::plan::{Plan, Written};
-use crate::plans::{self, Edited, PlanEntry, PlanId};
-use crate::queue::{Pushed, Queue};
-use crate::report::Report;
+use crate::results::report::Report;
+use crate::results::second::Second;
+use crate::results::totals::Tally;
 use crate::routes::SERVICE;
-use crate::run::{Event, Run, Runner, State};
-use crate::runs::{self, By, Changed, NewRun, Queued};
-use crate::second::Second;
-use crate::tally::Tally;
-use crate::views::{Shown, Views};
-use crate::{Error, card, conductor, demo, metrics, pages, routes};
+use crate::run::logs::{Level, Line, Logs};
+use crate::run::pending::{Pushed, Queue};
+use crate::run::views::{Shown, Views};
+use crate::run::{Event, Run, Runner, State, coordinator};
+use crate::{Error, card, demo, metrics, pages, routes};
 
 /// Load tests. Clones are handles to the same.
 #[derive(Clone, Debug)]
@@ -109,7 +110,7 @@ impl Service for Load {
     fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         let tests = self.clone();
-        self.inner.context.tasks.spawn("load runs", move |task| conductor::work(tests.clone(), task));
+        self.inner.context.tasks.spawn("load runs", move |task| coordinator::work(tests.clone(), task));
         let tests = self.clone();
         self.inner.context.tasks.spawn("load views", move |task| tests.clone().keep_views(task));
     }
@@ -264,7 +265,7 @@ impl Load {
         let mut seconds: Vec<Second> = Vec::new();
         loop {
             let next = seconds.last().map_or(from, |second| second.second + 1);
-            let merged = runs::merged_seconds(database, &run.id, run.epoch, next).await?;
+            let merged = seconds::merged_seconds(database, &run.id, run.epoch, next).await?;
             seconds.extend(merged.seconds.into_iter().map(|merged| merged.second));
             if merged.is_end || seconds.len() >= most {
                 seconds.truncate(most);
@@ -275,7 +276,7 @@ impl Load {
 
     /// How many requests ended in each of the newest seconds of a run.
     pub(crate) async fn newest_requests(&self, run: &Run, seconds: u32) -> Result<Vec<u64>, Error> {
-        let newest = runs::newest_second(&self.inner.context.database, &run.id, run.epoch).await?;
+        let newest = seconds::newest_second(&self.inner.context.database, &run.id, run.epoch).await?;
         let from = newest.map_or(0, |newest| (newest + 1).saturating_sub(seconds));
         let seconds = self.seconds(run, from, seconds as usize).await?;
         Ok(seconds.iter().map(Second::requests).collect())

@@ -3,8 +3,8 @@
 use hob_service::Metric;
 use metrics::{counter, gauge};
 
+use crate::results::second::Second;
 use crate::run::{Ending, Run, State};
-use crate::second::Second;
 
 const RUNS: &str = "hob_load_runs";
 const ENDED: &str = "hob_load_runs_ended_total";

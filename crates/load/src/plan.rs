@@ -1,6 +1,7 @@
 //! Plans: what a load test does. Written in TOML or JSON, checked whole before anything runs; see
 //! `docs/load.md` for the language.
 
+pub(crate) mod cache;
 mod curve;
 mod expect;
 mod read;

@@ -1,7 +1,8 @@
 //! The API: `/api/v1/load/…`.
 
-mod measured;
+mod live;
 mod plans;
+mod results;
 mod runs;
 
 use hob_database::UnixMs;
@@ -9,7 +10,6 @@ use hob_web::{Access, Problem, Routes};
 use utoipa_axum::routes;
 
 use crate::keys::TestId;
-use crate::live;
 use crate::load::Load;
 use crate::run::Run;
 
@@ -32,9 +32,9 @@ pub(crate) fn routes() -> Routes<Load> {
         .api(write.clone(), routes!(runs::cancel_run))
         .api(write.clone(), routes!(runs::pause_run))
         .api(write, routes!(runs::resume_run))
-        .api(read.clone(), routes!(measured::timeline))
-        .api(read.clone(), routes!(measured::logs))
-        .api(read.clone(), routes!(measured::report))
+        .api(read.clone(), routes!(results::timeline))
+        .api(read.clone(), routes!(results::logs))
+        .api(read.clone(), routes!(results::report))
         .api(read, routes!(live::watch))
 }
 

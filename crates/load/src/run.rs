@@ -1,5 +1,12 @@
 //! Runs: their states, what changes them, and how others see them.
 
+pub(crate) mod coordinator;
+pub(crate) mod local;
+pub(crate) mod logs;
+pub(crate) mod pending;
+pub(crate) mod runner;
+pub(crate) mod views;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -7,8 +14,8 @@ use hob_database::{UnixMs, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::database::plans::PlanId;
 use crate::keys::TestId;
-use crate::plans::PlanId;
 
 /// Where a run is. The allowed changes are in [`State::after`].
 #[derive(

@@ -17,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::response::{Asked, Head, MOST_HEAD, parse_head};
-use crate::second::Fault;
+use crate::results::second::Fault;
 
 const BUFFER: usize = 16 << 10;
 

@@ -12,7 +12,7 @@ use super::meter::{Meter, Outcome};
 use super::valve::Valve;
 use super::{Happening, Job, Sample, Share};
 use crate::plan::Plan;
-use crate::second::Second;
+use crate::results::second::Second;
 
 /// Errors told per second and thread, and as many other lines; errors are counted, all of them.
 const MOST_SAMPLES: u64 = 10;

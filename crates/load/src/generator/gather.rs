@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::mpsc;
 
-use crate::second::Second;
+use crate::results::second::Second;
 
 #[derive(Debug)]
 pub(super) struct Gather {

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use crate::second::{Fault, General, Second, StepSecond};
-use crate::spread::Spread;
+use crate::results::histogram::Spread;
+use crate::results::second::{Fault, General, Second, StepSecond};
 
 /// Longer latencies count as this one; timeouts are shorter.
 const LONGEST_US: u64 = 600_000_000;

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::second::Fault;
+use crate::results::second::Fault;
 
 /// More headers are refused.
 const MOST_HEADERS: usize = 100;

@@ -8,7 +8,7 @@ use super::desk::Desk;
 use super::meter::Outcome;
 use super::response::Asked;
 use crate::plan::{Answer, Pause, Step};
-use crate::second::Fault;
+use crate::results::second::Fault;
 
 #[derive(Debug)]
 pub(super) struct User {

@@ -13,7 +13,7 @@ use super::desk::Desk;
 use super::user::User;
 use super::valve::Valve;
 use crate::plan::{ArrivalKind, Curve, Load, Spacing};
-use crate::second::Second;
+use crate::results::second::Second;
 
 /// More arrivals do not wait for a free user.
 const MOST_WAITING: usize = 1_000_000;

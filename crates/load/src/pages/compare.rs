@@ -7,11 +7,11 @@ use hob_web::look::Quantity;
 use hob_web::{Console, Page, Problem, Query};
 use serde::Deserialize;
 
-use crate::charts::Charts;
 use crate::load::Load;
-use crate::report::Report;
+use crate::results::charts::Charts;
+use crate::results::histogram::Summary;
+use crate::results::report::Report;
 use crate::routes::{find, run_id};
-use crate::spread::Summary;
 
 #[derive(Template)]
 #[template(path = "compare.html")]

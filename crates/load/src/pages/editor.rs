@@ -9,9 +9,9 @@ use hob_web::{Console, Form, Page, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::{RUNS, badge, before};
+use crate::database::plans::{Edited, PlanEntry, PlanId};
 use crate::load::{Load, Wish};
 use crate::plan::{Files, Format, Mistake, Plan, Written};
-use crate::plans::{Edited, PlanEntry, PlanId};
 use crate::routes::queue;
 use crate::run::Run;
 

@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use super::badge;
 use crate::load::Load;
-use crate::logs::{Level, Line, Ring};
 use crate::routes::{Act, act, find, run_id};
+use crate::run::logs::{Level, Line, Ring};
 use crate::run::{Run, Runner, State};
 
 const LINES: usize = 100;

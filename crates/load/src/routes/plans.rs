@@ -9,10 +9,10 @@ use hob_web::{Json, List, Paging, Path, Problem, Query, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::cache::CachedGroup;
+use crate::database::plans::{Edited, PlanEntry, PlanId};
 use crate::load::Load;
+use crate::plan::cache::CachedGroup;
 use crate::plan::{Files, Format, Written};
-use crate::plans::{Edited, PlanEntry, PlanId};
 
 /// A plan in a list.
 #[derive(Debug, Serialize, ToSchema)]

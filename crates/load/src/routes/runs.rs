@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{find, run_id};
+use crate::database::plans::PlanId;
+use crate::database::runs::Changed;
 use crate::keys::TestId;
 use crate::load::{Accepted, Load, Wish};
-use crate::plans::PlanId;
 use crate::run::{Run, State as RunState};
-use crate::runs::Changed;
 
 /// What a new run shall be.
 #[derive(Debug, Default, Deserialize, ToSchema)]

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::Report;
-use crate::spread::Summary;
+use crate::results::histogram::Summary;
 
 const WIDTH: usize = 44;
 

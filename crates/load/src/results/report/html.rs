@@ -6,7 +6,7 @@ use hob_web::look::{Quantity, Tone, Unit};
 use hob_web::{STYLESHEET, Time};
 
 use super::Report;
-use crate::charts::Charts;
+use crate::results::charts::Charts;
 
 /// The numbers and pictures of a report.
 #[derive(Template)]

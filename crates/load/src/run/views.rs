@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::keys::{Keys, MetricType, SessionId, TestId};
+use crate::results::totals::{Point, per_cent};
 use crate::run::{Run, State};
-use crate::tally::{Point, per_cent};
 
 static PUBLISH: Script = Script::new(include_str!("views/publish.lua"));
 static STATUS: Script = Script::new(include_str!("views/status.lua"));

@@ -6,14 +6,15 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::Error;
+use crate::database::runs::{self, Seat, Standing};
+use crate::database::seconds::write_seconds;
 use crate::generator::{Generator, Job, Route, Share};
 use crate::load::Load;
-use crate::logs::Line;
 use crate::metrics;
 use crate::plan::Plan;
+use crate::results::second::Second;
+use crate::run::logs::Line;
 use crate::run::{Run, RunnerState, State};
-use crate::runs::{self, Seat, Standing};
-use crate::second::Second;
 
 /// How often a runner looks at what the run is to do. Cancelling takes effect within two of these.
 const LOOK: Duration = Duration::from_millis(250);
@@ -199,7 +200,7 @@ impl Part {
             return Standing::In;
         }
         let database = &self.tests.inner.context.database;
-        match runs::write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
+        match write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
             Ok(standing) => {
                 self.kept.clear();
                 self.renewed = Instant::now();
@@ -227,7 +228,7 @@ impl Part {
         let begun = Instant::now();
         loop {
             let database = &self.tests.inner.context.database;
-            match runs::write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
+            match write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
                 Err(error) if begun.elapsed() > lease => return Err(error),
                 Err(_) => tokio::time::sleep(LOOK).await,
                 standing => return standing,

@@ -1,15 +1,12 @@
 //! Runs in the database: the queue, the claims, and every change of state, each checked against what is there.
 
-mod seconds;
-
 use std::time::Duration;
 
 use hob_database::{Database, Keyset, Kind, Page, PageRequest, Query, Read, Transaction, UnixMs, sql};
 
-pub(crate) use self::seconds::{MergedSecond, merged_seconds, newest_second, write_seconds};
 use crate::Error;
+use crate::database::plans::{self, PlanId};
 use crate::keys::TestId;
-use crate::plans::{self, PlanId};
 use crate::run::{Event, Run, Runner, RunnerState, State};
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("queued_at", Kind::Int), ("id", Kind::Text)]);
@@ -351,6 +348,3 @@ pub(crate) async fn forget(database: &Database, keep: Duration) -> Result<u64, E
 pub(crate) async fn now(database: &Database) -> Result<UnixMs, Error> {
     Ok(database.read(|snapshot| async move { Ok::<_, hob_database::Error>(snapshot.now()) }).await?)
 }
-
-#[cfg(test)]
-mod tests;

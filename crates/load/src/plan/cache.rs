@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::database::plans::{self, PlanId};
 use crate::keys::{self, Keys, RunType};
 use crate::plan::{Files, Format, Mistake, Plan, Written};
-use crate::plans::{self, PlanId};
 
 static FILL: Script = Script::new(include_str!("cache/fill.lua"));
 static DROP: Script = Script::new(include_str!("cache/drop.lua"));

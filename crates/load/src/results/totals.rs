@@ -1,8 +1,8 @@
 //! A run as a whole, second after second.
 
 use crate::plan::{Metric, Plan, Threshold};
-use crate::second::{Second, StepSecond};
-use crate::spread::{Spread, Summary};
+use crate::results::histogram::{Spread, Summary};
+use crate::results::second::{Second, StepSecond};
 
 /// The generator counts as the bottleneck when it started more than one request in a hundred later than this.
 const SLIP_LIMIT_US: u64 = 2_000;

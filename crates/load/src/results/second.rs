@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::plan::Plan;
-use crate::spread::Spread;
-use crate::wire::{BadBytes, Reader, put};
+use crate::results::codec::{BadBytes, Reader, put};
+use crate::results::histogram::Spread;
 
 /// One second of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

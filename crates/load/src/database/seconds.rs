@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use hob_database::{Database, Read, from_row, sql};
 
-use super::{Seat, Standing};
+use super::runs::{Seat, Standing};
 use crate::Error;
 use crate::keys::TestId;
 use crate::load::MAX_RUNNERS;
 use crate::plan::Plan;
+use crate::results::second::{General, Second, StepSecond};
 use crate::run::RunnerState;
-use crate::second::{General, Second, StepSecond};
 
 /// The row of what does not belong to a step.
 const GENERAL: i64 = -1;

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 
-use crate::wire::{BadBytes, Reader, put};
+use crate::results::codec::{BadBytes, Reader, put};
 
 /// How often which latency was seen, in microseconds, to three digits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

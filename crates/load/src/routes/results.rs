@@ -7,9 +7,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{find, run_id};
 use crate::load::Load;
-use crate::logs::{Line, Ring};
-use crate::report::Report;
-use crate::tally::{Point, Tally};
+use crate::results::report::Report;
+use crate::results::totals::{Point, Tally};
+use crate::run::logs::{Line, Ring};
 
 const MOST_LINES: u32 = 1000;
 const MOST_POINTS: usize = 3600;

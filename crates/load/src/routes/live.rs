@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use crate::Error;
-use crate::conductor::LiveSecond;
 use crate::keys::{SessionId, TestId};
 use crate::load::Load;
-use crate::logs::Ring;
 use crate::routes::{find, now, run_id};
+use crate::run::coordinator::LiveSecond;
+use crate::run::logs::Ring;
+use crate::run::views::{Shown, Status};
 use crate::run::{Run, State as RunState};
-use crate::views::{Shown, Status};
 
 /// How often a socket looks for news.
 const LOOK: Duration = Duration::from_millis(500);

@@ -8,16 +8,17 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::Error;
+use crate::database::runs::{self, By, Changed, Orphan};
+use crate::database::seconds::{MergedSecond, merged_seconds};
 use crate::load::Load;
-use crate::logs::{Level, Line, Ring};
 use crate::metrics;
 use crate::plan::Plan;
-use crate::report::Report;
+use crate::results::report::Report;
+use crate::results::totals::{Point, Tally};
+use crate::run::logs::{Level, Line, Ring};
+use crate::run::runner::take_part;
+use crate::run::views::{Sample, Shown};
 use crate::run::{Ending, Event, Run, Runner, RunnerState, State};
-use crate::runner::take_part;
-use crate::runs::{self, By, Changed, MergedSecond, Orphan};
-use crate::tally::{Point, Tally};
-use crate::views::{Sample, Shown};
 
 /// Between the decision to start and the start itself, in which every runner has to learn of it.
 const LEAD: Duration = Duration::from_millis(700);
@@ -286,7 +287,7 @@ impl Conductor {
         loop {
             // First who still works, then what they wrote: whoever is done by then has written everything.
             let runners = self.tests.runners(&self.run).await?;
-            let merged = runs::merged_seconds(&database, &self.run.id, self.run.epoch, self.next).await?;
+            let merged = merged_seconds(&database, &self.run.id, self.run.epoch, self.next).await?;
             for MergedSecond { second, nodes } in &merged.seconds {
                 let is_whole = runners
                     .iter()

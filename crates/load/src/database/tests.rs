@@ -5,12 +5,17 @@ use hob_testkit::{LIMIT, Needs, TestContext, every_service, wait_for};
 use hob_web::Service as _;
 use hob_web::Web;
 
-use super::*;
+use hob_database::{Read, sql};
+use std::time::Duration;
+
+use super::runs::*;
+use super::seconds::write_seconds;
 use crate::generator::meter::{Meter, Outcome};
+use crate::keys::TestId;
 use crate::plan::Written;
-use crate::run::Ending;
-use crate::second::{Fault, Second, StepSecond};
-use crate::spread::Spread;
+use crate::results::histogram::Spread;
+use crate::results::second::{Fault, Second, StepSecond};
+use crate::run::{Ending, Run, RunnerState, State};
 use crate::{Config, Load, Wish};
 
 const NEEDS: Needs = Needs {

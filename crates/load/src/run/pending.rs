@@ -6,12 +6,12 @@ use hob_store::{Reply, Script, Store, cmd};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::database::plans::PlanId;
+use crate::database::runs::NewRun;
 use crate::keys::{Keys, TestId};
-use crate::plans::PlanId;
 use crate::run::Run;
-use crate::runs::NewRun;
 
-static SYNC: Script = Script::new(include_str!("queue/sync.lua"));
+static SYNC: Script = Script::new(include_str!("pending/sync.lua"));
 
 /// Longer lists of outsiders are taken in piece by piece.
 const MOST: isize = 1000;

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::plan::Plan;
-use crate::spread::{Spread, Summary};
-use crate::tally::{Point, Tally, Verdict, per_cent};
+use crate::results::histogram::{Spread, Summary};
+use crate::results::totals::{Point, Tally, Verdict, per_cent};
 
 /// A chart has no room for more.
 const MOST_POINTS: usize = 600;

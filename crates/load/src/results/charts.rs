@@ -5,8 +5,8 @@ use std::ops::Range;
 use hob_web::chart::{HeatMap, Histogram, Line, Unit};
 use hob_web::look::{Markup, Tone};
 
-use crate::report::Report;
-use crate::tally::Point;
+use crate::results::report::Report;
+use crate::results::totals::Point;
 
 /// The pictures of one report.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::generator::{Generator, Job, Share, Targets};
 use crate::plan::Plan;
-use crate::report::Report;
-use crate::tally::Tally;
+use crate::results::report::Report;
+use crate::results::totals::Tally;
 
 /// So long the threads may take to be ready.
 const LEAD: Duration = Duration::from_millis(50);

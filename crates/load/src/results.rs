@@ -1,0 +1,8 @@
+//! What a run measured: histograms, seconds, totals and the report.
+
+pub(crate) mod charts;
+pub(crate) mod codec;
+pub(crate) mod histogram;
+pub(crate) mod report;
+pub(crate) mod second;
+pub(crate) mod totals;
