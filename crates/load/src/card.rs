@@ -29,7 +29,7 @@ pub(crate) async fn card(tests: &Load) -> Card {
 }
 
 async fn fill(tests: &Load, mut card: Card) -> Result<Card, Error> {
-    let held = runs::held(&tests.inner.context.database).await?;
+    let held = runs::active(&tests.inner.context.database).await?;
     let waiting = tests.waiting().await?;
     if let Some(run) = held.first() {
         (card.tone, card.word) = (Tone::Busy, format!("{} running", held.len()));

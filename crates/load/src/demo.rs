@@ -11,9 +11,9 @@ use hob_service::Task;
 use tokio::net::TcpListener;
 
 use crate::Error;
-use crate::database::plans::PlanId;
 use crate::load::{Load, Wish};
 use crate::plan::Written;
+use crate::plan::catalog::PlanId;
 
 const PLAN: &str = include_str!("demo/shop.toml");
 /// Between two runs.

@@ -4,23 +4,24 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use hob_database::{Migrations, Page, PageRequest, Read, UnixMs};
+use hob_database::{Migrations, Page, PageRequest, UnixMs};
 use hob_service::{Live, Metric, ServiceContext, Task};
 use hob_web::{Card, Changes, Routes, Service};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::database::plans::{self, Edited, PlanEntry, PlanId};
-use crate::database::runs::{self, By, Changed, NewRun, Queued};
-use crate::database::seconds;
+use crate::database::seconds::{self, SecondReader};
+use crate::database::{self, plans, runners, runs};
 use crate::keys::{Keys, TestId};
 use crate::plan::cache::{Cache, CachedPlan};
+use crate::plan::catalog::{self, EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Plan, Written};
 use crate::results::report::Report;
 use crate::results::second::Second;
 use crate::results::totals::Tally;
 use crate::routes::SERVICE;
+use crate::run::lifecycle::{self, Actor, InsertOutcome, NewRun, Transition};
 use crate::run::logs::{Level, Line, Logs};
 use crate::run::pending::{Pushed, Queue};
 use crate::run::views::{Shown, Views};
@@ -142,14 +143,19 @@ impl Load {
     }
 
     pub async fn add_plan(&self, plan: &Written) -> Result<PlanId, Error> {
-        plans::add(&self.inner.context.database, plan).await
+        catalog::add(&self.inner.context.database, plan).await
     }
 
     /// Makes a new version of a plan; of the one that the caller has seen, if it says which.
-    pub async fn edit_plan(&self, id: PlanId, seen: Option<u32>, plan: &Written) -> Result<Edited, Error> {
+    pub async fn edit_plan(
+        &self,
+        id: PlanId,
+        seen: Option<u32>,
+        plan: &Written,
+    ) -> Result<EditOutcome, Error> {
         let mut kinds = self.kinds(id).await?;
-        let edited = plans::edit(&self.inner.context.database, id, seen, plan).await?;
-        if let Edited::Version(version) = edited {
+        let edited = catalog::edit(&self.inner.context.database, id, seen, plan).await?;
+        if let EditOutcome::Saved(version) = edited {
             kinds.extend(plan.read()?.run_types.into_iter().map(|kind| kind.name));
             self.forget(id, version, &kinds).await;
         }
@@ -159,7 +165,7 @@ impl Load {
     pub async fn delete_plan(&self, id: PlanId) -> Result<bool, Error> {
         let kinds = self.kinds(id).await?;
         let version = self.plan(id).await?.map_or(0, |plan| plan.version);
-        let deleted = plans::delete(&self.inner.context.database, id).await?;
+        let deleted = plans::mark_deleted(&self.inner.context.database, id).await?;
         // Nothing of it may be kept at hand again.
         self.forget(id, version + 1, &kinds).await;
         Ok(deleted)
@@ -171,17 +177,17 @@ impl Load {
     }
 
     pub async fn plans(&self, request: &PageRequest) -> Result<Page<PlanEntry>, Error> {
-        plans::page(&self.inner.context.database, request).await
+        Ok(plans::page(&self.inner.context.database, request).await?)
     }
 
     /// A plan as lists show it.
     pub async fn plan_entry(&self, id: PlanId) -> Result<Option<PlanEntry>, Error> {
-        Ok(self.inner.context.database.optional(plans::by_id(id)).await?)
+        Ok(plans::find(&self.inner.context.database, id).await?)
     }
 
     /// The versions of a plan and when they were made, newest first.
     pub async fn plan_versions(&self, id: PlanId) -> Result<Vec<(u32, UnixMs)>, Error> {
-        Ok(self.inner.context.database.all(plans::versions(id)).await?)
+        Ok(plans::versions(&self.inner.context.database, id).await?)
     }
 
     /// A version of a plan as it was written.
@@ -209,9 +215,9 @@ impl Load {
             max_users: wish.max_users,
             runners: wish.runners.unwrap_or(1).clamp(1, MAX_RUNNERS),
         };
-        match runs::queue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
-            Queued::NoPlan => return Ok(Accepted::NoPlan),
-            Queued::Queued | Queued::Known => {}
+        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
+            InsertOutcome::PlanNotFound => return Ok(Accepted::NoPlan),
+            InsertOutcome::Inserted | InsertOutcome::Exists => {}
         }
         self.show(&run.id, Shown::default()).await;
         self.inner.bell.notify_one();
@@ -219,30 +225,30 @@ impl Load {
     }
 
     pub async fn run(&self, id: &TestId) -> Result<Option<Run>, Error> {
-        Ok(self.inner.context.database.optional(runs::by_id(id)).await?)
+        Ok(runs::find(&self.inner.context.database, id).await?)
     }
 
     pub async fn runs(&self, plan: Option<PlanId>, request: &PageRequest) -> Result<Page<Run>, Error> {
-        runs::page(&self.inner.context.database, plan, request).await
+        Ok(runs::page(&self.inner.context.database, plan, request).await?)
     }
 
     pub async fn waiting(&self) -> Result<Vec<Run>, Error> {
-        runs::waiting(&self.inner.context.database).await
+        Ok(runs::pending(&self.inner.context.database).await?)
     }
 
     pub async fn runners(&self, run: &Run) -> Result<Vec<Runner>, Error> {
-        Ok(self.inner.context.database.all(runs::runners(&run.id, run.epoch)).await?)
+        Ok(runners::list(&self.inner.context.database, &run.id, run.epoch).await?)
     }
 
-    pub async fn pause(&self, id: &TestId) -> Result<Changed, Error> {
+    pub async fn pause(&self, id: &TestId) -> Result<Transition, Error> {
         self.change(id, Event::Pause, None, "Paused").await
     }
 
-    pub async fn resume(&self, id: &TestId) -> Result<Changed, Error> {
+    pub async fn resume(&self, id: &TestId) -> Result<Transition, Error> {
         self.change(id, Event::Resume, None, "Running").await
     }
 
-    pub async fn cancel(&self, id: &TestId) -> Result<Changed, Error> {
+    pub async fn cancel(&self, id: &TestId) -> Result<Transition, Error> {
         self.change(id, Event::Cancel, Some(State::Cancelled), "Cancelled").await
     }
 
@@ -262,21 +268,19 @@ impl Load {
     /// What was measured of a run, second by second, merged over its runners: `most` seconds from one on.
     pub async fn seconds(&self, run: &Run, from: u32, most: usize) -> Result<Vec<Second>, Error> {
         let database = &self.inner.context.database;
-        let mut seconds: Vec<Second> = Vec::new();
-        loop {
-            let next = seconds.last().map_or(from, |second| second.second + 1);
-            let merged = seconds::merged_seconds(database, &run.id, run.epoch, next).await?;
-            seconds.extend(merged.seconds.into_iter().map(|merged| merged.second));
-            if merged.is_end || seconds.len() >= most {
-                seconds.truncate(most);
-                return Ok(seconds);
-            }
+        let mut reader = SecondReader::new(run, from);
+        let mut seconds = Vec::new();
+        while seconds.len() < most
+            && let Some(merged) = reader.next(database).await?
+        {
+            seconds.push(merged.second);
         }
+        Ok(seconds)
     }
 
     /// How many requests ended in each of the newest seconds of a run.
     pub(crate) async fn newest_requests(&self, run: &Run, seconds: u32) -> Result<Vec<u64>, Error> {
-        let newest = seconds::newest_second(&self.inner.context.database, &run.id, run.epoch).await?;
+        let newest = seconds::newest(&self.inner.context.database, run).await?;
         let from = newest.map_or(0, |newest| (newest + 1).saturating_sub(seconds));
         let seconds = self.seconds(run, from, seconds as usize).await?;
         Ok(seconds.iter().map(Second::requests).collect())
@@ -312,10 +316,10 @@ impl Load {
         event: Event,
         ending: Option<State>,
         message: &str,
-    ) -> Result<Changed, Error> {
+    ) -> Result<Transition, Error> {
         let changed =
-            runs::change(&self.inner.context.database, id, By::Anybody, event, ending, message).await?;
-        if let Changed::To(_) = changed {
+            lifecycle::change(&self.inner.context.database, id, Actor::User, event, ending, message).await?;
+        if let Transition::Applied(_) = changed {
             self.show(id, Shown::default()).await;
             self.inner.bell.notify_one();
         }
@@ -338,7 +342,7 @@ impl Load {
                 self.inner.views.status(&run, shown).await?;
             }
             self.inner.views.notify(&run).await?;
-            let at = runs::now(&self.inner.context.database).await?.0;
+            let at = database::now(&self.inner.context.database).await?.0;
             let level =
                 if matches!(run.state, State::Failed | State::Lost) { Level::Error } else { Level::Info };
             let line = Line::new(at, level, format!("{}: {}", run.state, run.message));
@@ -378,7 +382,7 @@ impl Load {
     pub async fn keep_views_once(&self, round: u32) -> Result<(), Error> {
         let waiting = self.take_in().await?;
         if round.is_multiple_of(SWEEP_EVERY) {
-            let held = runs::held(&self.inner.context.database).await?;
+            let held = runs::active(&self.inner.context.database).await?;
             metrics::runs(waiting.len(), &held);
             self.inner.views.sweep_active(&held).await?;
             for run in &waiting {
@@ -386,7 +390,7 @@ impl Load {
             }
         }
         if round.is_multiple_of(SWEEP_EVERY * 720) {
-            runs::forget(&self.inner.context.database, self.config().keep.get()).await?;
+            lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep.get()).await?;
         }
         Ok(())
     }
@@ -425,13 +429,15 @@ impl Load {
             return Ok(());
         }
         run.run_type = plan.run_types[0].name.clone();
-        match runs::queue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
-            Queued::Queued => {
+        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
+            InsertOutcome::Inserted => {
                 self.show(&id, Shown::default()).await;
                 self.inner.bell.notify_one();
             }
             // Claimed since it was pushed, or a view that was written by another node: nothing to do.
-            Queued::Known | Queued::NoPlan => tracing::debug!(run = %id, "an entry of the queue is known"),
+            InsertOutcome::Exists | InsertOutcome::PlanNotFound => {
+                tracing::debug!(run = %id, "an entry of the queue is known")
+            }
         }
         Ok(())
     }

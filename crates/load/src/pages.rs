@@ -13,8 +13,8 @@ use hob_web::{Access, Console, Page, Paging, Problem, Query, Routes};
 use self::compare::compare;
 use self::editor::{add_plan, add_run, delete_plan, edit_plan, new_plan, plan};
 use self::run::{cancel, pause, report_file, resume, run};
-use crate::database::plans::PlanEntry;
 use crate::load::Load;
+use crate::plan::catalog::PlanEntry;
 use crate::routes::SERVICE;
 use crate::run::{Run, State};
 

@@ -2,6 +2,7 @@
 //! `docs/load.md` for the language.
 
 pub(crate) mod cache;
+pub(crate) mod catalog;
 mod curve;
 mod expect;
 mod read;

@@ -1,6 +1,7 @@
 //! Runs: their states, what changes them, and how others see them.
 
 pub(crate) mod coordinator;
+pub(crate) mod lifecycle;
 pub(crate) mod local;
 pub(crate) mod logs;
 pub(crate) mod pending;
@@ -14,8 +15,8 @@ use hob_database::{UnixMs, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::database::plans::PlanId;
 use crate::keys::TestId;
+use crate::plan::catalog::PlanId;
 
 /// Where a run is. The allowed changes are in [`State::after`].
 #[derive(

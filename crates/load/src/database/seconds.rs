@@ -1,124 +1,125 @@
-//! What runners measured, second by second: a row per second, step and runner.
+//! The table `load_second`: what runners measured, a row per second, step and runner.
 
-use std::collections::HashSet;
-use std::time::Duration;
+use std::collections::{HashSet, VecDeque};
 
-use hob_database::{Database, Read, from_row, sql};
+use hob_database::{Database, Read, Transaction, UnixMs, from_row, sql};
 
-use super::runs::{Seat, Standing};
+use super::Result;
 use crate::Error;
 use crate::keys::TestId;
 use crate::load::MAX_RUNNERS;
 use crate::plan::Plan;
 use crate::results::second::{General, Second, StepSecond};
-use crate::run::RunnerState;
+use crate::run::Run;
+use crate::run::lifecycle::RunnerId;
 
-/// The row of what does not belong to a step.
-const GENERAL: i64 = -1;
-/// The most rows of one read. Every read has room for one whole second at least.
+/// The `step` of the row that holds what no step measured.
+const NO_STEP: i64 = -1;
+/// The most rows of one read: enough for two of the largest seconds, so that every read completes one.
 const MAX_ROWS: usize = 2 * MAX_RUNNERS as usize * (Plan::MOST_STEPS + 1);
-
-/// Writes seconds that a runner has measured, each row once, however often this is repeated; keeps the runner's seat,
-/// or leaves it as `last` says.
-pub(crate) async fn write_seconds(
-    database: &Database,
-    seat: &Seat,
-    seconds: &[Second],
-    last: RunnerState,
-    message: &str,
-    lease: Duration,
-) -> Result<Standing, Error> {
-    let standing = database
-        .write(|tx| async move {
-            let keep = sql("UPDATE load_runner SET lease_until = $4, state = $5, message = $6
-                            WHERE run_id = $1 AND epoch = $2 AND number = $3 AND state = $7");
-            let keep = keep.bind(&seat.run).bind(seat.epoch).bind(seat.number).bind(tx.now().plus(lease));
-            let keep = keep.bind(last).bind(message).bind(RunnerState::Working);
-            if tx.execute(keep).await? == 0 {
-                return Ok(Standing::Out);
-            }
-            let rows = seconds.iter().flat_map(|second| rows(seat, second)).collect::<Vec<_>>();
-            let head = "INSERT INTO load_second (run_id, second, step, runner, epoch, data)";
-            tx.insert_all(head, rows, "ON CONFLICT DO NOTHING").await?;
-            Ok::<_, hob_database::Error>(Standing::In)
-        })
-        .await?;
-    Ok(standing)
-}
 
 type SecondRow = (TestId, u32, i64, String, u64, Vec<u8>);
 
-fn rows(seat: &Seat, second: &Second) -> Vec<SecondRow> {
-    let row = |step: i64, data| (seat.run.clone(), second.second, step, seat.node.clone(), seat.epoch, data);
-    let general = std::iter::once(row(GENERAL, second.general.encode()));
-    general.chain(second.steps.iter().map(|(step, seen)| row(i64::from(*step), seen.encode()))).collect()
+/// Writes the seconds that a runner measured. A row that exists stays as it is.
+pub(crate) async fn insert(tx: &Transaction, runner: &RunnerId, seconds: &[Second]) -> Result<()> {
+    let rows = seconds.iter().flat_map(|second| rows(runner, second)).collect::<Vec<_>>();
+    let head = "INSERT INTO load_second (run_id, second, step, runner, epoch, data)";
+    tx.insert_all(head, rows, "ON CONFLICT DO NOTHING").await?;
+    Ok(())
 }
 
-/// Seconds of a run in order, merged over the runners.
+fn rows(runner: &RunnerId, second: &Second) -> Vec<SecondRow> {
+    let row =
+        |step: i64, data| (runner.run.clone(), second.second, step, runner.node.clone(), runner.epoch, data);
+    let general = std::iter::once(row(NO_STEP, second.general.encode()));
+    general
+        .chain(second.steps.iter().map(|(step, measured)| row(i64::from(*step), measured.encode())))
+        .collect()
+}
+
+/// The newest second that a runner has written.
+pub(crate) async fn newest(database: &Database, run: &Run) -> Result<Option<u32>> {
+    let select =
+        sql("SELECT second FROM load_second WHERE run_id = $1 AND epoch = $2 ORDER BY second DESC LIMIT 1");
+    let found: Option<(u32,)> = database.optional(select.bind(&run.id).bind(run.epoch)).await?;
+    Ok(found.map(|(second,)| second))
+}
+
+/// Deletes the seconds of runs that ended before a time, of 20 runs at most. Reports stay.
+pub(crate) async fn delete_ended_before(tx: &Transaction, time: UnixMs) -> Result<u64> {
+    let delete = sql("DELETE FROM load_second WHERE run_id IN (
+                          SELECT id FROM load_run WHERE ended_at < $1
+                          AND EXISTS (SELECT 1 FROM load_second WHERE run_id = load_run.id) LIMIT 20)");
+    tx.execute(delete.bind(time)).await
+}
+
+/// Reads the seconds of a run in order, each merged over its runners, with a bounded number of rows per query.
 #[derive(Debug)]
-pub(crate) struct Merged {
-    pub(crate) seconds: Vec<MergedSecond>,
-    /// Whether there are no later ones yet.
-    pub(crate) is_end: bool,
+pub(crate) struct SecondReader {
+    run: TestId,
+    epoch: u64,
+    /// The first second that was not read yet.
+    next: u32,
+    buffer: VecDeque<MergedSecond>,
+    /// The last query found no second after those in the buffer.
+    at_end: bool,
 }
 
 #[derive(Debug)]
 pub(crate) struct MergedSecond {
     pub(crate) second: Second,
-    /// The nodes whose part is in it.
+    /// The nodes whose measurements it contains.
     pub(crate) nodes: HashSet<String>,
 }
 
-/// Reads the seconds of a run from one on, as many as one read has room for.
-pub(crate) async fn merged_seconds(
-    database: &Database,
-    id: &TestId,
-    epoch: u64,
-    from: u32,
-) -> Result<Merged, Error> {
-    let list = sql("SELECT second, step, runner, data FROM load_second
-                    WHERE run_id = $1 AND epoch = $2 AND second >= $3 ORDER BY second, step LIMIT $4");
-    let parts: Vec<Part> = database.all(list.bind(id).bind(epoch).bind(from).bind(MAX_ROWS as u64)).await?;
-    let is_end = parts.len() < MAX_ROWS;
-    let mut seconds: Vec<MergedSecond> = Vec::new();
-    for part in parts {
-        if seconds.last().is_none_or(|merged| merged.second.second != part.second) {
-            seconds.push(MergedSecond { second: Second::new(part.second), nodes: HashSet::new() });
-        }
-        if let Some(merged) = seconds.last_mut() {
-            part.add_to(merged)?;
-        }
+impl SecondReader {
+    pub(crate) fn new(run: &Run, from: u32) -> Self {
+        let (run, epoch) = (run.id.clone(), run.epoch);
+        Self { run, epoch, next: from, buffer: VecDeque::new(), at_end: false }
     }
-    if !is_end && seconds.len() > 1 {
-        // Its other rows come with the next read.
-        seconds.pop();
+
+    pub(crate) async fn next(&mut self, database: &Database) -> Result<Option<MergedSecond>, Error> {
+        if self.buffer.is_empty() && !self.at_end {
+            self.fill(database).await?;
+        }
+        Ok(self.buffer.pop_front())
     }
-    Ok(Merged { seconds, is_end })
+
+    async fn fill(&mut self, database: &Database) -> Result<(), Error> {
+        let select = sql("SELECT second, step, runner, data FROM load_second
+                          WHERE run_id = $1 AND epoch = $2 AND second >= $3 ORDER BY second, step LIMIT $4");
+        let select = select.bind(&self.run).bind(self.epoch).bind(self.next).bind(MAX_ROWS as u64);
+        let rows: Vec<MeasuredRow> = database.all(select).await?;
+        self.at_end = rows.len() < MAX_ROWS;
+        for row in rows {
+            if self.buffer.back().is_none_or(|merged| merged.second.second != row.second) {
+                self.buffer
+                    .push_back(MergedSecond { second: Second::new(row.second), nodes: HashSet::new() });
+            }
+            if let Some(merged) = self.buffer.back_mut() {
+                row.add_to(merged)?;
+            }
+        }
+        if !self.at_end && self.buffer.len() > 1 {
+            // Its other rows come with the next query.
+            self.buffer.pop_back();
+        }
+        self.next = self.buffer.back().map_or(self.next, |merged| merged.second.second + 1);
+        Ok(())
+    }
 }
 
-/// The newest second that a runner has written.
-pub(crate) async fn newest_second(
-    database: &Database,
-    id: &TestId,
-    epoch: u64,
-) -> Result<Option<u32>, Error> {
-    let newest =
-        sql("SELECT second FROM load_second WHERE run_id = $1 AND epoch = $2 ORDER BY second DESC LIMIT 1");
-    let found: Option<(u32,)> = database.optional(newest.bind(id).bind(epoch)).await?;
-    Ok(found.map(|(second,)| second))
-}
-
-/// A row of a second, as one runner wrote it.
-struct Part {
+/// A row as one runner wrote it.
+struct MeasuredRow {
     second: u32,
     step: i64,
     runner: String,
     data: Vec<u8>,
 }
 
-from_row!(Part { second, step, runner, data });
+from_row!(MeasuredRow { second, step, runner, data });
 
-impl Part {
+impl MeasuredRow {
     fn add_to(self, merged: &mut MergedSecond) -> Result<(), Error> {
         match u16::try_from(self.step) {
             Ok(step) => merged.second.steps.entry(step).or_default().merge(&StepSecond::decode(&self.data)?),

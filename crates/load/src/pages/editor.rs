@@ -9,8 +9,8 @@ use hob_web::{Console, Form, Page, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::{RUNS, badge, before};
-use crate::database::plans::{Edited, PlanEntry, PlanId};
 use crate::load::{Load, Wish};
+use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Files, Format, Mistake, Plan, Written};
 use crate::routes::queue;
 use crate::run::Run;
@@ -174,9 +174,9 @@ pub(super) async fn edit_plan(
     };
     let (version, draft) = (draft.version, draft.written(before.unwrap_or_default()));
     match tests.edit_plan(id, None, &draft).await {
-        Ok(Edited::Version(_)) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
-        Ok(Edited::Gone) => Err(Problem::not_found("plan")),
-        Ok(Edited::Outdated(version)) => {
+        Ok(EditOutcome::Saved(_)) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
+        Ok(EditOutcome::NotFound) => Err(Problem::not_found("plan")),
+        Ok(EditOutcome::Conflict(version)) => {
             Err(Problem::conflict(format!("The plan has the version {version} by now.")))
         }
         Err(crate::Error::Plan(mistake)) => {

@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_database::{Database, Read};
-use hob_store::{Key, Reply, Script, Store, cmd};
+use hob_database::Database;
+use hob_schema::Key;
+use hob_store::{Reply, Script, Store, cmd};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::database::plans::{self, PlanId};
+use crate::database::plans;
 use crate::keys::{self, Keys, RunType};
+use crate::plan::catalog::PlanId;
 use crate::plan::{Files, Format, Mistake, Plan, Written};
 
 static FILL: Script = Script::new(include_str!("cache/fill.lua"));
@@ -173,7 +175,7 @@ impl Cache {
     }
 
     async fn load(&self, id: PlanId, key_id: &keys::PlanId, key: &Key) -> Result<Option<CachedPlan>, Error> {
-        let Some(entry) = self.database.optional(plans::by_id(id)).await? else { return Ok(None) };
+        let Some(entry) = plans::find(&self.database, id).await? else { return Ok(None) };
         let Some((plan, created_at)) = plans::version(&self.database, id, entry.version).await? else {
             return Ok(None);
         };

@@ -9,9 +9,9 @@ use hob_web::{Json, List, Paging, Path, Problem, Query, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::database::plans::{Edited, PlanEntry, PlanId};
 use crate::load::Load;
 use crate::plan::cache::CachedGroup;
+use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Files, Format, Written};
 
 /// A plan in a list.
@@ -125,11 +125,11 @@ pub(super) async fn edit_plan(
     let before = tests.plan(PlanId(id)).await?.ok_or_else(|| Problem::not_found("plan"))?;
     let seen = body.version;
     match tests.edit_plan(PlanId(id), seen, &body.written(before.files)).await? {
-        Edited::Version(_) => Ok(Json(plan_view(&tests, PlanId(id)).await?)),
-        Edited::Outdated(version) => {
+        EditOutcome::Saved(_) => Ok(Json(plan_view(&tests, PlanId(id)).await?)),
+        EditOutcome::Conflict(version) => {
             Err(Problem::conflict(format!("The plan has the version {version} by now.")))
         }
-        Edited::Gone => Err(Problem::not_found("plan")),
+        EditOutcome::NotFound => Err(Problem::not_found("plan")),
     }
 }
 

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::{find, run_id};
-use crate::database::plans::PlanId;
-use crate::database::runs::Changed;
 use crate::keys::TestId;
 use crate::load::{Accepted, Load, Wish};
+use crate::plan::catalog::PlanId;
+use crate::run::lifecycle::Transition;
 use crate::run::{Run, State as RunState};
 
 /// What a new run shall be.
@@ -186,8 +186,8 @@ pub(crate) async fn act(tests: &Load, id: &TestId, act: Act) -> Result<Run, Prob
         Act::Cancel => tests.cancel(id).await?,
     };
     match changed {
-        Changed::To(_) => find(tests, id).await,
-        Changed::Not(state) => Err(Problem::conflict(format!("The run is {state}."))),
-        Changed::Gone => Err(Problem::not_found("run")),
+        Transition::Applied(_) => find(tests, id).await,
+        Transition::Rejected(state) => Err(Problem::conflict(format!("The run is {state}."))),
+        Transition::Gone => Err(Problem::not_found("run")),
     }
 }

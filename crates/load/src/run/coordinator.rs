@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use crate::Error;
-use crate::database::runs::{self, By, Changed, Orphan};
-use crate::database::seconds::{MergedSecond, merged_seconds};
+use crate::database::seconds::{MergedSecond, SecondReader};
+use crate::database::{self, runs};
 use crate::load::Load;
 use crate::metrics;
 use crate::plan::Plan;
 use crate::results::report::Report;
 use crate::results::totals::{Point, Tally};
+use crate::run::lifecycle::{self, Actor, ExpiredRun, Transition};
 use crate::run::logs::{Level, Line, Ring};
 use crate::run::runner::take_part;
 use crate::run::views::{Sample, Shown};
@@ -67,10 +68,10 @@ pub(crate) async fn work(tests: Load, task: Task) {
 async fn look(tests: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
     let (database, node) = (&tests.inner.context.database, tests.inner.context.node.as_str());
     let (lease, most) = (tests.config().lease.get(), tests.config().runs_at_once as usize);
-    while let Some(orphan) = runs::adopt(database, node, lease).await? {
+    while let Some(orphan) = lifecycle::recover_expired(database, node, lease).await? {
         match orphan {
-            Orphan::Returned(id) => tests.show(&id, Shown::default()).await,
-            Orphan::Adopted(run) => {
+            ExpiredRun::Requeued(id) => tests.show(&id, Shown::default()).await,
+            ExpiredRun::TakenOver(run) => {
                 tracing::warn!(run = %run.id, "goes on with a run whose conductor is gone");
                 jobs.spawn(conduct(tests.clone(), run, Since::Before));
             }
@@ -78,14 +79,14 @@ async fn look(tests: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
     }
     let has_room = || tests.inner.busy.lock().len() < most;
     while has_room() {
-        let Some(run) = runs::claim(database, node, lease).await? else { break };
+        let Some(run) = lifecycle::claim(database, node, lease).await? else { break };
         tests.inner.busy.lock().insert(run.id.clone());
         tests.show(&run.id, Shown::default()).await;
         let (tests, part) = (tests.clone(), run.clone());
         jobs.spawn(async move {
             // The conductor's own node is always the first runner.
             let lease = tests.config().lease.get();
-            let joined = runs::join(
+            let joined = lifecycle::add_runner(
                 &tests.inner.context.database,
                 &part.id,
                 part.epoch,
@@ -100,9 +101,9 @@ async fn look(tests: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
             }
         });
     }
-    for run in runs::gathering(database).await? {
+    for run in runs::awaiting_runners(database).await? {
         if has_room()
-            && let Some(number) = runs::join(database, &run.id, run.epoch, node, lease).await?
+            && let Some(number) = lifecycle::add_runner(database, &run.id, run.epoch, node, lease).await?
         {
             tests.inner.busy.lock().insert(run.id.clone());
             jobs.spawn(take_part(tests.clone(), run, number));
@@ -141,8 +142,14 @@ impl Conductor {
     async fn conduct(tests: Load, run: Run, since: Since) -> Result<(), Error> {
         let id = run.id.clone();
         let Some((plan, kind)) = tests.pinned(&run).await? else {
-            runs::end(&tests.inner.context.database, &run, Ending::Failed, "Its plan is gone", "null")
-                .await?;
+            lifecycle::finish(
+                &tests.inner.context.database,
+                &run,
+                Ending::Failed,
+                "Its plan is gone",
+                "null",
+            )
+            .await?;
             tests.show(&id, Shown::default()).await;
             return Ok(());
         };
@@ -187,7 +194,9 @@ impl Conductor {
     async fn tick(&mut self) -> Result<Go, Error> {
         let lease = self.tests.config().lease.get();
         let database = self.tests.inner.context.database.clone();
-        let Some(run) = runs::hold(&database, &self.run, lease).await? else { return Ok(Go::Over) };
+        let Some(run) = lifecycle::renew_lease(&database, &self.run, lease).await? else {
+            return Ok(Go::Over);
+        };
         self.run = run;
         let runners = self.tests.runners(&self.run).await?;
         match self.run.state {
@@ -210,7 +219,7 @@ impl Conductor {
         if runners.is_empty() || !(all || waited) {
             return Ok(());
         }
-        runs::begin(&self.tests.inner.context.database, &self.run, LEAD).await?;
+        lifecycle::start(&self.tests.inner.context.database, &self.run, LEAD).await?;
         self.tests.show(&self.run.id, self.shown()).await;
         Ok(())
     }
@@ -218,11 +227,11 @@ impl Conductor {
     /// Stops the run when a runner is lost or failed, when a threshold says so, or when the node stops.
     async fn look_after(&mut self, runners: &[Runner]) -> Result<(), Error> {
         let database = &self.tests.inner.context.database;
-        let now = runs::now(database).await?;
+        let now = database::now(database).await?;
         for runner in
             runners.iter().filter(|runner| runner.state == RunnerState::Working && runner.lease_until < now)
         {
-            if runs::give_up(database, &self.run.id, self.run.epoch, runner.number).await? {
+            if lifecycle::expire_runner(database, &self.run.id, self.run.epoch, runner.number).await? {
                 let message = format!("Lost the runner {}", runner.node);
                 self.stop(State::Lost, &message).await?;
             }
@@ -245,9 +254,9 @@ impl Conductor {
         if self.run.state == State::Stopping {
             return Ok(());
         }
-        let by = By::Conductor { fence: self.run.fence };
+        let by = Actor::Coordinator { fence: self.run.fence };
         let database = &self.tests.inner.context.database;
-        runs::change(database, &self.run.id, by, Event::Stop, Some(ending), message).await?;
+        lifecycle::change(database, &self.run.id, by, Event::Stop, Some(ending), message).await?;
         self.tests.show(&self.run.id, self.shown()).await;
         Ok(())
     }
@@ -272,8 +281,9 @@ impl Conductor {
         let start = self.run.start_at.unwrap_or(self.run.queued_at).0;
         let report = serde_json::to_string(&Report::new(&self.plan, self.kind, start, &self.tally))?;
         let ended =
-            runs::end(&self.tests.inner.context.database, &self.run, ending, &message, &report).await?;
-        if let Changed::To(_) = ended {
+            lifecycle::finish(&self.tests.inner.context.database, &self.run, ending, &message, &report)
+                .await?;
+        if let Transition::Applied(_) = ended {
             metrics::ended(ending);
         }
         let progress = if ending == Ending::Completed { 100.0 } else { self.shown().progress };
@@ -284,27 +294,23 @@ impl Conductor {
     /// Merges the seconds that all runners have written, and shows them.
     async fn merge(&mut self, since: Since) -> Result<(), Error> {
         let database = self.tests.inner.context.database.clone();
-        loop {
-            // First who still works, then what they wrote: whoever is done by then has written everything.
-            let runners = self.tests.runners(&self.run).await?;
-            let merged = merged_seconds(&database, &self.run.id, self.run.epoch, self.next).await?;
-            for MergedSecond { second, nodes } in &merged.seconds {
-                let is_whole = runners
-                    .iter()
-                    .all(|runner| runner.state != RunnerState::Working || nodes.contains(&runner.node));
-                if !is_whole {
-                    return Ok(());
-                }
-                self.tally.add(second);
-                self.next = second.second + 1;
-                if since == Since::Now {
-                    self.show_second().await;
-                }
+        // Before the seconds: a runner that is done by now has written all of them.
+        let runners = self.tests.runners(&self.run).await?;
+        let mut reader = SecondReader::new(&self.run, self.next);
+        while let Some(MergedSecond { second, nodes }) = reader.next(&database).await? {
+            let is_complete = runners
+                .iter()
+                .all(|runner| runner.state != RunnerState::Working || nodes.contains(&runner.node));
+            if !is_complete {
+                break;
             }
-            if merged.is_end {
-                return Ok(());
+            self.tally.add(&second);
+            self.next = second.second + 1;
+            if since == Since::Now {
+                self.show_second().await;
             }
         }
+        Ok(())
     }
 
     async fn show_second(&self) {

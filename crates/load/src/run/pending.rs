@@ -6,10 +6,10 @@ use hob_store::{Reply, Script, Store, cmd};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::database::plans::PlanId;
-use crate::database::runs::NewRun;
 use crate::keys::{Keys, TestId};
+use crate::plan::catalog::PlanId;
 use crate::run::Run;
+use crate::run::lifecycle::NewRun;
 
 static SYNC: Script = Script::new(include_str!("pending/sync.lua"));
 

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::Error;
-use crate::database::runs::{self, Seat, Standing};
-use crate::database::seconds::write_seconds;
+use crate::database;
 use crate::generator::{Generator, Job, Route, Share};
 use crate::load::Load;
 use crate::metrics;
 use crate::plan::Plan;
 use crate::results::second::Second;
+use crate::run::lifecycle::{self, Membership, RunnerId};
 use crate::run::logs::Line;
 use crate::run::{Run, RunnerState, State};
 
@@ -28,7 +28,7 @@ const MOST_KEPT: usize = 600;
 /// Takes part in a run until its share is done.
 pub(crate) async fn take_part(tests: Load, run: Run, number: u32) {
     let node = tests.inner.context.node.to_string();
-    let seat = Seat { run: run.id.clone(), epoch: run.epoch, number, node };
+    let seat = RunnerId { run: run.id.clone(), epoch: run.epoch, number, node };
     tests.inner.busy.lock().insert(run.id.clone());
     let part = Part { tests: tests.clone(), seat, renewed: Instant::now(), kept: Vec::new() };
     if let Err(error) = part.play(&run).await {
@@ -41,7 +41,7 @@ pub(crate) async fn take_part(tests: Load, run: Run, number: u32) {
 
 struct Part {
     tests: Load,
-    seat: Seat,
+    seat: RunnerId,
     renewed: Instant,
     /// Measured, but not in the database yet.
     kept: Vec<Second>,
@@ -80,7 +80,7 @@ impl Part {
     /// The time to start by this machine's clock and the number of runners; `None` if it comes to nothing.
     async fn wait_for_start(&mut self) -> Result<Option<(Instant, u32)>, Error> {
         loop {
-            if self.write(RunnerState::Working, "").await == Standing::Out {
+            if self.write(RunnerState::Working, "").await == Membership::Removed {
                 return Ok(None);
             }
             let database = &self.tests.inner.context.database;
@@ -93,7 +93,7 @@ impl Part {
             if let Some(start_at) = run.start_at.filter(|_| run.state != State::Starting) {
                 let runners = self.tests.runners(&run).await?;
                 let asked = Instant::now();
-                let now = runs::now(database).await?;
+                let now = database::now(database).await?;
                 let here = asked + asked.elapsed() / 2;
                 let lead = start_at.since(now);
                 let late = now.since(start_at);
@@ -134,7 +134,7 @@ impl Part {
                 _ = look.tick() => self.obey(&generator).await,
                 () = stopping.cancelled(), if !stopping.is_cancelled() => generator.orders().stop(),
             }
-            if self.write(RunnerState::Working, "").await == Standing::Out {
+            if self.write(RunnerState::Working, "").await == Membership::Removed {
                 // Dropping the generator stops it.
                 return Ok(());
             }
@@ -193,14 +193,14 @@ impl Part {
     }
 
     /// Tries to write what is kept; what fails is kept for the next try.
-    async fn write(&mut self, state: RunnerState, message: &str) -> Standing {
+    async fn write(&mut self, state: RunnerState, message: &str) -> Membership {
         let lease = self.tests.config().lease.get();
         let due = self.renewed.elapsed() > lease / 5;
         if self.kept.is_empty() && !due && state == RunnerState::Working {
-            return Standing::In;
+            return Membership::Active;
         }
         let database = &self.tests.inner.context.database;
-        match write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
+        match lifecycle::write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
             Ok(standing) => {
                 self.kept.clear();
                 self.renewed = Instant::now();
@@ -208,7 +208,7 @@ impl Part {
             }
             Err(error) => {
                 tracing::warn!(run = %self.seat.run, kept = self.kept.len(), %error, "seconds wait for the database");
-                Standing::In
+                Membership::Active
             }
         }
     }
@@ -223,12 +223,12 @@ impl Part {
     }
 
     /// Writes the rest and leaves; tries for as long as its seat is kept.
-    async fn leave(&mut self, state: RunnerState, message: &str) -> Result<Standing, Error> {
+    async fn leave(&mut self, state: RunnerState, message: &str) -> Result<Membership, Error> {
         let lease = self.tests.config().lease.get();
         let begun = Instant::now();
         loop {
             let database = &self.tests.inner.context.database;
-            match write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
+            match lifecycle::write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
                 Err(error) if begun.elapsed() > lease => return Err(error),
                 Err(_) => tokio::time::sleep(LOOK).await,
                 standing => return standing,

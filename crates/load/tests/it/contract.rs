@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use hob_database::PageRequest;
 use hob_load::plan::{Files, Format, Written};
 use hob_load::{
-    Current, Edited, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status, TestId,
-    Wish,
+    Current, EditOutcome, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status,
+    TestId, Wish,
 };
 use hob_store::{BusEvent, ChannelFilter, cmd};
 use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
@@ -155,13 +155,13 @@ every_service! {
         let tests = clerk(context.context()).await;
         let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
         let id = queue(&tests, plan, Wish::default()).await;
-        use hob_load::Changed;
-        assert_eq!(tests.pause(&id).await.unwrap(), Changed::Not(State::Pending));
-        assert_eq!(tests.cancel(&id).await.unwrap(), Changed::To(State::Cancelled));
+        use hob_load::Transition;
+        assert_eq!(tests.pause(&id).await.unwrap(), Transition::Rejected(State::Pending));
+        assert_eq!(tests.cancel(&id).await.unwrap(), Transition::Applied(State::Cancelled));
         for changed in [tests.cancel(&id).await, tests.pause(&id).await, tests.resume(&id).await] {
-            assert_eq!(changed.unwrap(), Changed::Not(State::Cancelled));
+            assert_eq!(changed.unwrap(), Transition::Rejected(State::Cancelled));
         }
-        assert_eq!(tests.cancel(&TestId::new("nobody").unwrap()).await.unwrap(), Changed::Gone);
+        assert_eq!(tests.cancel(&TestId::new("nobody").unwrap()).await.unwrap(), Transition::Gone);
         let status: Status = get(&context, keys(&context).status(&id)).await.unwrap();
         assert_eq!(status.status, "CANCELLED");
     }
@@ -269,9 +269,9 @@ every_service! {
         let queued = queue(&tests, id, Wish::default()).await;
         let edited = plan("http://127.0.0.1:2", 1, "1s").replace("\"read\"", "\"look\"");
         let edited = Written::toml(edited);
-        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), Edited::Version(2));
+        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), EditOutcome::Saved(2));
         assert!(!exists(&context, keys.plan(&key_id)).await && !exists(&context, keys.users(&key_id, &kind)).await);
-        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), Edited::Outdated(2));
+        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), EditOutcome::Conflict(2));
         assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 2);
         assert_eq!(tests.cache().groups(id, "smoke").await.unwrap()[0].name, "look");
         assert_eq!(run(&tests, &queued).await.plan_version, 1);
@@ -320,7 +320,7 @@ every_service! {
         // The run keeps the files of its version.
         let run = queue(&tests, id, Wish { run_type: Some("full".into()), ..Wish::default() }).await;
         written.files.put("many.csv", "login\nzoe\n");
-        assert_eq!(tests.edit_plan(id, Some(1), &written).await.unwrap(), Edited::Version(2));
+        assert_eq!(tests.edit_plan(id, Some(1), &written).await.unwrap(), EditOutcome::Saved(2));
         assert_eq!(tests.cache().users(id, "full").await.unwrap()[0]["login"], "zoe");
         let ended = reach(&tests, &run, State::Completed).await;
         assert_eq!(ended.state, State::Completed, "{}", ended.message);

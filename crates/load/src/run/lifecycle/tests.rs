@@ -5,21 +5,17 @@ use hob_testkit::{LIMIT, Needs, TestContext, every_service, wait_for};
 use hob_web::Service as _;
 use hob_web::Web;
 
-use hob_database::{Read, sql};
-use std::time::Duration;
+use hob_database::sql;
 
-use super::runs::*;
-use super::seconds::write_seconds;
+use super::*;
 use crate::generator::meter::{Meter, Outcome};
-use crate::keys::TestId;
 use crate::plan::Written;
 use crate::results::histogram::Spread;
-use crate::results::second::{Fault, Second, StepSecond};
-use crate::run::{Ending, Run, RunnerState, State};
+use crate::results::second::{Fault, StepSecond};
 use crate::{Config, Load, Wish};
 
 const NEEDS: Needs = Needs {
-    schemas: &[("schemas/load.toml", include_str!("../../../../schemas/load.toml"))],
+    schemas: &[("schemas/load.toml", include_str!("../../../../../schemas/load.toml"))],
     migrations: &[crate::MIGRATIONS],
 };
 
@@ -79,20 +75,20 @@ every_service! {
     async fn a_row_is_written_once_however_often_it_is_tried(context: TestContext) {
         let (tests, id) = queued(&context).await;
         let run = claim(&context.database, "a", LEASE).await.unwrap().unwrap();
-        let number = join(&context.database, &id, run.epoch, "a", LEASE).await.unwrap().unwrap();
-        assert_eq!(join(&context.database, &id, run.epoch, "a", LEASE).await.unwrap(), None, "one seat for each node");
-        begin(&context.database, &run, Duration::ZERO).await.unwrap();
-        let seat = Seat { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
+        let number = add_runner(&context.database, &id, run.epoch, "a", LEASE).await.unwrap().unwrap();
+        assert_eq!(add_runner(&context.database, &id, run.epoch, "a", LEASE).await.unwrap(), None, "one seat for each node");
+        start(&context.database, &run, Duration::ZERO).await.unwrap();
+        let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
         let seconds = [second(0), second(1)];
         for _ in 0..3 {
             let written = write_seconds(&context.database, &seat, &seconds, RunnerState::Working, "", LEASE).await;
-            assert_eq!(written.unwrap(), Standing::In);
+            assert_eq!(written.unwrap(), Membership::Active);
         }
         let all = tests.seconds(&run, 0, usize::MAX).await.unwrap();
         assert_eq!(all.iter().map(Second::requests).collect::<Vec<_>>(), [3, 3]);
         write_seconds(&context.database, &seat, &[], RunnerState::Done, "", LEASE).await.unwrap();
         let late = write_seconds(&context.database, &seat, &[second(2)], RunnerState::Working, "", LEASE).await;
-        assert_eq!(late.unwrap(), Standing::Out, "whoever has left writes nothing more");
+        assert_eq!(late.unwrap(), Membership::Removed, "whoever has left writes nothing more");
         assert_eq!(tests.seconds(&run, 0, usize::MAX).await.unwrap().len(), 2);
     }
 
@@ -105,12 +101,12 @@ every_service! {
         let whole = measured(1, 0);
         for runner in 0..7 {
             let node = format!("node {runner}");
-            let number = join(&context.database, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
-            let seat = Seat { run: id.clone(), epoch: run.epoch, number, node };
+            let number = add_runner(&context.database, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
+            let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node };
             let seconds = measured(7, runner);
             for part in [&seconds[2..], &seconds[..3], &seconds[..]] {
                 let written = write_seconds(&context.database, &seat, part, RunnerState::Working, "", LEASE).await;
-                assert_eq!(written.unwrap(), Standing::In);
+                assert_eq!(written.unwrap(), Membership::Active);
             }
         }
         let merged = tests.seconds(&run, 0, usize::MAX).await.unwrap();
@@ -137,10 +133,10 @@ every_service! {
         let seconds = [0, 1].map(|at| Second { second: at, steps: steps.clone(), ..Second::default() });
         for runner in 0..64 {
             let node = format!("node {runner}");
-            let number = join(&context.database, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
-            let seat = Seat { run: id.clone(), epoch: run.epoch, number, node };
+            let number = add_runner(&context.database, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
+            let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node };
             let written = write_seconds(&context.database, &seat, &seconds, RunnerState::Working, "", LEASE).await;
-            assert_eq!(written.unwrap(), Standing::In);
+            assert_eq!(written.unwrap(), Membership::Active);
         }
         let merged = tests.seconds(&run, 0, usize::MAX).await.unwrap();
         assert_eq!(merged.iter().map(Second::requests).collect::<Vec<_>>(), [64 * 64 * 3; 2]);
@@ -150,9 +146,9 @@ every_service! {
     async fn the_card_reads_only_the_seconds_that_it_shows(context: TestContext) {
         let (tests, id) = queued(&context).await;
         let run = claim(&context.database, "a", LEASE).await.unwrap().unwrap();
-        let number = join(&context.database, &id, run.epoch, "a", LEASE).await.unwrap().unwrap();
-        begin(&context.database, &run, Duration::ZERO).await.unwrap();
-        let seat = Seat { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
+        let number = add_runner(&context.database, &id, run.epoch, "a", LEASE).await.unwrap().unwrap();
+        start(&context.database, &run, Duration::ZERO).await.unwrap();
+        let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
         let seconds: Vec<Second> = (0..300).map(second).collect();
         write_seconds(&context.database, &seat, &seconds, RunnerState::Working, "", LEASE).await.unwrap();
         let spoil = sql("UPDATE load_second SET data = $1 WHERE second < $2").bind(Vec::<u8>::new()).bind(180);
@@ -166,20 +162,20 @@ every_service! {
         let (_, id) = queued(&context).await;
         let first = claim(&context.database, "a", Duration::ZERO).await.unwrap().unwrap();
         assert_eq!(claim(&context.database, "b", LEASE).await.unwrap(), None);
-        begin(&context.database, &first, Duration::ZERO).await.unwrap();
+        start(&context.database, &first, Duration::ZERO).await.unwrap();
         let adopted = wait_for("the lease to run out", LIMIT, async || {
-            match adopt(&context.database, "b", LEASE).await.unwrap() {
-                Some(Orphan::Adopted(run)) => Some(run),
+            match recover_expired(&context.database, "b", LEASE).await.unwrap() {
+                Some(ExpiredRun::TakenOver(run)) => Some(run),
                 _ => None,
             }
         }).await;
         assert!(adopted.fence > first.fence && adopted.epoch == first.epoch);
-        assert_eq!(hold(&context.database, &first, LEASE).await.unwrap(), None);
-        let late = end(&context.database, &first, Ending::Completed, "", "null").await.unwrap();
-        assert_eq!(late, Changed::Gone, "a deposed conductor changes nothing");
-        let ended = end(&context.database, &adopted, Ending::Completed, "", "null").await.unwrap();
-        assert_eq!(ended, Changed::To(State::Completed));
-        assert_eq!(context.database.optional(by_id(&id)).await.unwrap().unwrap().state, State::Completed);
+        assert_eq!(renew_lease(&context.database, &first, LEASE).await.unwrap(), None);
+        let late = finish(&context.database, &first, Ending::Completed, "", "null").await.unwrap();
+        assert_eq!(late, Transition::Gone, "a deposed conductor changes nothing");
+        let ended = finish(&context.database, &adopted, Ending::Completed, "", "null").await.unwrap();
+        assert_eq!(ended, Transition::Applied(State::Completed));
+        assert_eq!(runs::find(&context.database, &id).await.unwrap().unwrap().state, State::Completed);
     }
 
     async fn a_run_whose_claimant_died_before_it_began_is_queued_again(context: TestContext) {
@@ -196,8 +192,8 @@ every_service! {
     async fn a_run_whose_node_died_ends_as_lost(context: TestContext) {
         let (tests, id) = queued(&context).await;
         let run = claim(&context.database, "dead", Duration::ZERO).await.unwrap().unwrap();
-        join(&context.database, &id, run.epoch, "dead", Duration::ZERO).await.unwrap().unwrap();
-        begin(&context.database, &run, Duration::ZERO).await.unwrap();
+        add_runner(&context.database, &id, run.epoch, "dead", Duration::ZERO).await.unwrap().unwrap();
+        start(&context.database, &run, Duration::ZERO).await.unwrap();
         tests.start(Web::open(context.context(), Live::fixed(hob_web::Config::default())).unwrap().changes());
         let begun = std::time::Instant::now();
         let ended = wait_for("a final state", LIMIT, async || {
