@@ -1,4 +1,4 @@
-//! `hob load`: load tests from the terminal, without a server.
+//! `hob load`: runs a plan from the terminal, without a server.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use hob_load::generator::Targets;
-use hob_load::plan::{Format, Load, Plan};
-use hob_load::{LocalRun, Report, Tally};
+use hob_load::plan::{Format, LoadModel, Plan};
+use hob_load::{LocalRun, Report, Totals};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{LoadCommand, LoadRunArgs, LoadTargets, QuickArgs};
@@ -15,7 +15,7 @@ use crate::exit::Exit;
 
 pub(crate) fn run(command: &LoadCommand) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.context("could not start the runtime")?;
+    let runtime = runtime.context("cannot start the runtime")?;
     match command {
         LoadCommand::Run(arguments) => runtime.block_on(run_plan(arguments)),
         LoadCommand::Quick(arguments) => runtime.block_on(quick(arguments)),
@@ -25,74 +25,74 @@ pub(crate) fn run(command: &LoadCommand) -> Result<Exit> {
 
 fn check(path: &Path) -> Result<Exit> {
     let plan = read(path)?;
-    let kinds: Vec<&str> = plan.run_types.iter().map(|kind| kind.name.as_str()).collect();
+    let run_types: Vec<&str> = plan.run_types.iter().map(|run_type| run_type.name.as_str()).collect();
     let seconds = plan.duration().as_secs();
-    say(&format!(
-        "{}: {} steps, {seconds} s, kinds of runs: {}",
+    print(&format!(
+        "{}: {} steps, {seconds} s, run types: {}",
         plan.name,
         plan.steps.len(),
-        kinds.join(", ")
+        run_types.join(", ")
     ));
     Ok(Exit::Clean)
 }
 
 async fn run_plan(arguments: &LoadRunArgs) -> Result<Exit> {
     let plan = read(&arguments.plan)?;
-    let kind = match &arguments.run_type {
+    let run_type = match &arguments.run_type {
         None => 0,
-        Some(name) => plan.run_type(name).with_context(|| format!("the plan has no kind of run {name:?}"))?,
+        Some(name) => plan.run_type(name).with_context(|| format!("the plan has no run type {name:?}"))?,
     };
-    let (report, ended) = drive(plan, kind, &arguments.targets).await?;
-    say(&report.text());
+    let (report, ended) = run_locally(plan, run_type, &arguments.targets).await?;
+    print(&report.text());
     write(arguments.out.as_deref(), || Ok(report.html()))?;
     write(arguments.json.as_deref(), || Ok(serde_json::to_string_pretty(&report)?))?;
     write(arguments.junit.as_deref(), || Ok(report.junit()))?;
     Ok(match ended {
-        Ended::Interrupted => Exit::Warnings,
+        RunEnd::Interrupted => Exit::Warnings,
         _ if !report.passed() => Exit::Errors,
-        Ended::Whole | Ended::Aborted => Exit::Clean,
+        RunEnd::Completed | RunEnd::Aborted => Exit::Clean,
     })
 }
 
 async fn quick(arguments: &QuickArgs) -> Result<Exit> {
-    let lasting = arguments.duration.get();
-    if lasting.is_zero() || lasting > Plan::LONGEST {
-        bail!("--duration is more than nothing and at most a day");
+    let duration = arguments.duration.get();
+    if duration.is_zero() || duration > Plan::MAX_DURATION {
+        bail!("--duration must be longer than 0 and at most a day");
     }
     let load = match arguments.rate {
-        Some(rate) if rate > 0.0 && rate <= Plan::MOST_RATE => {
-            Load::rate(rate, lasting, arguments.connections)
+        Some(rate) if rate > 0.0 && rate <= Plan::MAX_RATE => {
+            LoadModel::rate(rate, duration, arguments.connections)
         }
-        Some(_) => bail!("--rate is more than 0 and at most {}", Plan::MOST_RATE),
-        None => Load::users(arguments.connections, lasting),
+        Some(_) => bail!("--rate must be more than 0 and at most {}", Plan::MAX_RATE),
+        None => LoadModel::users(arguments.connections, duration),
     };
     let plan = Plan::quick(&arguments.url, load).map_err(anyhow::Error::msg)?;
-    let (report, _) = drive(plan, 0, &arguments.targets).await?;
-    say(&report.text());
+    let (report, _) = run_locally(plan, 0, &arguments.targets).await?;
+    print(&report.text());
     Ok(Exit::Clean)
 }
 
-/// How a run came to its end.
+/// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
-    Whole,
+enum RunEnd {
+    Completed,
     Aborted,
     Interrupted,
 }
 
-async fn drive(plan: Plan, kind: usize, options: &LoadTargets) -> Result<(Report, Ended)> {
-    let targets = Targets { hosts: options.allow.clone(), most_rate: f64::from(options.most_rate) };
+async fn run_locally(plan: Plan, run_type: usize, options: &LoadTargets) -> Result<(Report, RunEnd)> {
+    let targets = Targets { hosts: options.allow.clone(), max_rate: f64::from(options.most_rate) };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = options.threads.unwrap_or_else(|| u32::try_from(cores).unwrap_or(1));
-    let mut run = LocalRun::start(plan, kind, &targets, threads).await?;
-    let screen = Screen::new(run.plan());
+    let mut run = LocalRun::start(plan, run_type, &targets, threads).await?;
+    let display = ProgressDisplay::new(run.plan());
     let mut interrupted = false;
     loop {
         tokio::select! {
             second = run.next() => match second {
-                Some(tally) => {
-                    let tally = tally.clone();
-                    screen.show(run.plan(), &tally);
+                Some(totals) => {
+                    let totals = totals.clone();
+                    display.show(run.plan(), &totals);
                 }
                 None => break,
             },
@@ -102,11 +102,11 @@ async fn drive(plan: Plan, kind: usize, options: &LoadTargets) -> Result<(Report
             }
         }
     }
-    screen.done();
+    display.done();
     let ended = match (interrupted, run.aborted()) {
-        (true, _) => Ended::Interrupted,
-        (_, Some(_)) => Ended::Aborted,
-        _ => Ended::Whole,
+        (true, _) => RunEnd::Interrupted,
+        (_, Some(_)) => RunEnd::Aborted,
+        _ => RunEnd::Completed,
     };
     Ok((run.report(), ended))
 }
@@ -127,13 +127,13 @@ fn read(path: &Path) -> Result<Plan> {
 
 fn write(path: Option<&Path>, text: impl FnOnce() -> Result<String>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    fs::write(path, text()?).with_context(|| format!("could not write {}", path.display()))
+    fs::write(path, text()?).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The run as it goes, for a person; nothing where stderr is a file or a pipe.
-struct Screen(Option<ProgressBar>);
+/// Shows the progress of a run on stderr, if that is a terminal.
+struct ProgressDisplay(Option<ProgressBar>);
 
-impl Screen {
+impl ProgressDisplay {
     fn new(plan: &Plan) -> Self {
         let make = || {
             let style = ProgressStyle::with_template("{bar:30} {pos} of {len} s  {msg}");
@@ -143,8 +143,8 @@ impl Screen {
         Self(std::io::stderr().is_terminal().then(make))
     }
 
-    fn show(&self, plan: &Plan, tally: &Tally) {
-        let (Some(bar), Some(point)) = (&self.0, tally.points().last()) else { return };
+    fn show(&self, plan: &Plan, totals: &Totals) {
+        let (Some(bar), Some(point)) = (&self.0, totals.points().last()) else { return };
         let latency = &point.latency;
         let mut text = format!(
             "{} users  {}/s  p50 {:.2} ms  p99 {:.2} ms  {} failed",
@@ -152,13 +152,13 @@ impl Screen {
             point.requests,
             latency.p50,
             latency.p99,
-            tally.failed()
+            totals.failed()
         );
-        for verdict in tally.verdicts(plan) {
-            let sign = if verdict.met { '✓' } else { '✗' };
-            text.push_str(&format!("\n  {sign} {}  (is {})", verdict.threshold, verdict.measured()));
+        for result in totals.threshold_results(plan) {
+            let sign = if result.met { '✓' } else { '✗' };
+            text.push_str(&format!("\n  {sign} {}  (measured {})", result.threshold, result.measured()));
         }
-        bar.set_position(u64::from(tally.seconds()));
+        bar.set_position(u64::from(totals.seconds()));
         bar.set_message(text);
     }
 
@@ -169,7 +169,7 @@ impl Screen {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of a command")]
-fn say(text: &str) {
+#[expect(clippy::print_stdout, reason = "the output of a command")]
+fn print(text: &str) {
     println!("{}", text.trim_end());
 }

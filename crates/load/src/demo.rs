@@ -1,4 +1,4 @@
-//! The demo: a small shop on loopback that is sometimes slow and sometimes fails, and tests that are run against it.
+//! The demo: a small shop on loopback, sometimes slow and sometimes failing, and a plan that tests it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -11,35 +11,35 @@ use hob_service::Task;
 use tokio::net::TcpListener;
 
 use crate::Error;
-use crate::load::{Load, Wish};
-use crate::plan::Written;
+use crate::load::{Load, RunRequest};
+use crate::plan::PlanSource;
 use crate::plan::catalog::PlanId;
 
 const PLAN: &str = include_str!("demo/shop.toml");
 /// Between two runs.
-const REST: Duration = Duration::from_secs(45);
-const LOOK: Duration = Duration::from_secs(2);
+const RUN_INTERVAL: Duration = Duration::from_secs(45);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Opens the demo's shop, and tests it now and then.
-pub(crate) fn start(tests: &Load) {
-    let this = tests.clone();
-    tests.inner.context.tasks.spawn("load demo", move |task| {
-        let tests = this.clone();
+/// Starts the shop, and runs the plan against it again and again.
+pub(crate) fn start(load: &Load) {
+    let this = load.clone();
+    load.inner.context.tasks.spawn("load demo", move |task| {
+        let load = this.clone();
         async move {
-            if let Err(error) = demonstrate(&tests, &task).await {
-                tracing::warn!(%error, "load demo stopped");
+            if let Err(error) = run_demo(&load, &task).await {
+                tracing::warn!(%error, "load demo failed");
             }
         }
     });
 }
 
-async fn demonstrate(tests: &Load, task: &Task) -> Result<(), Error> {
+async fn run_demo(load: &Load, task: &Task) -> Result<(), Error> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let address = listener.local_addr()?;
     let serving = axum::serve(listener, shop()).into_future();
     tokio::select! {
         served = serving => served.map_err(Error::from),
-        tested = test_now_and_then(tests, task, address) => tested,
+        tested = run_repeatedly(load, task, address) => tested,
         () = task.stopped() => Ok(()),
     }
 }
@@ -51,7 +51,7 @@ fn shop() -> Router {
         .route("/orders", post(async || answer(25.0, 0.02).await))
 }
 
-/// Takes about so long, rarely far longer, and fails now and then.
+/// Takes about `typical_ms`, rarely 12 times as long, and fails with probability `failing`.
 async fn answer(typical_ms: f64, failing: f64) -> (StatusCode, &'static str) {
     let luck: f64 = rand::random();
     let factor = if luck < 0.01 { 12.0 } else { 0.5 + 2.0 * luck * luck };
@@ -62,30 +62,30 @@ async fn answer(typical_ms: f64, failing: f64) -> (StatusCode, &'static str) {
     (StatusCode::OK, "{\"ok\": true, \"id\": 17}")
 }
 
-async fn test_now_and_then(tests: &Load, task: &Task, address: SocketAddr) -> Result<(), Error> {
+async fn run_repeatedly(load: &Load, task: &Task, address: SocketAddr) -> Result<(), Error> {
     let source = PLAN.replace("http://127.0.0.1:8080", &format!("http://{address}"));
-    let plan = tests.add_plan(&Written::toml(source)).await?;
+    let plan = load.add_plan(&PlanSource::toml(source)).await?;
     loop {
-        queue(tests, plan).await?;
-        while !rests(tests).await? {
-            if !task.pause(LOOK).await {
+        queue(load, plan).await?;
+        while !is_idle(load).await? {
+            if !task.pause(POLL_INTERVAL).await {
                 return Ok(());
             }
             task.beat();
         }
-        if !task.pause(REST).await {
+        if !task.pause(RUN_INTERVAL).await {
             return Ok(());
         }
     }
 }
 
-async fn queue(tests: &Load, plan: PlanId) -> Result<(), Error> {
-    let wish = Wish { run_type: Some("evening".into()), ..Wish::default() };
-    tests.queue_run(plan, &wish).await.map(drop)
+async fn queue(load: &Load, plan: PlanId) -> Result<(), Error> {
+    let request = RunRequest { run_type: Some("evening".into()), ..RunRequest::default() };
+    load.queue_run(plan, &request).await.map(drop)
 }
 
-/// Whether nothing waits or runs.
-async fn rests(tests: &Load) -> Result<bool, Error> {
-    let newest = tests.runs(None, &PageRequest::first(10)).await?.rows;
+/// Whether no run is pending or active.
+async fn is_idle(load: &Load) -> Result<bool, Error> {
+    let newest = load.runs(None, &PageRequest::first(10)).await?.rows;
     Ok(newest.iter().all(|run| run.state.is_final()))
 }

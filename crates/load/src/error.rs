@@ -1,12 +1,12 @@
-//! What can go wrong with load tests.
+//! The errors of load.
 
 use hob_web::Problem;
 
-use crate::generator::Refused;
+use crate::generator::TargetError;
 use crate::plan::Mistake;
-use crate::results::codec::BadBytes;
+use crate::results::codec::DecodeError;
 
-/// Why there is no answer.
+/// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
@@ -16,14 +16,14 @@ pub enum Error {
     #[error(transparent)]
     Plan(#[from] Mistake),
     #[error(transparent)]
-    Target(#[from] Refused),
+    Target(#[from] TargetError),
     #[error(transparent)]
-    Bytes(#[from] BadBytes),
-    #[error("the keys of load tests: {0}")]
+    Decode(#[from] DecodeError),
+    #[error("invalid key prefix of load: {0}")]
     Keys(#[from] hob_schema::BadEnv),
-    #[error("a report cannot be read: {0}")]
+    #[error("stored report is not valid JSON: {0}")]
     Report(#[from] serde_json::Error),
-    #[error("the generator could not start: {0}")]
+    #[error("cannot start the generator: {0}")]
     Generator(#[from] std::io::Error),
 }
 
@@ -35,7 +35,7 @@ impl From<Error> for Problem {
             Error::Plan(Mistake { at, field, message }) => {
                 Problem::invalid(format!("source:{}:{}:{field}", at.line, at.column), message)
             }
-            Error::Target(refused) => Problem::invalid("source", refused.to_string()),
+            Error::Target(error) => Problem::invalid("source", error.to_string()),
             other => Problem::internal(other),
         }
     }

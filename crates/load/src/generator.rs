@@ -1,18 +1,18 @@
-//! The generator: puts a share of a plan's load on its targets, and measures what comes back.
+//! The generator: sends a share of a plan's load to its targets and measures the responses.
 //!
-//! Each thread has a runtime of its own and shares nothing with the others. Latency is measured twice: from the time
-//! at which a request should have started, which counts the waiting that a slow server causes, and from the time at
-//! which it did. How late the generator itself was is measured, too.
+//! Each thread has its own runtime and shares nothing with the others. Latency is measured twice: from the intended start of
+//! a request, which includes the queueing that a slow server causes, and from its actual start. The generator also
+//! measures its own slip: how late it started an iteration.
 
-mod alarm;
 mod connection;
-mod desk;
-mod gather;
+mod context;
+mod control;
+mod merge;
 pub(crate) mod meter;
 mod response;
 mod targets;
+mod timer;
 mod user;
-mod valve;
 mod worker;
 
 use std::sync::Arc;
@@ -21,18 +21,18 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use self::connection::Destination;
-use self::desk::Desk;
-use self::gather::Gather;
+use self::context::WorkerContext;
+use self::merge::SecondMerger;
 use crate::plan::Plan;
 use crate::results::second::{Fault, Second};
 
-pub use targets::{Refused, Targets};
-pub use valve::Orders;
+pub use control::Control;
+pub use targets::{TargetError, Targets};
 
-/// How many samples may wait for somebody to read them.
-const MOST_SAMPLES: usize = 256;
+/// The capacity of the channel for [`Generator::user_events`].
+const MAX_USER_EVENTS: usize = 256;
 
-/// Which part of a run's load: every `of`-th user or arrival, beginning with `index`.
+/// A share of the load of a run: every `of`-th user or arrival, from `index` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     pub index: u32,
@@ -42,120 +42,123 @@ pub struct Share {
 impl Share {
     pub const WHOLE: Self = Self { index: 0, of: 1 };
 
-    /// One of `parts` even parts of this share.
+    /// One of `parts` equal parts of this share.
     #[must_use]
     pub fn part(self, part: u32, parts: u32) -> Self {
         Self { index: self.index + self.of * part, of: self.of * parts }
     }
 }
 
-/// What a generator is to do.
+/// The work of a generator.
 #[derive(Debug)]
 pub struct Job {
     pub plan: Arc<Plan>,
     pub run_type: usize,
     pub share: Share,
     pub threads: u32,
-    /// The same for all runners of a run, which then agree on random arrivals.
+    /// The same for all runners of a run, so that they draw the same random arrivals.
     pub seed: u64,
-    /// When the run begins.
+    /// When the run starts.
     pub start: Instant,
-    /// Where requests go; from [`Targets::resolve`].
-    pub route: Route,
+    /// From [`Targets::resolve`].
+    pub targets: ResolvedTargets,
 }
 
-/// The plan's origins, resolved and allowed.
+/// The servers of a plan, resolved and allowed.
 #[derive(Clone, Debug)]
-pub struct Route {
+pub struct ResolvedTargets {
     destinations: Vec<Destination>,
-    /// The most requests per second of the whole run.
-    most_rate: Option<f64>,
+    /// The limit of requests per second for the whole run.
+    max_rate: Option<f64>,
 }
 
-/// Something that happened to a user, worth a line of the log.
+/// An event of a virtual user, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// The first is 0.
+pub struct UserEvent {
+    /// Counted from 0.
     pub user: u64,
-    pub what: Happening,
+    pub kind: UserEventKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Happening {
-    /// It has a connection of its own.
+pub enum UserEventKind {
     Connected,
-    /// Its request failed.
-    Failed { step: usize, fault: Fault },
+    /// A request failed.
+    Failed {
+        step: usize,
+        fault: Fault,
+    },
 }
 
-/// A generator at work. It stops when this is dropped.
+/// A running generator. Dropping it stops it.
 #[derive(Debug)]
 pub struct Generator {
-    orders: Orders,
-    gather: Gather,
-    samples: mpsc::Receiver<Sample>,
+    control: Control,
+    merger: SecondMerger,
+    user_events: mpsc::Receiver<UserEvent>,
 }
 
 impl Generator {
     /// Starts the threads.
     pub fn start(job: &Job) -> std::io::Result<Self> {
         raise_file_limit();
-        let orders = Orders::new();
-        let (samples, sampled) = mpsc::channel(MOST_SAMPLES);
+        let control = Control::new();
+        let (user_events, received_events) = mpsc::channel(MAX_USER_EVENTS);
         let mut threads = Vec::new();
         for thread in 0..job.threads {
             let share = job.share.part(thread, job.threads);
-            let desk = Arc::new(Desk::new(job, share, orders.valve(job.start), samples.clone()));
-            let (seconds, told) = mpsc::unbounded_channel();
-            threads.push(told);
-            spawn(thread, desk, job.start, seconds)?;
+            let context =
+                Arc::new(WorkerContext::new(job, share, control.clock(job.start), user_events.clone()));
+            let (seconds, receiver) = mpsc::unbounded_channel();
+            threads.push(receiver);
+            spawn(thread, context, job.start, seconds)?;
         }
-        Ok(Self { orders, gather: Gather::new(threads), samples: sampled })
+        Ok(Self { control, merger: SecondMerger::new(threads), user_events: received_events })
     }
 
     #[must_use]
-    pub fn orders(&self) -> &Orders {
-        &self.orders
+    pub fn control(&self) -> &Control {
+        &self.control
     }
 
-    /// The next second that is over, of all threads; `None` when the run is.
+    /// The next second, merged over all threads; `None` when the run has ended.
     pub async fn next(&mut self) -> Option<Second> {
-        self.gather.next().await
+        self.merger.next().await
     }
 
-    /// What happened to users since the last call, a little of each second.
-    pub fn samples(&mut self) -> Vec<Sample> {
-        std::iter::from_fn(|| self.samples.try_recv().ok()).collect()
+    /// The events of users since the last call; at most a few per second.
+    pub fn user_events(&mut self) -> Vec<UserEvent> {
+        std::iter::from_fn(|| self.user_events.try_recv().ok()).collect()
     }
 }
 
 impl Drop for Generator {
     fn drop(&mut self) {
-        self.orders.stop();
+        self.control.stop();
     }
 }
 
 fn spawn(
     thread: u32,
-    desk: Arc<Desk>,
+    context: Arc<WorkerContext>,
     start: Instant,
     seconds: mpsc::UnboundedSender<Second>,
 ) -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let work = move || {
-        runtime.block_on(worker::work(desk, start, seconds));
-        // Requests that are still on their way end with their connections.
+        runtime.block_on(worker::work(context, start, seconds));
+        // Requests in flight end with their connections.
         runtime.shutdown_background();
     };
     std::thread::Builder::new().name(format!("load-{thread}")).spawn(work).map(drop)
 }
 
-/// Each user has a connection, and each connection is a file.
+/// Each user has a connection, which needs a file descriptor.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "the number of open files stays as it was");
+        tracing::debug!(%error, "open file limit not raised");
     }
 }

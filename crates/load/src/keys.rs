@@ -1,4 +1,4 @@
-//! The keys of load tests, from their schema.
+//! The keys of load, from its schema.
 
 use std::str::FromStr;
 

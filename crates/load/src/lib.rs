@@ -1,4 +1,4 @@
-//! Load tests: plans, a queue of runs, runners with a generator of their own, live metrics, reports.
+//! Load: plans, a queue of runs, an HTTP load generator on several nodes, live metrics and reports.
 
 mod card;
 mod config;
@@ -18,21 +18,21 @@ mod run;
 pub use config::Config;
 pub use error::Error;
 pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, SessionId, TestId};
-pub use load::{Accepted, Load, Wish};
+pub use load::{Load, QueueOutcome, RunRequest};
 pub use plan::cache::{Cache, CachedGroup, CachedPlan};
 pub use plan::catalog::{EditOutcome, PlanEntry, PlanId};
-pub use results::codec::BadBytes;
-pub use results::histogram::{Spread, Summary};
-pub use results::report::{Bar, FaultCount, Report, StepReport};
-pub use results::second::{Fault, General, Second, StepSecond};
-pub use results::totals::{HEAT_ROWS, Point, Tally, Verdict, per_cent};
+pub use results::codec::DecodeError;
+pub use results::histogram::{Histogram, LatencySummary};
+pub use results::report::{FaultCount, HistogramBar, Report, StepReport};
+pub use results::second::{Fault, GeneratorSecond, Second, StepSecond};
+pub use results::totals::{HEAT_ROWS, ThresholdResult, TimelinePoint, Totals, per_cent};
 pub use run::coordinator::LiveSecond;
 pub use run::lifecycle::Transition;
 pub use run::local::LocalRun;
-pub use run::logs::{Level, Line, Logs, Ring};
-pub use run::pending::Queue;
-pub use run::views::{Current, Notification, Sample, Shown, Status, Views};
-pub use run::{Ending, Event, Run, Runner, RunnerState, State};
+pub use run::logs::{LogLevel, LogLine, LogStream, RunLogs};
+pub use run::pending::PendingQueue;
+pub use run::views::{CurrentMetrics, LiveSample, Notification, Progress, RunStatus, RunViews};
+pub use run::{Ending, Run, RunEvent, RunState, Runner, RunnerState};
 
-/// The tables of load tests.
+/// The tables of load.
 pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("load": "0001_load", "0002_files");

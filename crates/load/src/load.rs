@@ -1,4 +1,4 @@
-//! The service's handle: plans and runs, as its faces and its background tasks use them.
+//! The handle of the service: plans and runs, for the API, the console and the background tasks.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -16,19 +16,19 @@ use crate::database::{self, plans, runners, runs};
 use crate::keys::{Keys, TestId};
 use crate::plan::cache::{Cache, CachedPlan};
 use crate::plan::catalog::{self, EditOutcome, PlanEntry, PlanId};
-use crate::plan::{Plan, Written};
+use crate::plan::{Plan, PlanSource};
 use crate::results::report::Report;
 use crate::results::second::Second;
-use crate::results::totals::Tally;
+use crate::results::totals::Totals;
 use crate::routes::SERVICE;
 use crate::run::lifecycle::{self, Actor, InsertOutcome, NewRun, Transition};
-use crate::run::logs::{Level, Line, Logs};
-use crate::run::pending::{Pushed, Queue};
-use crate::run::views::{Shown, Views};
-use crate::run::{Event, Run, Runner, State, coordinator};
+use crate::run::logs::{LogLevel, LogLine, RunLogs};
+use crate::run::pending::{PendingQueue, PushedEntry};
+use crate::run::views::{Progress, RunViews};
+use crate::run::{Run, RunEvent, RunState, Runner, coordinator};
 use crate::{Error, card, demo, metrics, pages, routes};
 
-/// Load tests. Clones are handles to the same.
+/// The load service. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub(crate) inner: Arc<Inner>,
@@ -38,50 +38,51 @@ pub struct Load {
 pub(crate) struct Inner {
     pub(crate) context: ServiceContext,
     pub(crate) config: Live<Config>,
-    pub(crate) views: Views,
-    pub(crate) logs: Logs,
+    pub(crate) views: RunViews,
+    pub(crate) logs: RunLogs,
     pub(crate) cache: Cache,
-    queue: Queue,
-    /// Rung when there may be work.
-    pub(crate) bell: Notify,
+    queue: PendingQueue,
+    /// Notified when a run may be ready to be claimed.
+    pub(crate) work_available: Notify,
     /// The runs that this node generates load for.
-    pub(crate) busy: Mutex<HashSet<TestId>>,
-    /// Pages that are open, once there are some.
+    pub(crate) local_runs: Mutex<HashSet<TestId>>,
+    /// Notifies open pages; set by `start`.
     changes: OnceLock<Changes>,
 }
 
-/// A wish for a run.
+/// A request for a run of a plan.
 #[derive(Clone, Debug, Default)]
-pub struct Wish {
-    /// The plan's first kind, if not said.
+pub struct RunRequest {
+    /// By default the first run type of the plan.
     pub run_type: Option<String>,
-    /// Higher goes first; 0 if not said.
+    /// A higher priority starts first.
     pub priority: i32,
     pub max_users: Option<u32>,
-    /// On how many nodes; 1 if not said.
+    /// The number of nodes that generate load; 1 by default.
     pub runners: Option<u32>,
 }
 
-/// What became of it.
+/// The result of a [`RunRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Accepted {
-    Run(TestId),
-    NoPlan,
-    /// The plan has no such kind of run.
-    NoRunType,
+pub enum QueueOutcome {
+    Queued(TestId),
+    PlanNotFound,
+    /// The plan has no run type of that name.
+    RunTypeNotFound,
 }
 
 pub(crate) const MAX_RUNNERS: u32 = 64;
-const LOOK_EVERY: Duration = Duration::from_millis(500);
-const SHOW_EVERY: Duration = Duration::from_secs(1);
-/// Rounds of the above between two of the slower chores.
-const SWEEP_EVERY: u32 = 5;
+const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
+/// Rounds of maintenance between two sweeps.
+const SWEEP_ROUNDS: u32 = 5;
+/// Rounds of maintenance between two deletions of old measurements.
+const DELETE_ROUNDS: u32 = SWEEP_ROUNDS * 720;
 
 impl Service for Load {
     type Config = Config;
     type Error = Error;
 
-    const TITLE: &'static str = "Load tests";
+    const TITLE: &'static str = "Load";
     const HREF: &'static str = "/load";
     const ICON: &'static str = "M3 16a7.5 7.5 0 1 1 14 0M10 12l3.5-4.5";
     const SCHEMA: (&'static str, &'static str) =
@@ -94,26 +95,25 @@ impl Service for Load {
         let (store, database) = (context.store.clone(), context.database.clone());
         Ok(Self {
             inner: Arc::new(Inner {
-                views: Views::new(store.clone(), keys.clone()),
-                logs: Logs::new(store.clone(), keys.clone()),
-                queue: Queue::new(store.clone(), keys.clone()),
+                views: RunViews::new(store.clone(), keys.clone()),
+                logs: RunLogs::new(store.clone(), keys.clone()),
+                queue: PendingQueue::new(store.clone(), keys.clone()),
                 cache: Cache::new(store, keys, database),
                 context: context.clone(),
                 config,
-                bell: Notify::new(),
-                busy: Mutex::default(),
+                work_available: Notify::new(),
+                local_runs: Mutex::default(),
                 changes: OnceLock::new(),
             }),
         })
     }
 
-    /// Starts to work on runs, and to keep their views.
     fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
-        let tests = self.clone();
-        self.inner.context.tasks.spawn("load runs", move |task| coordinator::work(tests.clone(), task));
-        let tests = self.clone();
-        self.inner.context.tasks.spawn("load views", move |task| tests.clone().keep_views(task));
+        let load = self.clone();
+        self.inner.context.tasks.spawn("load runs", move |task| coordinator::work(load.clone(), task));
+        let load = self.clone();
+        self.inner.context.tasks.spawn("load views", move |task| load.clone().maintain(task));
     }
 
     fn routes(&self) -> Routes {
@@ -131,8 +131,8 @@ impl Service for Load {
 }
 
 impl Load {
-    /// Says that there is something new to see.
-    pub(crate) fn changed(&self) {
+    /// Makes open pages reload what they show.
+    pub(crate) fn notify_pages(&self) {
         if let Some(changes) = self.inner.changes.get() {
             changes.tell(SERVICE);
         }
@@ -142,32 +142,32 @@ impl Load {
         self.inner.config.now()
     }
 
-    pub async fn add_plan(&self, plan: &Written) -> Result<PlanId, Error> {
+    pub async fn add_plan(&self, plan: &PlanSource) -> Result<PlanId, Error> {
         catalog::add(&self.inner.context.database, plan).await
     }
 
-    /// Makes a new version of a plan; of the one that the caller has seen, if it says which.
+    /// Adds a version to a plan. With `expected`, only if that version is the newest.
     pub async fn edit_plan(
         &self,
         id: PlanId,
-        seen: Option<u32>,
-        plan: &Written,
+        expected: Option<u32>,
+        plan: &PlanSource,
     ) -> Result<EditOutcome, Error> {
-        let mut kinds = self.kinds(id).await?;
-        let edited = catalog::edit(&self.inner.context.database, id, seen, plan).await?;
-        if let EditOutcome::Saved(version) = edited {
-            kinds.extend(plan.read()?.run_types.into_iter().map(|kind| kind.name));
-            self.forget(id, version, &kinds).await;
+        let mut run_types = self.run_type_names(id).await?;
+        let outcome = catalog::edit(&self.inner.context.database, id, expected, plan).await?;
+        if let EditOutcome::Saved(version) = outcome {
+            run_types.extend(plan.read()?.run_types.into_iter().map(|run_type| run_type.name));
+            self.invalidate_cache(id, version, &run_types).await;
         }
-        Ok(edited)
+        Ok(outcome)
     }
 
     pub async fn delete_plan(&self, id: PlanId) -> Result<bool, Error> {
-        let kinds = self.kinds(id).await?;
+        let run_types = self.run_type_names(id).await?;
         let version = self.plan(id).await?.map_or(0, |plan| plan.version);
         let deleted = plans::mark_deleted(&self.inner.context.database, id).await?;
-        // Nothing of it may be kept at hand again.
-        self.forget(id, version + 1, &kinds).await;
+        // The next version, which does not exist: a node that just read the plan must not cache it.
+        self.invalidate_cache(id, version + 1, &run_types).await;
         Ok(deleted)
     }
 
@@ -180,48 +180,46 @@ impl Load {
         Ok(plans::page(&self.inner.context.database, request).await?)
     }
 
-    /// A plan as lists show it.
     pub async fn plan_entry(&self, id: PlanId) -> Result<Option<PlanEntry>, Error> {
         Ok(plans::find(&self.inner.context.database, id).await?)
     }
 
-    /// The versions of a plan and when they were made, newest first.
+    /// The numbers and times of the versions of a plan, newest first.
     pub async fn plan_versions(&self, id: PlanId) -> Result<Vec<(u32, UnixMs)>, Error> {
         Ok(plans::versions(&self.inner.context.database, id).await?)
     }
 
-    /// A version of a plan as it was written.
-    pub async fn plan_version(&self, id: PlanId, version: u32) -> Result<Option<Written>, Error> {
+    pub async fn plan_version(&self, id: PlanId, version: u32) -> Result<Option<PlanSource>, Error> {
         Ok(plans::version(&self.inner.context.database, id, version).await?.map(|(plan, _)| plan))
     }
 
-    /// Queues a run of a plan's newest version.
-    pub async fn queue_run(&self, id: PlanId, wish: &Wish) -> Result<Accepted, Error> {
-        let Some(cached) = self.plan(id).await? else { return Ok(Accepted::NoPlan) };
+    /// Queues a run of the newest version of a plan.
+    pub async fn queue_run(&self, id: PlanId, request: &RunRequest) -> Result<QueueOutcome, Error> {
+        let Some(cached) = self.plan(id).await? else { return Ok(QueueOutcome::PlanNotFound) };
         let plan = cached.read()?;
-        let kind = match &wish.run_type {
+        let run_type = match &request.run_type {
             None => 0,
             Some(name) => match plan.run_type(name) {
-                Some(kind) => kind,
-                None => return Ok(Accepted::NoRunType),
+                Some(run_type) => run_type,
+                None => return Ok(QueueOutcome::RunTypeNotFound),
             },
         };
-        self.config().targets().check(&plan, kind)?;
+        self.config().targets().check(&plan, run_type)?;
         let run = NewRun {
             id: new_id(&plan.name, id),
             plan_id: id,
-            run_type: plan.run_types[kind].name.clone(),
-            priority: wish.priority,
-            max_users: wish.max_users,
-            runners: wish.runners.unwrap_or(1).clamp(1, MAX_RUNNERS),
+            run_type: plan.run_types[run_type].name.clone(),
+            priority: request.priority,
+            max_users: request.max_users,
+            runners: request.runners.unwrap_or(1).clamp(1, MAX_RUNNERS),
         };
         match lifecycle::enqueue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
-            InsertOutcome::PlanNotFound => return Ok(Accepted::NoPlan),
+            InsertOutcome::PlanNotFound => return Ok(QueueOutcome::PlanNotFound),
             InsertOutcome::Inserted | InsertOutcome::Exists => {}
         }
-        self.show(&run.id, Shown::default()).await;
-        self.inner.bell.notify_one();
-        Ok(Accepted::Run(run.id))
+        self.publish_state(&run.id, Progress::default()).await;
+        self.inner.work_available.notify_one();
+        Ok(QueueOutcome::Queued(run.id))
     }
 
     pub async fn run(&self, id: &TestId) -> Result<Option<Run>, Error> {
@@ -232,7 +230,8 @@ impl Load {
         Ok(runs::page(&self.inner.context.database, plan, request).await?)
     }
 
-    pub async fn waiting(&self) -> Result<Vec<Run>, Error> {
+    /// The queue, in the order in which its runs start.
+    pub async fn pending(&self) -> Result<Vec<Run>, Error> {
         Ok(runs::pending(&self.inner.context.database).await?)
     }
 
@@ -241,44 +240,43 @@ impl Load {
     }
 
     pub async fn pause(&self, id: &TestId) -> Result<Transition, Error> {
-        self.change(id, Event::Pause, None, "Paused").await
+        self.change(id, RunEvent::Pause, None, "Paused").await
     }
 
     pub async fn resume(&self, id: &TestId) -> Result<Transition, Error> {
-        self.change(id, Event::Resume, None, "Running").await
+        self.change(id, RunEvent::Resume, None, "Running").await
     }
 
     pub async fn cancel(&self, id: &TestId) -> Result<Transition, Error> {
-        self.change(id, Event::Cancel, Some(State::Cancelled), "Cancelled").await
+        self.change(id, RunEvent::Cancel, Some(RunState::Cancelled), "Cancelled").await
     }
 
-    /// The report of a run: the final one, or of what was measured so far.
+    /// The report of a run; while the run is not over, of its measurements so far.
     pub async fn report(&self, run: &Run) -> Result<Option<Report>, Error> {
         if let Some(report) = runs::report(&self.inner.context.database, &run.id).await? {
             return Ok(Some(serde_json::from_str(&report)?));
         }
-        let Some((plan, kind)) = self.pinned(run).await? else { return Ok(None) };
-        let mut tally = Tally::new(&plan);
+        let Some((plan, run_type)) = self.pinned_plan(run).await? else { return Ok(None) };
+        let mut totals = Totals::new(&plan);
         for second in self.seconds(run, 0, usize::MAX).await? {
-            tally.add(&second);
+            totals.add(&second);
         }
-        Ok(Some(Report::new(&plan, kind, run.start_at.unwrap_or(run.queued_at).0, &tally)))
+        Ok(Some(Report::new(&plan, run_type, run.start_at.unwrap_or(run.queued_at).0, &totals)))
     }
 
-    /// What was measured of a run, second by second, merged over its runners: `most` seconds from one on.
-    pub async fn seconds(&self, run: &Run, from: u32, most: usize) -> Result<Vec<Second>, Error> {
-        let database = &self.inner.context.database;
+    /// The seconds of a run from `from` on, merged over its runners.
+    pub async fn seconds(&self, run: &Run, from: u32, limit: usize) -> Result<Vec<Second>, Error> {
         let mut reader = SecondReader::new(run, from);
         let mut seconds = Vec::new();
-        while seconds.len() < most
-            && let Some(merged) = reader.next(database).await?
+        while seconds.len() < limit
+            && let Some(merged) = reader.next(&self.inner.context.database).await?
         {
             seconds.push(merged.second);
         }
         Ok(seconds)
     }
 
-    /// How many requests ended in each of the newest seconds of a run.
+    /// The number of requests in each of the newest seconds of a run.
     pub(crate) async fn newest_requests(&self, run: &Run, seconds: u32) -> Result<Vec<u64>, Error> {
         let newest = seconds::newest(&self.inner.context.database, run).await?;
         let from = newest.map_or(0, |newest| (newest + 1).saturating_sub(seconds));
@@ -286,22 +284,22 @@ impl Load {
         Ok(seconds.iter().map(Second::requests).collect())
     }
 
-    /// The plan that a run was queued with, and its kind of run.
-    pub async fn pinned(&self, run: &Run) -> Result<Option<(Plan, usize)>, Error> {
+    /// The plan version that a run was queued with, limited to its users, and the index of its run type.
+    pub async fn pinned_plan(&self, run: &Run) -> Result<Option<(Plan, usize)>, Error> {
         let Some(plan) = self.plan_version(run.plan_id, run.plan_version).await? else { return Ok(None) };
         let plan = plan.read()?;
-        let kind = plan.run_type(&run.run_type).unwrap_or(0);
-        let most = run.max_users.unwrap_or(u32::MAX).min(self.config().most_users);
-        Ok(Some((plan.capped(most, kind), kind)))
+        let run_type = plan.run_type(&run.run_type).unwrap_or(0);
+        let max_users = run.max_users.unwrap_or(u32::MAX).min(self.config().most_users);
+        Ok(Some((plan.capped(max_users, run_type), run_type)))
     }
 
     #[must_use]
-    pub fn views(&self) -> &Views {
+    pub fn views(&self) -> &RunViews {
         &self.inner.views
     }
 
     #[must_use]
-    pub fn logs(&self) -> &Logs {
+    pub fn logs(&self) -> &RunLogs {
         &self.inner.logs
     }
 
@@ -313,145 +311,143 @@ impl Load {
     async fn change(
         &self,
         id: &TestId,
-        event: Event,
-        ending: Option<State>,
+        event: RunEvent,
+        ending: Option<RunState>,
         message: &str,
     ) -> Result<Transition, Error> {
-        let changed =
-            lifecycle::change(&self.inner.context.database, id, Actor::User, event, ending, message).await?;
-        if let Transition::Applied(_) = changed {
-            self.show(id, Shown::default()).await;
-            self.inner.bell.notify_one();
+        let database = &self.inner.context.database;
+        let transition = lifecycle::change(database, id, Actor::User, event, ending, message).await?;
+        if let Transition::Applied(_) = transition {
+            self.publish_state(id, Progress::default()).await;
+            self.inner.work_available.notify_one();
         }
-        Ok(changed)
+        Ok(transition)
     }
 
-    /// Shows how a run stands after it changed, and tells those who listen.
-    pub(crate) async fn show(&self, id: &TestId, shown: Shown) {
-        let shown = async {
-            let Some(run) = self.run(id).await? else { return Ok(()) };
-            let shown = match self.inner.views.current(id).await? {
-                Some(current) if shown.target_users == 0 => {
-                    Shown { users: current.active_users, progress: current.progress, ..shown }
-                }
-                _ => shown,
-            };
-            if run.state.is_final() {
-                self.inner.views.finish(&run, shown).await?;
-            } else {
-                self.inner.views.status(&run, shown).await?;
+    /// Writes the state of a run to its views and its log, and notifies live clients. Failures are logged: the views are
+    /// written again within seconds.
+    pub(crate) async fn publish_state(&self, id: &TestId, progress: Progress) {
+        let written = self.write_state(id, progress).await;
+        self.notify_pages();
+        if let Err(error) = written {
+            tracing::warn!(run = %id, %error, "load status write failed");
+        }
+    }
+
+    async fn write_state(&self, id: &TestId, progress: Progress) -> Result<(), Error> {
+        let Some(run) = self.run(id).await? else { return Ok(()) };
+        let progress = match self.inner.views.current(id).await? {
+            Some(current) if progress.target_users == 0 => {
+                Progress { users: current.active_users, percent: current.progress, ..progress }
             }
-            self.inner.views.notify(&run).await?;
-            let at = database::now(&self.inner.context.database).await?.0;
-            let level =
-                if matches!(run.state, State::Failed | State::Lost) { Level::Error } else { Level::Info };
-            let line = Line::new(at, level, format!("{}: {}", run.state, run.message));
-            self.inner.logs.write(id, &[line]).await
+            _ => progress,
         };
-        let shown = shown.await;
-        self.changed();
-        if let Err(error) = shown {
-            // Only a view: it is shown again before long.
-            tracing::warn!(run = %id, %error, "a run's status could not be shown");
+        if run.state.is_final() {
+            self.inner.views.finish(&run, progress).await?;
+        } else {
+            self.inner.views.status(&run, progress).await?;
         }
+        self.inner.views.notify(&run).await?;
+        let at = database::now(&self.inner.context.database).await?.0;
+        let is_error = matches!(run.state, RunState::Failed | RunState::Lost);
+        let level = if is_error { LogLevel::Error } else { LogLevel::Info };
+        let line = LogLine::new(at, level, format!("{}: {}", run.state, run.message));
+        self.inner.logs.write(id, &[line]).await
     }
 
-    async fn kinds(&self, id: PlanId) -> Result<Vec<String>, Error> {
+    async fn run_type_names(&self, id: PlanId) -> Result<Vec<String>, Error> {
         let Some(cached) = self.plan(id).await? else { return Ok(vec![]) };
-        Ok(cached.read()?.run_types.into_iter().map(|kind| kind.name).collect())
+        Ok(cached.read()?.run_types.into_iter().map(|run_type| run_type.name).collect())
     }
 
-    async fn forget(&self, id: PlanId, version: u32, kinds: &[String]) {
-        if let Err(error) = self.inner.cache.drop_plan(id, version, kinds).await {
-            tracing::warn!(plan = %id, %error, "an edited plan may be shown as it was for some minutes");
+    async fn invalidate_cache(&self, id: PlanId, version: u32, run_types: &[String]) {
+        if let Err(error) = self.inner.cache.invalidate(id, version, run_types).await {
+            // Until the TTL of the cache, readers may get the version before.
+            tracing::warn!(plan = %id, %error, "plan cache invalidation failed");
         }
     }
 
-    async fn keep_views(self, task: Task) {
+    async fn maintain(self, task: Task) {
         let mut round = 0_u32;
-        while task.pause(SHOW_EVERY).await {
-            if let Err(error) = self.keep_views_once(round).await {
-                tracing::warn!(%error, "the views of load tests are not kept");
+        while task.pause(MAINTENANCE_INTERVAL).await {
+            if let Err(error) = self.maintain_once(round).await {
+                tracing::warn!(%error, "load maintenance failed");
             }
             round = round.wrapping_add(1);
             task.beat();
         }
     }
 
-    /// One round of the chores: the list of waiting tests every time, the others now and then.
-    pub async fn keep_views_once(&self, round: u32) -> Result<(), Error> {
-        let waiting = self.take_in().await?;
-        if round.is_multiple_of(SWEEP_EVERY) {
-            let held = runs::active(&self.inner.context.database).await?;
-            metrics::runs(waiting.len(), &held);
-            self.inner.views.sweep_active(&held).await?;
-            for run in &waiting {
-                self.inner.views.status(run, Shown::default()).await?;
+    /// One round of maintenance: the public queue every time, sweeps and deletions every so many rounds.
+    pub async fn maintain_once(&self, round: u32) -> Result<(), Error> {
+        let pending = self.sync_queue().await?;
+        if round.is_multiple_of(SWEEP_ROUNDS) {
+            let active = runs::active(&self.inner.context.database).await?;
+            metrics::runs(pending.len(), &active);
+            self.inner.views.sweep_active(&active).await?;
+            for run in &pending {
+                self.inner.views.status(run, Progress::default()).await?;
             }
         }
-        if round.is_multiple_of(SWEEP_EVERY * 720) {
+        if round.is_multiple_of(DELETE_ROUNDS) {
             lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep.get()).await?;
         }
         Ok(())
     }
 
-    /// Takes in what outsiders pushed onto the public list, and makes it what the database says (L7).
-    async fn take_in(&self) -> Result<Vec<Run>, Error> {
-        let listed = self.inner.queue.read().await?;
-        let mut waiting = self.waiting().await?;
-        let pushed = listed.pushed(&waiting);
-        let is_new = !pushed.is_empty();
-        for pushed in pushed {
-            match pushed {
-                Pushed::Run(run) => self.take_in_one(run).await?,
-                Pushed::Rubbish(text) => {
-                    let text: String = text.chars().take(200).collect();
-                    tracing::warn!(entry = text, "an entry of the queue cannot be read, and was dropped");
+    /// Imports what other clients pushed onto the public queue, then writes the queue of the database to it (L7).
+    async fn sync_queue(&self) -> Result<Vec<Run>, Error> {
+        let list = self.inner.queue.read().await?;
+        let mut pending = self.pending().await?;
+        let pushed = list.pushed(&pending);
+        let has_new = !pushed.is_empty();
+        for entry in pushed {
+            match entry {
+                PushedEntry::Run(run) => self.import_run(run).await?,
+                PushedEntry::Invalid(text) => {
+                    let entry: String = text.chars().take(200).collect();
+                    tracing::warn!(entry, "invalid queue entry dropped");
                 }
             }
         }
-        if is_new {
-            waiting = self.waiting().await?;
+        if has_new {
+            pending = self.pending().await?;
         }
-        self.inner.queue.sync(&listed, &waiting).await?;
-        Ok(waiting)
+        self.inner.queue.sync(&list, &pending).await?;
+        Ok(pending)
     }
 
-    async fn take_in_one(&self, mut run: NewRun) -> Result<(), Error> {
+    async fn import_run(&self, mut run: NewRun) -> Result<(), Error> {
         let id = run.id.clone();
         let Some(cached) = self.plan(run.plan_id).await? else {
-            tracing::warn!(run = %id, plan = %run.plan_id, "an entry of the queue names no plan, and was dropped");
+            tracing::warn!(run = %id, plan = %run.plan_id, "queue entry with unknown plan dropped");
             return Ok(());
         };
         let plan = cached.read()?;
-        if let Err(refused) = self.config().targets().check(&plan, 0) {
-            tracing::warn!(run = %id, %refused, "an entry of the queue was dropped");
+        if let Err(error) = self.config().targets().check(&plan, 0) {
+            tracing::warn!(run = %id, %error, "queue entry with forbidden target dropped");
             return Ok(());
         }
         run.run_type = plan.run_types[0].name.clone();
         match lifecycle::enqueue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
             InsertOutcome::Inserted => {
-                self.show(&id, Shown::default()).await;
-                self.inner.bell.notify_one();
+                self.publish_state(&id, Progress::default()).await;
+                self.inner.work_available.notify_one();
             }
-            // Claimed since it was pushed, or a view that was written by another node: nothing to do.
+            // It was claimed since it was pushed, or another node wrote the entry.
             InsertOutcome::Exists | InsertOutcome::PlanNotFound => {
-                tracing::debug!(run = %id, "an entry of the queue is known")
+                tracing::debug!(run = %id, "queue entry skipped");
             }
         }
         Ok(())
     }
-
-    pub(crate) fn look_every() -> Duration {
-        LOOK_EVERY
-    }
 }
 
-/// `checkout_1_20250828183842_3f9a`: as the document's, with what keeps two runs of a second apart.
+/// `checkout_1_20250828183842_3f9a`: the documented form, and a random part that keeps runs of the same second apart.
 fn new_id(name: &str, plan: PlanId) -> TestId {
-    let plain = |sign: char| if sign.is_ascii_alphanumeric() { sign } else { '-' };
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let name: String = name.chars().take(40).map(plain).collect();
     let time = jiff::Timestamp::now().strftime("%Y%m%d%H%M%S");
     let id = format!("{name}_{plan}_{time}_{:04x}", rand::random::<u16>());
-    TestId::new(id).expect("letters, digits and signs that every id may have")
+    TestId::new(id).expect("only letters, digits, - and _, and at most 80 bytes")
 }

@@ -1,10 +1,10 @@
-//! What load tests export at `/metrics`.
+//! The metrics of load at `/metrics`.
 
 use hob_service::Metric;
 use metrics::{counter, gauge};
 
 use crate::results::second::Second;
-use crate::run::{Ending, Run, State};
+use crate::run::{Ending, Run, RunState};
 
 const RUNS: &str = "hob_load_runs";
 const ENDED: &str = "hob_load_runs_ended_total";
@@ -12,40 +12,39 @@ const REQUESTS: &str = "hob_load_requests_total";
 const LATE: &str = "hob_load_late_p99_seconds";
 
 pub(crate) const METRICS: &[Metric] = &[
-    Metric::gauge(RUNS, "Runs that wait or are under way on any node, by state."),
-    Metric::counter(ENDED, "Runs conducted by this node that have ended, by state."),
+    Metric::gauge(RUNS, "Pending and active runs on all nodes, by state."),
+    Metric::counter(ENDED, "Runs coordinated by this node that have ended, by state."),
     Metric::counter(REQUESTS, "Requests of this node's generator, by outcome."),
-    Metric::gauge(LATE, "How late this node's generator was in its last second."),
+    Metric::gauge(LATE, "p99 of how late this node's generator started its iterations in the last second."),
 ];
 
-/// The runs that wait and those that nodes work on, as the database has them.
-pub(crate) fn runs(waiting: usize, held: &[Run]) {
-    gauge!(RUNS, "state" => word(State::Pending)).set(waiting as f64);
-    for state in State::ALL.into_iter().filter(|state| state.is_held()) {
-        let count = held.iter().filter(|run| run.state == state).count();
-        gauge!(RUNS, "state" => word(state)).set(count as f64);
+pub(crate) fn runs(pending: usize, active: &[Run]) {
+    gauge!(RUNS, "state" => label(RunState::Pending)).set(pending as f64);
+    for state in RunState::ALL.into_iter().filter(|state| state.is_active()) {
+        let count = active.iter().filter(|run| run.state == state).count();
+        gauge!(RUNS, "state" => label(state)).set(count as f64);
     }
 }
 
-/// A run that this node conducted has ended.
+/// Counts a run that this node coordinated.
 pub(crate) fn ended(ending: Ending) {
-    counter!(ENDED, "state" => word(ending.into())).increment(1);
+    counter!(ENDED, "state" => label(ending.into())).increment(1);
 }
 
-/// A second of this node's generator. How late it was says whether the node can take more.
+/// Records a second of this node's generator.
 pub(crate) fn second(second: &Second) {
     let (requests, failed) = (second.requests(), second.failed());
     counter!(REQUESTS, "outcome" => "good").increment(requests.saturating_sub(failed));
     counter!(REQUESTS, "outcome" => "failed").increment(failed);
-    let late = second.general.slip.quantile_us(0.99) as f64 / 1e6;
+    let late = second.generator.slip.quantile_us(0.99) as f64 / 1e6;
     gauge!(LATE).set(late);
 }
 
-/// The generator rests.
-pub(crate) fn rest() {
+/// Resets the gauge of a generator that has stopped.
+pub(crate) fn idle() {
     gauge!(LATE).set(0.0);
 }
 
-fn word(state: State) -> String {
+fn label(state: RunState) -> String {
     state.to_string().to_lowercase()
 }

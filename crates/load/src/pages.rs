@@ -1,11 +1,11 @@
-//! The console's pages of load tests.
+//! The console pages of load.
 
 mod compare;
 mod editor;
 mod run;
 
 use askama::Template;
-use axum::extract::State as AxumState;
+use axum::extract::State;
 use hob_database::PageRequest;
 use hob_web::look::{Badge, Empty, Pager, Tone, When};
 use hob_web::{Access, Console, Page, Paging, Problem, Query, Routes};
@@ -16,8 +16,9 @@ use self::run::{cancel, pause, report_file, resume, run};
 use crate::load::Load;
 use crate::plan::catalog::PlanEntry;
 use crate::routes::SERVICE;
-use crate::run::{Run, State};
+use crate::run::{Run, RunState};
 
+/// Runs in a list.
 const RUNS: u16 = 20;
 
 pub(crate) fn routes() -> Routes<Load> {
@@ -43,46 +44,46 @@ pub(crate) fn routes() -> Routes<Load> {
 struct Home {
     plans: Vec<PlanEntry>,
     pager: Pager,
-    waiting: Vec<Run>,
+    pending: Vec<Run>,
     runs: Vec<Run>,
 }
 
 impl Home {
     fn no_plans(&self) -> Empty {
-        Empty::new("No plans yet", "A plan says what is requested, how often, and what is good enough.")
-            .link("Write one", "/load/plans/new")
+        Empty::new("No plans yet", "A plan defines requests, their rate, and thresholds for the results.")
+            .link("New plan", "/load/plans/new")
     }
 }
 
 async fn home(
     console: Console,
-    AxumState(tests): AxumState<Load>,
+    State(load): State<Load>,
     Query(paging): Query<Paging>,
 ) -> Result<Page, Problem> {
-    let plans = tests.plans(&paging.request()?).await?;
+    let plans = load.plans(&paging.request()?).await?;
     let pager = Pager {
         first: paging.after.map(|_| "/load".to_owned()),
         next: plans.next.map(|cursor| format!("/load?after={cursor}")),
     };
-    let mut waiting = tests.waiting().await?;
-    waiting.truncate(100);
-    let runs = tests.runs(None, &PageRequest::first(RUNS)).await?.rows;
-    console.page("Load tests", &Home { plans: plans.rows, pager, waiting, runs })
+    let mut pending = load.pending().await?;
+    pending.truncate(100);
+    let runs = load.runs(None, &PageRequest::first(RUNS)).await?.rows;
+    console.page("Load", &Home { plans: plans.rows, pager, pending, runs })
 }
 
-/// The run of the same plan before the one at this place of a list, counted from 1: the list begins with the newest.
-fn before<'a>(runs: &'a [Run], place: &usize) -> Option<&'a Run> {
-    let plan = runs.get(*place - 1)?.plan_id;
-    runs[*place..].iter().find(|run| run.plan_id == plan)
+/// The previous run of the same plan. `position` counts from 1 in a list with the newest run first.
+fn previous<'a>(runs: &'a [Run], position: &usize) -> Option<&'a Run> {
+    let plan = runs.get(*position - 1)?.plan_id;
+    runs[*position..].iter().find(|run| run.plan_id == plan)
 }
 
-fn badge(state: &State) -> Badge {
+fn badge(state: &RunState) -> Badge {
     let tone = match state {
-        State::Pending | State::Cancelled => Tone::Idle,
-        State::Starting | State::Running | State::Stopping => Tone::Busy,
-        State::Paused => Tone::Warn,
-        State::Completed => Tone::Good,
-        State::Failed | State::Lost => Tone::Bad,
+        RunState::Pending | RunState::Cancelled => Tone::Idle,
+        RunState::Starting | RunState::Running | RunState::Stopping => Tone::Busy,
+        RunState::Paused => Tone::Warn,
+        RunState::Completed => Tone::Good,
+        RunState::Failed | RunState::Lost => Tone::Bad,
     };
     tone.badge(state.to_string().to_lowercase())
 }

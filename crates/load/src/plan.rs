@@ -1,28 +1,28 @@
-//! Plans: what a load test does. Written in TOML or JSON, checked whole before anything runs; see
-//! `docs/load.md` for the language.
+//! Plans: what a run requests, how often, and which results it must reach. Written in TOML or JSON and fully checked before
+//! a run; `docs/load.md` describes the language.
 
 pub(crate) mod cache;
 pub(crate) mod catalog;
+mod check;
 mod curve;
-mod expect;
+mod document;
 mod read;
 mod request;
-mod rows;
 mod source;
 mod template;
 mod threshold;
-mod written;
+mod users;
 
 use std::fmt;
 use std::time::Duration;
 
-pub use curve::{Arrivals, Curve, Leg, Spacing};
-pub use expect::{Answer, Check, Extract, From};
+pub use check::{Check, Extraction, ResponseView, ValueSource};
+pub use curve::{Arrivals, Curve, Segment, Spacing};
 pub use hob_document::{Mistake, Position};
 pub use request::{Origin, Request, Scheme};
-pub use template::{Names, Template};
-pub use threshold::{Bound, Metric, Threshold};
-pub use written::{Files, Written};
+pub use source::{PlanFiles, PlanSource};
+pub use template::{Template, Variables};
+pub use threshold::{Bound, Threshold, ThresholdMetric};
 
 /// A plan that can be run.
 #[derive(Clone, Debug)]
@@ -31,36 +31,36 @@ pub struct Plan {
     pub scenarios: Vec<Scenario>,
     /// The steps of all scenarios.
     pub steps: Vec<Step>,
-    /// The servers that requests go to.
+    /// The servers of the requests.
     pub origins: Vec<Origin>,
     pub thresholds: Vec<Threshold>,
     /// At least one.
     pub run_types: Vec<RunType>,
-    pub names: Names,
+    pub variables: Variables,
     /// The values of the variables at the start of an iteration.
     pub values: Vec<String>,
-    /// The authority to trust beside the public ones, as PEM.
+    /// A certificate authority to trust in addition to the public ones, as PEM.
     pub ca: Option<String>,
 }
 
-/// Steps in order, and the load that they are put under.
+/// Steps in order, and their load.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     pub name: String,
-    pub load: Load,
-    /// Places in [`Plan::steps`].
+    pub load: LoadModel,
+    /// Indexes into [`Plan::steps`].
     pub steps: Vec<usize>,
-    pub think: Pause,
-    /// The least time from the start of an iteration to the start of the user's next.
+    pub think: ThinkTime,
+    /// The least time between the starts of two iterations of a user.
     pub pacing: Option<Duration>,
 }
 
-/// How requests come.
+/// How iterations start.
 #[derive(Clone, Debug)]
-pub enum Load {
-    /// Iterations start at a rate, whatever became of the earlier ones.
-    Open { rate: Curve, arrivals: ArrivalKind, most_users: u32 },
-    /// So many users, each starting over when it is done.
+pub enum LoadModel {
+    /// Iterations start at a rate, whether or not earlier ones have ended.
+    Open { rate: Curve, arrivals: ArrivalKind, max_users: u32 },
+    /// A number of users, each of which repeats its iterations.
     Closed { users: Curve },
 }
 
@@ -70,40 +70,40 @@ pub enum ArrivalKind {
     Poisson,
 }
 
-/// One request, what is expected of its response and taken from it.
+/// A request, the checks of its response, and the values to extract from it.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub name: String,
     pub group: Option<String>,
     pub request: Request,
     pub checks: Vec<Check>,
-    pub extract: Vec<Extract>,
-    pub think: Option<Pause>,
+    pub extract: Vec<Extraction>,
+    pub think: Option<ThinkTime>,
     pub timeout: Duration,
-    /// Whether the response's body has to be kept until it was looked at.
+    /// Whether a check or an extraction needs the body.
     pub needs_body: bool,
 }
 
-/// How long a user waits after a step: between two times, evenly distributed.
+/// How long a user waits after a step, uniformly distributed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pause {
-    pub least: Duration,
-    pub most: Duration,
+pub struct ThinkTime {
+    pub min: Duration,
+    pub max: Duration,
 }
 
-/// A kind of run: a part of the plan's groups, a part of its load, its own users.
+/// A run type: some groups of the plan, a scale of its load, and users.
 #[derive(Clone, Debug)]
 pub struct RunType {
     pub name: String,
-    /// All, if not said.
+    /// `None` for all groups.
     pub groups: Option<Vec<String>>,
     pub scale: f64,
-    /// The variables that a user's row sets.
+    /// The variables that a row sets.
     pub columns: Vec<usize>,
     pub rows: Vec<Vec<String>>,
 }
 
-/// The language that a plan is written in.
+/// The format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = LoadPlanFormat)]
@@ -113,21 +113,20 @@ pub enum Format {
 }
 
 impl Plan {
-    /// Longer texts are refused.
-    pub const MOST_BYTES: usize = 256 << 10;
-    pub const MOST_STEPS: usize = 64;
-    pub const MOST_SCENARIOS: usize = 16;
-    pub const MOST_ROWS: usize = 10_000;
-    pub const MOST_USERS: f64 = 20_000.0;
-    pub const MOST_RATE: f64 = 1_000_000.0;
-    pub const LONGEST: Duration = Duration::from_secs(24 * 3600);
+    pub const MAX_BYTES: usize = 256 << 10;
+    pub const MAX_STEPS: usize = 64;
+    pub const MAX_SCENARIOS: usize = 16;
+    pub const MAX_ROWS: usize = 10_000;
+    pub const MAX_USERS: f64 = 20_000.0;
+    pub const MAX_RATE: f64 = 1_000_000.0;
+    pub const MAX_DURATION: Duration = Duration::from_secs(24 * 3600);
 
-    /// Reads and checks a plan that names no files.
+    /// Reads and checks a plan without files.
     pub fn read(text: &str, format: Format) -> Result<Self, Mistake> {
-        Self::read_with(text, format, &|_| Err("there are no files beside this plan".to_owned()))
+        Self::read_with(text, format, &|_| Err("this plan has no files".to_owned()))
     }
 
-    /// Reads and checks a plan; `file` knows what is in the files that it names, or why it does not.
+    /// Reads and checks a plan. `file` returns the content of a file that the plan names.
     pub fn read_with(
         text: &str,
         format: Format,
@@ -136,7 +135,7 @@ impl Plan {
         read::plan(text, format, file)
     }
 
-    /// How long it takes, without the iterations that are on their way at the end.
+    /// The duration, without iterations in flight at the end.
     #[must_use]
     pub fn duration(&self) -> Duration {
         self.scenarios.iter().map(|scenario| scenario.load.curve().duration()).max().unwrap_or_default()
@@ -147,7 +146,7 @@ impl Plan {
         self.run_types.iter().position(|run_type| run_type.name == name)
     }
 
-    /// The groups of a kind of run, in the order of their first steps.
+    /// The groups of a run type, in the order of their first steps.
     #[must_use]
     pub fn groups(&self, run_type: usize) -> Vec<&str> {
         let mut groups: Vec<&str> = Vec::new();
@@ -159,56 +158,56 @@ impl Plan {
         groups
     }
 
-    /// The most users there are to be at a time, where the plan says so.
+    /// The peak number of users of the closed scenarios.
     #[must_use]
     pub fn target_users(&self, run_type: usize) -> u32 {
         let scale = self.run_types[run_type].scale;
         let users = |scenario: &Scenario| match &scenario.load {
-            Load::Closed { users } => (users.peak() * scale).ceil() as u32,
-            Load::Open { .. } => 0,
+            LoadModel::Closed { users } => (users.peak() * scale).ceil() as u32,
+            LoadModel::Open { .. } => 0,
         };
         self.scenarios.iter().map(users).sum()
     }
 
-    /// The most requests per second that its open scenarios plan.
+    /// The peak rate of the open scenarios, in requests per second.
     #[must_use]
     pub fn planned_rate(&self, run_type: usize) -> f64 {
         let run_type = &self.run_types[run_type];
         let rate = |scenario: &Scenario| match &scenario.load {
-            Load::Open { rate, .. } => {
+            LoadModel::Open { rate, .. } => {
                 let steps =
                     scenario.steps.iter().filter(|step| run_type.includes(&self.steps[**step])).count();
                 rate.peak() * run_type.scale * steps as f64
             }
-            Load::Closed { .. } => 0.0,
+            LoadModel::Closed { .. } => 0.0,
         };
         self.scenarios.iter().map(rate).sum()
     }
 
-    /// The same plan with at most so many users at a time.
+    /// The plan scaled down to at most `max_users` users.
     #[must_use]
-    pub fn capped(mut self, most_users: u32, run_type: usize) -> Self {
+    pub fn capped(mut self, max_users: u32, run_type: usize) -> Self {
         let planned = self.target_users(run_type);
         for scenario in &mut self.scenarios {
             match &mut scenario.load {
-                Load::Open { most_users: most, .. } => *most = (*most).min(most_users),
-                Load::Closed { users } if planned > most_users => {
-                    *users = users.times(f64::from(most_users) / f64::from(planned));
+                LoadModel::Open { max_users: max, .. } => *max = (*max).min(max_users),
+                LoadModel::Closed { users } if planned > max_users => {
+                    *users = users.times(f64::from(max_users) / f64::from(planned));
                 }
-                Load::Closed { .. } => {}
+                LoadModel::Closed { .. } => {}
             }
         }
         self
     }
 
-    /// The plan of `hob load quick`: one request, over and over.
-    pub fn quick(url: &str, load: Load) -> Result<Self, String> {
+    /// The plan of `hob load quick`: one request, repeated.
+    pub fn quick(url: &str, load: LoadModel) -> Result<Self, String> {
         read::quick(url, load)
     }
 }
 
-impl Load {
-    /// Rates or users over time.
+impl LoadModel {
+    /// The rate or the number of users over time.
     #[must_use]
     pub fn curve(&self) -> &Curve {
         match self {
@@ -217,25 +216,25 @@ impl Load {
         }
     }
 
-    /// So many users for so long.
+    /// A constant number of users.
     #[must_use]
     pub fn users(users: u32, lasting: Duration) -> Self {
-        Self::Closed { users: level(f64::from(users), lasting) }
+        Self::Closed { users: constant(f64::from(users), lasting) }
     }
 
-    /// So many arrivals a second for so long.
+    /// A constant number of arrivals per second.
     #[must_use]
-    pub fn rate(rate: f64, lasting: Duration, most_users: u32) -> Self {
-        Self::Open { rate: level(rate, lasting), arrivals: ArrivalKind::Even, most_users }
+    pub fn rate(rate: f64, lasting: Duration, max_users: u32) -> Self {
+        Self::Open { rate: constant(rate, lasting), arrivals: ArrivalKind::Even, max_users }
     }
 }
 
-fn level(level: f64, lasting: Duration) -> Curve {
-    Curve::new(vec![Leg { from: level, to: level, seconds: lasting.as_secs_f64() }])
+fn constant(level: f64, lasting: Duration) -> Curve {
+    Curve::new(vec![Segment { from: level, to: level, seconds: lasting.as_secs_f64() }])
 }
 
 impl RunType {
-    /// Whether a step is part of such a run. Steps without a group always are.
+    /// Whether runs of this type include a step. Steps without a group are always included.
     #[must_use]
     pub fn includes(&self, step: &Step) -> bool {
         match (&self.groups, &step.group) {

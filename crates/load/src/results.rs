@@ -1,4 +1,4 @@
-//! What a run measured: histograms, seconds, totals and the report.
+//! The results of a run: histograms, seconds, totals and the report.
 
 pub(crate) mod charts;
 pub(crate) mod codec;

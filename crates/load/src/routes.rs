@@ -13,9 +13,9 @@ use crate::keys::TestId;
 use crate::load::Load;
 use crate::run::Run;
 
-pub(crate) use runs::{Act, act, queue};
+pub(crate) use runs::{RunAction, apply_action, queue_run};
 
-/// The scopes of load tests, and the topic of their live pages.
+/// The name of the service in scopes and as the topic of live pages.
 pub(crate) const SERVICE: &str = "load";
 
 pub(crate) fn routes() -> Routes<Load> {
@@ -38,15 +38,15 @@ pub(crate) fn routes() -> Routes<Load> {
         .api(read, routes!(live::watch))
 }
 
-pub(crate) fn run_id(text: &str) -> Result<TestId, Problem> {
+pub(crate) fn parse_run_id(text: &str) -> Result<TestId, Problem> {
     TestId::new(text).map_err(|_| Problem::not_found("run"))
 }
 
-pub(crate) async fn find(tests: &Load, id: &TestId) -> Result<Run, Problem> {
-    tests.run(id).await?.ok_or_else(|| Problem::not_found("run"))
+pub(crate) async fn find_run(load: &Load, id: &TestId) -> Result<Run, Problem> {
+    load.run(id).await?.ok_or_else(|| Problem::not_found("run"))
 }
 
-/// Now, by this machine's clock, for what is only shown.
+/// The local time, for display only.
 pub(crate) fn now() -> UnixMs {
     UnixMs(jiff::Timestamp::now().as_millisecond())
 }

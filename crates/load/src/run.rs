@@ -1,4 +1,4 @@
-//! Runs: their states, what changes them, and how others see them.
+//! Runs and their states.
 
 pub(crate) mod coordinator;
 pub(crate) mod lifecycle;
@@ -18,25 +18,25 @@ use utoipa::ToSchema;
 use crate::keys::TestId;
 use crate::plan::catalog::PlanId;
 
-/// Where a run is. The allowed changes are in [`State::after`].
+/// The state of a run. The allowed transitions are in [`RunState::after`].
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize, ToSchema,
 )]
 #[serde(rename_all = "UPPERCASE")]
 #[schema(as = LoadRunState)]
-pub enum State {
+pub enum RunState {
     /// In the queue.
     Pending,
-    /// Claimed; its runners gather.
+    /// Claimed; waits for its runners.
     Starting,
     Running,
     Paused,
-    /// Its runners end what they do.
+    /// Its runners are stopping.
     Stopping,
     Completed,
     Failed,
     Cancelled,
-    /// Its runners are gone.
+    /// A runner or the coordinator was lost.
     Lost,
 }
 
@@ -49,26 +49,26 @@ pub enum Ending {
     Lost,
 }
 
-/// What happens to a run.
+/// An event that changes the state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A node takes it from the queue.
+pub enum RunEvent {
+    /// A node takes the run from the queue.
     Claim,
-    /// Whoever claimed it is gone before it began.
-    Return,
-    /// All runners are there.
-    Begin,
+    /// The lease of the coordinator expired before the start.
+    Requeue,
+    /// The runners start.
+    Start,
     Pause,
     Resume,
-    /// Somebody no longer wants it.
+    /// A user cancels the run.
     Cancel,
-    /// It has to stop before its time.
+    /// The coordinator stops the run early.
     Stop,
-    /// Its runners are done, or gone.
-    End(Ending),
+    /// All runners are done or lost.
+    Finish(Ending),
 }
 
-impl State {
+impl RunState {
     pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Starting,
@@ -81,40 +81,40 @@ impl State {
         Self::Lost,
     ];
 
-    /// The state after an event; `None` where the event makes no sense.
+    /// The state after an event; `None` if the event is not allowed in this state.
     #[must_use]
-    pub fn after(self, event: Event) -> Option<Self> {
+    pub fn after(self, event: RunEvent) -> Option<Self> {
         match (self, event) {
-            (Self::Pending, Event::Claim) => Some(Self::Starting),
-            (Self::Pending, Event::Cancel) => Some(Self::Cancelled),
-            (Self::Starting, Event::Return) => Some(Self::Pending),
-            (Self::Starting, Event::Begin) | (Self::Paused, Event::Resume) => Some(Self::Running),
-            (Self::Running, Event::Pause) => Some(Self::Paused),
-            (Self::Starting | Self::Running | Self::Paused, Event::Cancel | Event::Stop) => {
+            (Self::Pending, RunEvent::Claim) => Some(Self::Starting),
+            (Self::Pending, RunEvent::Cancel) => Some(Self::Cancelled),
+            (Self::Starting, RunEvent::Requeue) => Some(Self::Pending),
+            (Self::Starting, RunEvent::Start) | (Self::Paused, RunEvent::Resume) => Some(Self::Running),
+            (Self::Running, RunEvent::Pause) => Some(Self::Paused),
+            (Self::Starting | Self::Running | Self::Paused, RunEvent::Cancel | RunEvent::Stop) => {
                 Some(Self::Stopping)
             }
-            (Self::Starting | Self::Running | Self::Paused | Self::Stopping, Event::End(ending)) => {
+            (Self::Starting | Self::Running | Self::Paused | Self::Stopping, RunEvent::Finish(ending)) => {
                 Some(ending.into())
             }
             _ => None,
         }
     }
 
-    /// Whether nothing happens to it any more.
+    /// Whether the run has ended.
     #[must_use]
     pub fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled | Self::Lost)
     }
 
-    /// Whether a node has it.
+    /// Whether the run has a coordinator.
     #[must_use]
-    pub fn is_held(self) -> bool {
+    pub fn is_active(self) -> bool {
         !self.is_final() && self != Self::Pending
     }
 
-    /// The five states that the document knows (L2).
+    /// The documented status (L2), which has five values.
     #[must_use]
-    pub fn public(self) -> &'static str {
+    pub fn public_status(self) -> &'static str {
         match self {
             Self::Pending | Self::Starting => "PENDING",
             Self::Running | Self::Paused | Self::Stopping => "RUNNING",
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    fn word(self) -> &'static str {
+    fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "PENDING",
             Self::Starting => "STARTING",
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-impl From<Ending> for State {
+impl From<Ending> for RunState {
     fn from(ending: Ending) -> Self {
         match ending {
             Ending::Completed => Self::Completed,
@@ -151,34 +151,34 @@ impl From<Ending> for State {
 }
 
 impl Ending {
-    /// The ending that a final state is; a run that stops without having been told how has failed.
-    pub(crate) fn of(state: Option<State>) -> Self {
+    /// The ending for a final state; `Failed` if the run stopped without one.
+    pub(crate) fn of(state: Option<RunState>) -> Self {
         match state {
-            Some(State::Completed) => Self::Completed,
-            Some(State::Cancelled) => Self::Cancelled,
-            Some(State::Lost) => Self::Lost,
+            Some(RunState::Completed) => Self::Completed,
+            Some(RunState::Cancelled) => Self::Cancelled,
+            Some(RunState::Lost) => Self::Lost,
             _ => Self::Failed,
         }
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for RunState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.word())
+        f.write_str(self.as_str())
     }
 }
 
-impl FromStr for State {
+impl FromStr for RunState {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|state| state.word() == text).ok_or(())
+        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(())
     }
 }
 
-column!(State as text);
+column!(RunState as text);
 
-/// A run, as the database has it.
+/// A run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
     pub id: TestId,
@@ -187,18 +187,18 @@ pub struct Run {
     pub run_type: String,
     pub priority: i32,
     pub max_users: Option<u32>,
-    /// How many runners it asked for.
+    /// The requested number of runners.
     pub runners: u32,
     pub seed: u64,
-    pub state: State,
-    /// How it is to end once it has stopped.
-    pub ending: Option<State>,
+    pub state: RunState,
+    /// The final state of a run that is stopping.
+    pub ending: Option<RunState>,
     pub message: String,
-    /// The node that conducts it.
+    /// The node that coordinates the run.
     pub holder: Option<String>,
-    /// Of the conductor: who has an older one may no longer write.
+    /// Grows with every coordinator; a coordinator with a lower fence cannot write.
     pub fence: u64,
-    /// The claim that its runners belong to.
+    /// The claim to which the runners belong.
     pub epoch: u64,
     pub lease_until: UnixMs,
     pub queued_at: UnixMs,
@@ -227,17 +227,16 @@ from_row!(Run {
     ended_at
 });
 
-/// Of one node in a run.
+/// The state of a runner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunnerState {
     Working,
     Done,
-    /// It could not do its part.
     Failed,
     Lost,
 }
 
-/// A node that takes part in a run.
+/// A node that generates load for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runner {
     pub number: u32,
@@ -277,24 +276,24 @@ column!(RunnerState as text);
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 11] = [
-        Event::Claim,
-        Event::Return,
-        Event::Begin,
-        Event::Pause,
-        Event::Resume,
-        Event::Cancel,
-        Event::Stop,
-        Event::End(Ending::Completed),
-        Event::End(Ending::Failed),
-        Event::End(Ending::Cancelled),
-        Event::End(Ending::Lost),
+    const EVENTS: [RunEvent; 11] = [
+        RunEvent::Claim,
+        RunEvent::Requeue,
+        RunEvent::Start,
+        RunEvent::Pause,
+        RunEvent::Resume,
+        RunEvent::Cancel,
+        RunEvent::Stop,
+        RunEvent::Finish(Ending::Completed),
+        RunEvent::Finish(Ending::Failed),
+        RunEvent::Finish(Ending::Cancelled),
+        RunEvent::Finish(Ending::Lost),
     ];
 
     /// L2
     #[test]
-    fn nothing_happens_to_a_run_that_is_over() {
-        for state in State::ALL.into_iter().filter(|state| state.is_final()) {
+    fn final_states_accept_no_event() {
+        for state in RunState::ALL.into_iter().filter(|state| state.is_final()) {
             for event in EVENTS {
                 assert_eq!(state.after(event), None, "{state} after {event:?}");
             }
@@ -303,8 +302,8 @@ mod tests {
 
     /// L2
     #[test]
-    fn every_state_can_be_reached_and_left_for_an_end() {
-        let mut reached = vec![State::Pending];
+    fn every_state_is_reachable_and_can_end() {
+        let mut reached = vec![RunState::Pending];
         for at in 0.. {
             let Some(state) = reached.get(at).copied() else { break };
             for next in EVENTS.into_iter().filter_map(|event| state.after(event)) {
@@ -313,10 +312,10 @@ mod tests {
                 }
             }
         }
-        assert_eq!(reached.len(), State::ALL.len());
-        for state in State::ALL {
-            let ends = EVENTS.into_iter().filter_map(|event| state.after(event)).any(State::is_final);
-            assert!(state.is_final() || ends || state.after(Event::Cancel).is_some(), "{state}");
+        assert_eq!(reached.len(), RunState::ALL.len());
+        for state in RunState::ALL {
+            let ends = EVENTS.into_iter().filter_map(|event| state.after(event)).any(RunState::is_final);
+            assert!(state.is_final() || ends || state.after(RunEvent::Cancel).is_some(), "{state}");
             assert_eq!(state.to_string().parse(), Ok(state));
         }
     }

@@ -4,7 +4,7 @@ use hob_database::{Database, Keyset, Kind, Page, PageRequest, Read, Transaction,
 
 use super::Result;
 use crate::plan::catalog::{PlanEntry, PlanId};
-use crate::plan::{Files, Format, Written};
+use crate::plan::{Format, PlanFiles, PlanSource};
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("id", Kind::Int)]);
 
@@ -28,7 +28,12 @@ pub(crate) async fn insert(tx: &Transaction, id: PlanId, name: &str) -> Result<(
     Ok(())
 }
 
-pub(crate) async fn insert_version(tx: &Transaction, id: PlanId, version: u32, plan: &Written) -> Result<()> {
+pub(crate) async fn insert_version(
+    tx: &Transaction,
+    id: PlanId,
+    version: u32,
+    plan: &PlanSource,
+) -> Result<()> {
     let insert = sql(
         "INSERT INTO load_plan_version (plan_id, version, format, source, created_at) VALUES ($1, $2, $3, $4, $5)",
     );
@@ -68,7 +73,7 @@ pub(crate) async fn version(
     database: &Database,
     id: PlanId,
     version: u32,
-) -> Result<Option<(Written, UnixMs)>> {
+) -> Result<Option<(PlanSource, UnixMs)>> {
     let text =
         sql("SELECT format, source, created_at FROM load_plan_version WHERE plan_id = $1 AND version = $2");
     let Some(row): Option<VersionRow> = database.optional(text.bind(id).bind(version)).await? else {
@@ -76,8 +81,8 @@ pub(crate) async fn version(
     };
     let files = sql("SELECT name, content FROM load_plan_file WHERE plan_id = $1 AND version = $2");
     let files: Vec<(String, String)> = database.all(files.bind(id).bind(version)).await?;
-    let files = Files::new(files.into_iter().collect());
-    Ok(Some((Written { source: row.source, format: row.format, files }, row.created_at)))
+    let files = PlanFiles::new(files.into_iter().collect());
+    Ok(Some((PlanSource { source: row.source, format: row.format, files }, row.created_at)))
 }
 
 /// The numbers and times of the newest versions, newest first.

@@ -6,10 +6,10 @@ use super::Result;
 use crate::keys::TestId;
 use crate::plan::catalog::PlanId;
 use crate::run::lifecycle::NewRun;
-use crate::run::{Run, State};
+use crate::run::{Run, RunState};
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("queued_at", Kind::Int), ("id", Kind::Text)]);
-const ACTIVE: [State; 4] = [State::Starting, State::Running, State::Paused, State::Stopping];
+const ACTIVE: [RunState; 4] = [RunState::Starting, RunState::Running, RunState::Paused, RunState::Stopping];
 
 pub(crate) async fn find(source: &impl Read, id: &TestId) -> Result<Option<Run>> {
     source.optional(sql("SELECT * FROM load_run WHERE id = $1").bind(id)).await
@@ -29,21 +29,21 @@ pub(crate) async fn insert(
     );
     let insert = insert.bind(&run.id).bind(run.plan_id).bind(plan_version).bind(run.run_type.as_str());
     let insert = insert.bind(run.priority).bind(run.max_users).bind(run.runners).bind(seed);
-    tx.execute(insert.bind(State::Pending).bind(rank).bind(tx.now())).await?;
+    tx.execute(insert.bind(RunState::Pending).bind(rank).bind(tx.now())).await?;
     Ok(())
 }
 
 /// The run at the head of the queue.
 pub(crate) async fn first_pending(tx: &Transaction) -> Result<Option<Run>> {
     let select = sql("SELECT * FROM load_run WHERE state = $1 ORDER BY rank, id LIMIT 1");
-    tx.optional(select.bind(State::Pending)).await
+    tx.optional(select.bind(RunState::Pending)).await
 }
 
 /// Gives a run to a node. The new fence is also the epoch of the runners that join.
 pub(crate) async fn set_claimed(
     tx: &Transaction,
     id: &TestId,
-    state: State,
+    state: RunState,
     node: &str,
     lease_until: UnixMs,
 ) -> Result<()> {
@@ -59,7 +59,7 @@ pub(crate) async fn first_expired(tx: &Transaction) -> Result<Option<Run>> {
     tx.optional(select.bind(tx.now()).bind_list(ACTIVE)).await
 }
 
-pub(crate) async fn set_requeued(tx: &Transaction, id: &TestId, state: State) -> Result<()> {
+pub(crate) async fn set_requeued(tx: &Transaction, id: &TestId, state: RunState) -> Result<()> {
     let update = sql("UPDATE load_run SET state = $2, holder = NULL, message = 'In the queue again'
                       WHERE id = $1");
     tx.execute(update.bind(id).bind(state)).await?;
@@ -92,8 +92,8 @@ pub(crate) async fn renew_lease(
 pub(crate) async fn set_state(
     tx: &Transaction,
     id: &TestId,
-    state: State,
-    ending: Option<State>,
+    state: RunState,
+    ending: Option<RunState>,
     message: &str,
 ) -> Result<()> {
     let ended_at = state.is_final().then(|| tx.now());
@@ -124,7 +124,7 @@ pub(crate) async fn report(database: &Database, id: &TestId) -> Result<Option<St
 /// The queue, in the order in which its runs start.
 pub(crate) async fn pending(database: &Database) -> Result<Vec<Run>> {
     let select = sql("SELECT * FROM load_run WHERE state = $1 ORDER BY rank, id LIMIT 10000");
-    database.all(select.bind(State::Pending)).await
+    database.all(select.bind(RunState::Pending)).await
 }
 
 /// The runs that have a coordinator.
@@ -135,7 +135,7 @@ pub(crate) async fn active(database: &Database) -> Result<Vec<Run>> {
 /// Runs of several runners that have not started yet.
 pub(crate) async fn awaiting_runners(database: &Database) -> Result<Vec<Run>> {
     let select = sql("SELECT * FROM load_run WHERE state = $1 AND runners > 1 ORDER BY rank LIMIT 10");
-    database.all(select.bind(State::Starting)).await
+    database.all(select.bind(RunState::Starting)).await
 }
 
 pub(crate) async fn page(

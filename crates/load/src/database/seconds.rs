@@ -9,14 +9,14 @@ use crate::Error;
 use crate::keys::TestId;
 use crate::load::MAX_RUNNERS;
 use crate::plan::Plan;
-use crate::results::second::{General, Second, StepSecond};
+use crate::results::second::{GeneratorSecond, Second, StepSecond};
 use crate::run::Run;
 use crate::run::lifecycle::RunnerId;
 
 /// The `step` of the row that holds what no step measured.
 const NO_STEP: i64 = -1;
 /// The most rows of one read: enough for two of the largest seconds, so that every read completes one.
-const MAX_ROWS: usize = 2 * MAX_RUNNERS as usize * (Plan::MOST_STEPS + 1);
+const MAX_ROWS: usize = 2 * MAX_RUNNERS as usize * (Plan::MAX_STEPS + 1);
 
 type SecondRow = (TestId, u32, i64, String, u64, Vec<u8>);
 
@@ -31,8 +31,8 @@ pub(crate) async fn insert(tx: &Transaction, runner: &RunnerId, seconds: &[Secon
 fn rows(runner: &RunnerId, second: &Second) -> Vec<SecondRow> {
     let row =
         |step: i64, data| (runner.run.clone(), second.second, step, runner.node.clone(), runner.epoch, data);
-    let general = std::iter::once(row(NO_STEP, second.general.encode()));
-    general
+    let generator = std::iter::once(row(NO_STEP, second.generator.encode()));
+    generator
         .chain(second.steps.iter().map(|(step, measured)| row(i64::from(*step), measured.encode())))
         .collect()
 }
@@ -124,7 +124,7 @@ impl MeasuredRow {
         match u16::try_from(self.step) {
             Ok(step) => merged.second.steps.entry(step).or_default().merge(&StepSecond::decode(&self.data)?),
             Err(_) => {
-                merged.second.general.merge(&General::decode(&self.data)?);
+                merged.second.generator.merge(&GeneratorSecond::decode(&self.data)?);
                 merged.nodes.insert(self.runner);
             }
         }

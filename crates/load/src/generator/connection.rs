@@ -1,4 +1,4 @@
-//! One connection to a server: a request out, a response in, straight on the socket.
+//! An HTTP/1.1 connection to a server, which reads and writes the socket directly.
 
 use std::future::poll_fn;
 use std::io;
@@ -16,19 +16,19 @@ use tokio::time::Sleep;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::response::{Asked, Head, MOST_HEAD, parse_head};
+use super::response::{Head, MAX_HEAD_BYTES, RequestKind, parse_head};
 use crate::results::second::Fault;
 
 const BUFFER: usize = 16 << 10;
 
-/// Where a connection goes.
+/// The address of a server, and how to secure the connection.
 #[derive(Clone, Debug)]
 pub(super) struct Destination {
     pub(super) address: SocketAddr,
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
-/// A connection that can carry one request after the other.
+/// A connection for one request after the other.
 #[derive(Debug)]
 pub(super) struct Connection {
     stream: Stream,
@@ -36,7 +36,7 @@ pub(super) struct Connection {
     filled: usize,
     body: Vec<u8>,
     timer: Pin<Box<Sleep>>,
-    /// Whether a response has come over it.
+    /// Whether a response was received on it.
     pub(super) used: bool,
 }
 
@@ -46,26 +46,26 @@ enum Stream {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// What is done with the body of a response.
+/// Whether the body of a response is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Body {
+pub(super) enum BodyMode {
     Keep,
     Skip,
 }
 
-/// A response that was read whole. Its bytes are the connection's until the next request.
+/// A complete response. Its bytes stay in the connection until the next request.
 #[derive(Debug)]
-pub(super) struct Received {
+pub(super) struct Response {
     pub(super) head: Head,
     pub(super) bytes: u64,
 }
 
-/// Why there is no response.
+/// Why an exchange failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failed {
-    /// It may be that the server closed an idle connection just then: nothing of a response came.
-    Unanswered,
-    With(Fault),
+pub(super) enum ExchangeError {
+    /// The connection had been idle and was closed before the first byte of a response.
+    NoResponse,
+    Fault(Fault),
 }
 
 impl Connection {
@@ -78,8 +78,9 @@ impl Connection {
             None => Stream::Plain(stream),
             Some((config, name)) => {
                 let connector = TlsConnector::from(Arc::clone(config));
-                let shaken = tokio::time::timeout_at(deadline, connector.connect(name.clone(), stream)).await;
-                Stream::Tls(Box::new(shaken.map_err(|_| Fault::Timeout)?.map_err(|_| Fault::Tls)?))
+                let handshake =
+                    tokio::time::timeout_at(deadline, connector.connect(name.clone(), stream)).await;
+                Stream::Tls(Box::new(handshake.map_err(|_| Fault::Timeout)?.map_err(|_| Fault::Tls)?))
             }
         };
         let timer = Box::pin(tokio::time::sleep_until(deadline));
@@ -90,67 +91,72 @@ impl Connection {
     pub(super) async fn exchange(
         &mut self,
         request: &[u8],
-        asked: Asked,
-        body: Body,
+        kind: RequestKind,
+        body: BodyMode,
         deadline: Instant,
-    ) -> Result<Received, Failed> {
-        // The timer is left where the last request set it: when it rings too early it is set anew, which is far
-        // rarer than requests are.
+    ) -> Result<Response, ExchangeError> {
+        // The timer stays at the deadline of an earlier request. When it fires early it is reset, which is far rarer than
+        // a request.
         if self.timer.deadline() > deadline.into() {
             self.timer.as_mut().reset(deadline.into());
         }
         self.filled = 0;
         self.send(request, deadline).await?;
-        let mut head = self.read_head(asked, deadline).await?;
+        let mut head = self.read_head(kind, deadline).await?;
         let mut bytes = head.len as u64;
         self.body.clear();
         let mut begin = head.len;
         loop {
-            let keep = (body == Body::Keep).then_some(&mut self.body);
-            let taken = head.framing.feed(&self.buffer[begin..self.filled], keep).map_err(Failed::With)?;
+            let keep = (body == BodyMode::Keep).then_some(&mut self.body);
+            let taken =
+                head.framing.feed(&self.buffer[begin..self.filled], keep).map_err(ExchangeError::Fault)?;
             bytes += taken as u64;
             if begin + taken < self.filled {
-                // Nobody asked for what comes behind the response.
+                // Bytes after the response belong to no request.
                 head.keep_alive = false;
             }
             if head.framing.is_done() {
                 break;
             }
-            // The head stays at the beginning of the buffer, for those who look into it.
+            // The head stays at the start of the buffer for checks and extractions.
             (begin, self.filled) = (head.len, head.len);
-            if self.fill(deadline).await.map_err(Failed::With)? == 0 {
+            if self.fill(deadline).await.map_err(ExchangeError::Fault)? == 0 {
                 if head.framing == super::response::Framing::UntilClose {
                     break;
                 }
-                return Err(Failed::With(Fault::Closed));
+                return Err(ExchangeError::Fault(Fault::Closed));
             }
         }
         self.used = true;
-        Ok(Received { head, bytes })
+        Ok(Response { head, bytes })
     }
 
-    /// The bytes of the last response's head.
-    pub(super) fn head<'a>(&'a self, received: &Received) -> &'a [u8] {
+    /// The head of the last response.
+    pub(super) fn head<'a>(&'a self, received: &Response) -> &'a [u8] {
         &self.buffer[..received.head.len]
     }
 
-    /// The last response's body, if it was kept.
+    /// The body of the last response, if it was stored.
     pub(super) fn body(&self) -> &[u8] {
         &self.body
     }
 
-    async fn read_head(&mut self, asked: Asked, deadline: Instant) -> Result<Head, Failed> {
+    async fn read_head(&mut self, kind: RequestKind, deadline: Instant) -> Result<Head, ExchangeError> {
         loop {
             let read = self.fill(deadline).await.map_err(|fault| match fault {
-                Fault::Closed if self.used && self.filled == 0 => Failed::Unanswered,
-                fault => Failed::With(fault),
+                Fault::Closed if self.used && self.filled == 0 => ExchangeError::NoResponse,
+                fault => ExchangeError::Fault(fault),
             })?;
             if read == 0 {
                 let idle = self.used && self.filled == 0;
-                return Err(if idle { Failed::Unanswered } else { Failed::With(Fault::Closed) });
+                return Err(if idle {
+                    ExchangeError::NoResponse
+                } else {
+                    ExchangeError::Fault(Fault::Closed)
+                });
             }
-            match parse_head(&self.buffer[..self.filled], asked).map_err(Failed::With)? {
-                // 100 Continue and its like come before the response itself.
+            match parse_head(&self.buffer[..self.filled], kind).map_err(ExchangeError::Fault)? {
+                // 1xx responses such as 100 Continue precede the final response.
                 Some(head) if (100..200).contains(&head.status) => {
                     self.buffer.copy_within(head.len..self.filled, 0);
                     self.filled -= head.len;
@@ -161,7 +167,7 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), Failed> {
+    async fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), ExchangeError> {
         let Self { stream, timer, used, .. } = self;
         let mut sent = 0;
         let outcome = poll_fn(|cx| {
@@ -169,25 +175,25 @@ impl Connection {
                 match stream.poll_write(cx, &request[sent..]) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Fault::Closed)),
                     Poll::Ready(Ok(written)) => sent += written,
-                    Poll::Pending => return ring(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
+                    Poll::Pending => return poll_deadline(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
                 }
             }
             match stream.poll_flush(cx) {
                 Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
                 Poll::Ready(Err(_)) => Poll::Ready(Err(Fault::Closed)),
-                Poll::Pending => ring(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
+                Poll::Pending => poll_deadline(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
             }
         });
         outcome.await.map_err(|fault| match fault {
-            Fault::Closed if *used => Failed::Unanswered,
-            fault => Failed::With(fault),
+            Fault::Closed if *used => ExchangeError::NoResponse,
+            fault => ExchangeError::Fault(fault),
         })
     }
 
-    /// Reads more behind what is there; 0 at the end.
+    /// Appends to the buffer; returns 0 at the end of the stream.
     async fn fill(&mut self, deadline: Instant) -> Result<usize, Fault> {
         if self.filled == self.buffer.len() {
-            self.buffer.resize((self.buffer.len() * 2).min(MOST_HEAD + BUFFER), 0);
+            self.buffer.resize((self.buffer.len() * 2).min(MAX_HEAD_BYTES + BUFFER), 0);
         }
         let Self { stream, buffer, filled, timer, .. } = self;
         let read = poll_fn(|cx| {
@@ -195,7 +201,7 @@ impl Connection {
             match stream.poll_read(cx, &mut into) {
                 Poll::Ready(Ok(())) => Poll::Ready(Ok(into.filled().len())),
                 Poll::Ready(Err(_)) => Poll::Ready(Err(Fault::Closed)),
-                Poll::Pending => ring(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
+                Poll::Pending => poll_deadline(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
             }
         });
         let read = read.await?;
@@ -205,7 +211,7 @@ impl Connection {
 }
 
 /// Ready once the deadline has passed.
-fn ring(timer: &mut Pin<Box<Sleep>>, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
+fn poll_deadline(timer: &mut Pin<Box<Sleep>>, deadline: Instant, cx: &mut Context<'_>) -> Poll<()> {
     loop {
         if timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
@@ -240,15 +246,18 @@ impl Stream {
     }
 }
 
-/// Trusts the public authorities, and the plan's own.
+/// Trusts the public certificate authorities and that of the plan.
 pub(super) fn tls(ca: Option<&str>) -> Result<Arc<ClientConfig>, String> {
     use rustls_pki_types::CertificateDer;
     use rustls_pki_types::pem::PemObject;
 
     let mut roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for certificate in CertificateDer::pem_slice_iter(ca.unwrap_or_default().as_bytes()) {
-        let certificate = certificate.map_err(|error| format!("the plan's `tls.ca` is no PEM: {error}"))?;
-        roots.add(certificate).map_err(|error| format!("the plan's `tls.ca` cannot be trusted: {error}"))?;
+        let certificate =
+            certificate.map_err(|error| format!("`tls.ca` of the plan is not valid PEM: {error}"))?;
+        roots
+            .add(certificate)
+            .map_err(|error| format!("`tls.ca` of the plan is not a usable certificate: {error}"))?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

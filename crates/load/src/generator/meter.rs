@@ -1,21 +1,21 @@
-//! Measures one thread's requests, second by second. Memory does not grow with their number.
+//! Measures the requests of one thread per second, in constant memory.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
+use hdrhistogram::Histogram as HdrHistogram;
 
-use crate::results::histogram::Spread;
-use crate::results::second::{Fault, General, Second, StepSecond};
+use crate::results::histogram::Histogram;
+use crate::results::second::{Fault, GeneratorSecond, Second, StepSecond};
 
-/// Longer latencies count as this one; timeouts are shorter.
-const LONGEST_US: u64 = 600_000_000;
-/// 0.1 per cent.
-const DIGITS: u8 = 3;
+/// Longer latencies count as this. Timeouts are shorter.
+const MAX_US: u64 = 600_000_000;
+/// A precision of 0.1 per cent.
+const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
+pub(crate) struct RequestOutcome {
     pub(crate) intended: Duration,
     pub(crate) actual: Duration,
     pub(crate) fault: Option<Fault>,
@@ -23,31 +23,31 @@ pub(crate) struct Outcome {
     pub(crate) bytes_out: u64,
 }
 
-/// The second that is being measured.
+/// Measures the current second.
 #[derive(Debug)]
 pub(crate) struct Meter {
     start: Instant,
     second: u32,
     steps: Vec<Option<StepMeter>>,
-    slip: Latencies,
-    waited: u64,
-    done: Vec<Second>,
+    slip: LatencyRecorder,
+    queued_arrivals: u64,
+    closed: Vec<Second>,
 }
 
 #[derive(Debug)]
 struct StepMeter {
-    intended: Latencies,
-    actual: Latencies,
+    intended: LatencyRecorder,
+    actual: LatencyRecorder,
     failed: u64,
     bytes_in: u64,
     bytes_out: u64,
     faults: BTreeMap<Fault, u64>,
 }
 
-/// A histogram, with what it would round kept exactly.
+/// Records a histogram, and the values that it rounds exactly.
 #[derive(Debug)]
-struct Latencies {
-    histogram: Histogram<u32>,
+struct LatencyRecorder {
+    histogram: HdrHistogram<u32>,
     sum_us: u64,
     min_us: u64,
     max_us: u64,
@@ -56,11 +56,11 @@ struct Latencies {
 impl Meter {
     pub(crate) fn new(start: Instant, steps: usize) -> Self {
         let steps = (0..steps).map(|_| None).collect();
-        Self { start, second: 0, steps, slip: Latencies::new(), waited: 0, done: Vec::new() }
+        Self { start, second: 0, steps, slip: LatencyRecorder::new(), queued_arrivals: 0, closed: Vec::new() }
     }
 
-    /// Counts a request that ended at `now`.
-    pub(crate) fn record(&mut self, now: Instant, step: usize, outcome: Outcome, active_users: u64) {
+    /// Records a request that ended at `now`.
+    pub(crate) fn record(&mut self, now: Instant, step: usize, outcome: RequestOutcome, active_users: u64) {
         self.roll(now, active_users);
         let meter = self.steps[step].get_or_insert_with(StepMeter::new);
         meter.intended.record(outcome.intended);
@@ -73,17 +73,17 @@ impl Meter {
         }
     }
 
-    /// Counts how late the generator was.
-    pub(crate) fn slipped(&mut self, slip: Duration) {
+    /// Records how late the generator started an iteration.
+    pub(crate) fn record_slip(&mut self, slip: Duration) {
         self.slip.record(slip);
     }
 
-    /// Counts an arrival that found all users busy.
-    pub(crate) fn waited(&mut self) {
-        self.waited += 1;
+    /// Counts an arrival that has to wait for a free user.
+    pub(crate) fn record_queued_arrival(&mut self) {
+        self.queued_arrivals += 1;
     }
 
-    /// Closes the seconds that are over.
+    /// Closes the seconds that have ended.
     pub(crate) fn roll(&mut self, now: Instant, active_users: u64) {
         let second = u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX);
         while self.second < second {
@@ -93,10 +93,10 @@ impl Meter {
 
     /// The seconds that were closed since the last call.
     pub(crate) fn take(&mut self) -> Vec<Second> {
-        std::mem::take(&mut self.done)
+        std::mem::take(&mut self.closed)
     }
 
-    /// Closes the second that is under way, too.
+    /// Closes the current second, too.
     pub(crate) fn finish(&mut self, now: Instant, active_users: u64) -> Vec<Second> {
         self.roll(now, active_users);
         self.close(active_users);
@@ -105,13 +105,16 @@ impl Meter {
 
     fn close(&mut self, active_users: u64) {
         let mut second = Second::new(self.second);
-        second.general =
-            General { active_users, slip: self.slip.drain(), waited: std::mem::take(&mut self.waited) };
+        second.generator = GeneratorSecond {
+            active_users,
+            slip: self.slip.drain(),
+            queued_arrivals: std::mem::take(&mut self.queued_arrivals),
+        };
         for (step, meter) in self.steps.iter_mut().enumerate() {
             let drained = meter.as_mut().and_then(StepMeter::drain);
             second.steps.extend(drained.map(|drained| (step as u16, drained)));
         }
-        self.done.push(second);
+        self.closed.push(second);
         self.second += 1;
     }
 }
@@ -119,8 +122,8 @@ impl Meter {
 impl StepMeter {
     fn new() -> Self {
         Self {
-            intended: Latencies::new(),
-            actual: Latencies::new(),
+            intended: LatencyRecorder::new(),
+            actual: LatencyRecorder::new(),
             failed: 0,
             bytes_in: 0,
             bytes_out: 0,
@@ -143,32 +146,32 @@ impl StepMeter {
     }
 }
 
-impl Latencies {
+impl LatencyRecorder {
     fn new() -> Self {
         let histogram =
-            Histogram::new_with_bounds(1, LONGEST_US, DIGITS).expect("the bounds are fixed and fit");
+            HdrHistogram::new_with_bounds(1, MAX_US, SIGNIFICANT_DIGITS).expect("the bounds are valid");
         Self { histogram, sum_us: 0, min_us: u64::MAX, max_us: 0 }
     }
 
     fn record(&mut self, latency: Duration) {
-        let us = (latency.as_micros() as u64).min(LONGEST_US);
+        let us = (latency.as_micros() as u64).min(MAX_US);
         self.histogram.saturating_record(us);
         self.sum_us += us;
         self.min_us = self.min_us.min(us);
         self.max_us = self.max_us.max(us);
     }
 
-    fn drain(&mut self) -> Spread {
+    fn drain(&mut self) -> Histogram {
         if self.histogram.is_empty() {
-            return Spread::default();
+            return Histogram::default();
         }
         let buckets = self.histogram.iter_recorded();
         let buckets =
             buckets.map(|at| (at.value_iterated_to(), u64::from(at.count_at_value()))).collect::<Vec<_>>();
-        let spread = Spread::new(buckets, self.sum_us, self.min_us, self.max_us);
+        let histogram = Histogram::new(buckets, self.sum_us, self.min_us, self.max_us);
         self.histogram.reset();
         (self.sum_us, self.min_us, self.max_us) = (0, u64::MAX, 0);
-        spread
+        histogram
     }
 }
 
@@ -176,13 +179,13 @@ impl Latencies {
 mod tests {
     use super::*;
 
-    fn outcome(ms: u64, fault: Option<Fault>) -> Outcome {
+    fn outcome(ms: u64, fault: Option<Fault>) -> RequestOutcome {
         let took = Duration::from_millis(ms);
-        Outcome { intended: took * 2, actual: took, fault, bytes_in: 10, bytes_out: 5 }
+        RequestOutcome { intended: took * 2, actual: took, fault, bytes_in: 10, bytes_out: 5 }
     }
 
     #[test]
-    fn a_request_counts_in_the_second_in_which_it_ended() {
+    fn request_is_counted_in_the_second_in_which_it_ended() {
         let start = Instant::now();
         let mut meter = Meter::new(start, 2);
         let at = |ms| start + Duration::from_millis(ms);
@@ -196,12 +199,12 @@ mod tests {
     }
 
     #[test]
-    fn a_bucket_is_within_a_thousandth_of_what_fell_into_it() {
-        let mut latencies = Latencies::new();
+    fn bucket_is_close_to_the_recorded_latency() {
+        let mut recorder = LatencyRecorder::new();
         for us in [3, 999, 12_345, 777_777, 59_999_999] {
-            latencies.record(Duration::from_micros(us));
-            let spread = latencies.drain();
-            let bucket = spread.buckets()[0].0;
+            recorder.record(Duration::from_micros(us));
+            let histogram = recorder.drain();
+            let bucket = histogram.buckets()[0].0;
             assert!(bucket >= us && bucket - us <= us / 500, "{us} fell into {bucket}");
         }
     }

@@ -1,76 +1,75 @@
-//! Reads HTTP/1.1 responses: the head, and how its body ends.
+//! Parses HTTP/1.1 responses: the head, and where the body ends.
 
 use std::mem::MaybeUninit;
 
 use crate::results::second::Fault;
 
-/// More headers are refused.
-const MOST_HEADERS: usize = 100;
-/// A longer head is refused.
-pub(super) const MOST_HEAD: usize = 64 << 10;
-/// A longer body is refused, if it has to be kept.
-const MOST_BODY: usize = 16 << 20;
+const MAX_HEADERS: usize = 100;
+pub(super) const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Of a body that is stored.
+const MAX_BODY_BYTES: usize = 16 << 20;
 
 /// The head of a response.
 #[derive(Debug)]
 pub(super) struct Head {
     pub(super) status: u16,
-    /// How many bytes it takes.
+    /// In bytes.
     pub(super) len: usize,
     pub(super) framing: Framing,
-    /// Whether the connection can be used again.
+    /// Whether the connection can be reused.
     pub(super) keep_alive: bool,
-    /// Names and values that the server wants to be sent back; `None` takes one back.
+    /// Names and values of cookies; `None` deletes a cookie.
     pub(super) cookies: Vec<(String, Option<String>)>,
 }
 
-/// How a body ends.
+/// How the end of a body is found.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     Length(u64),
-    Chunked(Chunk),
+    Chunked(ChunkState),
     UntilClose,
 }
 
-/// Where in a chunked body we are.
+/// The position in a chunked body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Chunk {
+pub(super) enum ChunkState {
     Size {
         seen: u64,
         digits: u8,
     },
-    /// Behind the size, up to the end of its line.
+    /// After the size, up to the end of its line.
     Extension {
         size: u64,
     },
     Data {
         left: u64,
     },
-    /// The end of the line behind the data.
+    /// The line end after the data.
     DataEnd,
-    /// The lines behind the last chunk; how many signs this one has so far.
+    /// The lines after the last chunk.
     Trailer {
-        signs: u16,
+        /// The length of the current line so far.
+        len: u16,
     },
     Done,
 }
 
-/// Whether the request was HEAD, to which no body follows.
+/// The response to a HEAD request has no body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum RequestKind {
     Head,
     Other,
 }
 
-/// Reads a head; `None` while it is not complete.
-pub(super) fn parse_head(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fault> {
-    let mut headers = [const { MaybeUninit::uninit() }; MOST_HEADERS];
+/// Parses a head; `None` while it is incomplete.
+pub(super) fn parse_head(bytes: &[u8], kind: RequestKind) -> Result<Option<Head>, Fault> {
+    let mut headers = [const { MaybeUninit::uninit() }; MAX_HEADERS];
     let mut response = httparse::Response::new(&mut []);
     let parser = httparse::ParserConfig::default();
     let parsed = parser.parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
     let len = match parsed {
         Ok(httparse::Status::Complete(len)) => len,
-        Ok(httparse::Status::Partial) if bytes.len() < MOST_HEAD => return Ok(None),
+        Ok(httparse::Status::Partial) if bytes.len() < MAX_HEAD_BYTES => return Ok(None),
         Ok(httparse::Status::Partial) => return Err(Fault::TooLarge),
         Err(_) => return Err(Fault::Protocol),
     };
@@ -84,7 +83,7 @@ pub(super) fn parse_head(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fau
     };
     let (mut length, mut chunked) = (None, false);
     for header in response.headers.iter() {
-        // By length first: most headers are none of these, and need no comparison.
+        // The length rules out most headers without a comparison.
         match header.name.len() {
             14 if header.name.eq_ignore_ascii_case("content-length") => {
                 let value =
@@ -102,10 +101,10 @@ pub(super) fn parse_head(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fau
             _ => {}
         }
     }
-    let bodiless = asked == Asked::Head || matches!(status, 100..200 | 204 | 304);
+    let bodiless = kind == RequestKind::Head || matches!(status, 100..200 | 204 | 304);
     head.framing = match (bodiless, chunked, length) {
         (true, _, _) => Framing::Length(0),
-        (_, true, _) => Framing::Chunked(Chunk::Size { seen: 0, digits: 0 }),
+        (_, true, _) => Framing::Chunked(ChunkState::Size { seen: 0, digits: 0 }),
         (_, _, Some(length)) => Framing::Length(length),
         _ => Framing::UntilClose,
     };
@@ -113,37 +112,37 @@ pub(super) fn parse_head(bytes: &[u8], asked: Asked) -> Result<Option<Head>, Fau
     Ok(Some(head))
 }
 
-/// `name=value; Max-Age=0`. Cookies only ever go back to where they came from.
+/// `name=value; Max-Age=0`. Other attributes are ignored: a cookie is only sent to the server that set it.
 fn cookie(value: &[u8]) -> Option<(String, Option<String>)> {
     let text = std::str::from_utf8(value).ok()?;
     let mut parts = text.split(';');
     let (name, value) = parts.next()?.split_once('=')?;
-    let gone = parts.any(|part| part.trim().eq_ignore_ascii_case("max-age=0"));
-    Some((name.trim().to_owned(), (!gone).then(|| value.trim().to_owned())))
+    let deleted = parts.any(|part| part.trim().eq_ignore_ascii_case("max-age=0"));
+    Some((name.trim().to_owned(), (!deleted).then(|| value.trim().to_owned())))
 }
 
 impl Framing {
-    /// Whether nothing more belongs to the body.
+    /// Whether the body is complete.
     pub(super) fn is_done(&self) -> bool {
-        matches!(self, Self::Length(0) | Self::Chunked(Chunk::Done))
+        matches!(self, Self::Length(0) | Self::Chunked(ChunkState::Done))
     }
 
-    /// Takes bytes of the body, keeping its content if asked to; answers how many belonged to it.
+    /// Consumes bytes of the body and stores its content in `keep`; returns how many bytes belonged to the body.
     pub(super) fn feed(&mut self, bytes: &[u8], mut keep: Option<&mut Vec<u8>>) -> Result<usize, Fault> {
         match self {
             Self::Length(left) => {
                 let taken = bytes.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                keep_some(&mut keep, &bytes[..taken])?;
+                store(&mut keep, &bytes[..taken])?;
                 *left -= taken as u64;
                 Ok(taken)
             }
             Self::UntilClose => {
-                keep_some(&mut keep, bytes)?;
+                store(&mut keep, bytes)?;
                 Ok(bytes.len())
             }
             Self::Chunked(chunk) => {
                 let mut at = 0;
-                while at < bytes.len() && *chunk != Chunk::Done {
+                while at < bytes.len() && *chunk != ChunkState::Done {
                     at += chunk.feed(&bytes[at..], &mut keep)?;
                 }
                 Ok(at)
@@ -152,17 +151,17 @@ impl Framing {
     }
 }
 
-fn keep_some(keep: &mut Option<&mut Vec<u8>>, bytes: &[u8]) -> Result<(), Fault> {
+fn store(keep: &mut Option<&mut Vec<u8>>, bytes: &[u8]) -> Result<(), Fault> {
     let Some(kept) = keep else { return Ok(()) };
-    if kept.len() + bytes.len() > MOST_BODY {
+    if kept.len() + bytes.len() > MAX_BODY_BYTES {
         return Err(Fault::TooLarge);
     }
     kept.extend_from_slice(bytes);
     Ok(())
 }
 
-impl Chunk {
-    /// Takes at least one byte.
+impl ChunkState {
+    /// Consumes at least one byte.
     fn feed(&mut self, bytes: &[u8], keep: &mut Option<&mut Vec<u8>>) -> Result<usize, Fault> {
         let byte = bytes[0];
         *self = match *self {
@@ -178,7 +177,7 @@ impl Chunk {
             Self::Extension { size } => Self::Extension { size },
             Self::Data { left } => {
                 let taken = bytes.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                keep_some(keep, &bytes[..taken])?;
+                store(keep, &bytes[..taken])?;
                 let left = left - taken as u64;
                 *self = if left == 0 { Self::DataEnd } else { Self::Data { left } };
                 return Ok(taken);
@@ -186,18 +185,18 @@ impl Chunk {
             Self::DataEnd if byte == b'\n' => Self::Size { seen: 0, digits: 0 },
             Self::DataEnd if byte == b'\r' => Self::DataEnd,
             Self::DataEnd => return Err(Fault::Protocol),
-            Self::Trailer { signs: 0 } if byte == b'\n' => Self::Done,
-            Self::Trailer { .. } if byte == b'\n' => Self::Trailer { signs: 0 },
-            Self::Trailer { signs } if byte == b'\r' => Self::Trailer { signs },
-            Self::Trailer { signs } => Self::Trailer { signs: signs.saturating_add(1) },
+            Self::Trailer { len: 0 } if byte == b'\n' => Self::Done,
+            Self::Trailer { .. } if byte == b'\n' => Self::Trailer { len: 0 },
+            Self::Trailer { len } if byte == b'\r' => Self::Trailer { len },
+            Self::Trailer { len } => Self::Trailer { len: len.saturating_add(1) },
             Self::Done => Self::Done,
         };
         Ok(1)
     }
 }
 
-fn after_size(size: u64) -> Chunk {
-    if size == 0 { Chunk::Trailer { signs: 0 } } else { Chunk::Data { left: size } }
+fn after_size(size: u64) -> ChunkState {
+    if size == 0 { ChunkState::Trailer { len: 0 } } else { ChunkState::Data { left: size } }
 }
 
 #[cfg(test)]
@@ -207,11 +206,11 @@ mod tests {
     use super::*;
 
     fn head(text: &str) -> Result<Option<Head>, Fault> {
-        parse_head(text.as_bytes(), Asked::Other)
+        parse_head(text.as_bytes(), RequestKind::Other)
     }
 
     #[test]
-    fn the_end_of_a_body_is_known_from_its_head() {
+    fn head_determines_the_end_of_the_body() {
         for (text, framing, keep_alive) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", Framing::Length(5), true),
             ("HTTP/1.1 204 No Content\r\n\r\n", Framing::Length(0), true),
@@ -232,22 +231,22 @@ mod tests {
             );
         }
         let length = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-        assert_eq!(parse_head(length, Asked::Head).unwrap().unwrap().framing, Framing::Length(0));
+        assert_eq!(parse_head(length, RequestKind::Head).unwrap().unwrap().framing, Framing::Length(0));
         assert!(head("HTTP/1.1 200 OK\r\nContent-Le").unwrap().is_none());
         assert_eq!(head("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n").unwrap_err(), Fault::Protocol);
         assert_eq!(head("SSH-2.0\r\n").unwrap_err(), Fault::Protocol);
     }
 
     #[test]
-    fn cookies_are_given_and_taken_back() {
+    fn cookies_are_set_and_deleted() {
         let head = head("HTTP/1.1 204 x\r\nSet-Cookie: a=1; Path=/\r\nset-cookie: b=2; Max-Age=0\r\n\r\n");
         let cookies = head.unwrap().unwrap().cookies;
         assert_eq!(cookies, [("a".to_owned(), Some("1".to_owned())), ("b".to_owned(), None)]);
     }
 
-    /// Feeds a body in pieces of one size.
+    /// Feeds a body in pieces of the same size.
     fn chunked(body: &[u8], piece: usize) -> Result<(Vec<u8>, usize, bool), Fault> {
-        let mut framing = Framing::Chunked(Chunk::Size { seen: 0, digits: 0 });
+        let mut framing = Framing::Chunked(ChunkState::Size { seen: 0, digits: 0 });
         let (mut kept, mut used) = (Vec::new(), 0);
         for piece in body.chunks(piece) {
             used += framing.feed(piece, Some(&mut kept))?;
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_put_together_however_they_arrive() {
+    fn chunked_body_is_read_in_pieces_of_any_size() {
         let body = b"5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nTrailer: 1\r\n\r\nNEXT";
         for piece in 1..=body.len() {
             assert_eq!(chunked(body, piece), Ok((b"hello world".to_vec(), body.len() - 4, true)), "{piece}");
@@ -267,8 +266,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_response_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
-            let _ = parse_head(&bytes, Asked::Other);
+        fn any_bytes_are_parsed_or_rejected(bytes in prop::collection::vec(any::<u8>(), 1..200)) {
+            let _ = parse_head(&bytes, RequestKind::Other);
             let _ = chunked(&bytes, 7);
         }
     }

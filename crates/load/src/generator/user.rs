@@ -1,84 +1,78 @@
-//! A virtual user: goes through the steps of a scenario, with cookies, variables and connections of its own.
+//! A virtual user: runs the steps of a scenario with its own cookies, variables and connections.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::connection::{Body, Connection, Failed, Received};
-use super::desk::Desk;
-use super::meter::Outcome;
-use super::response::Asked;
-use crate::plan::{Answer, Pause, Step};
+use super::connection::{BodyMode, Connection, ExchangeError, Response};
+use super::context::WorkerContext;
+use super::control::RunClock;
+use super::meter::RequestOutcome;
+use super::response::RequestKind;
+use crate::plan::{ResponseView, Step, ThinkTime};
 use crate::results::second::Fault;
 
 #[derive(Debug)]
 pub(super) struct User {
-    desk: Arc<Desk>,
-    valve: super::valve::Valve,
+    context: Arc<WorkerContext>,
+    clock: RunClock,
     scenario: usize,
-    /// One per origin, once it was needed.
+    /// By origin; opened when first needed.
     connections: Vec<Option<Connection>>,
     cookies: Vec<Vec<(String, String)>>,
     values: Vec<String>,
     request: Vec<u8>,
-    /// Which of the run's users it is at the moment.
+    /// The number of the current user of the run.
     number: u64,
-    /// The bytes of its last request.
+    /// The size of the last request in bytes.
     sent: usize,
 }
 
-/// Whether the rest of an iteration makes sense.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Go {
-    On,
-    Over,
-}
-
 impl User {
-    pub(super) fn new(desk: &Arc<Desk>, scenario: usize) -> Self {
-        let origins = desk.destinations.len();
+    pub(super) fn new(context: &Arc<WorkerContext>, scenario: usize) -> Self {
+        let origins = context.destinations.len();
         Self {
-            desk: Arc::clone(desk),
-            valve: desk.valve.clone(),
+            context: Arc::clone(context),
+            clock: context.clock.clone(),
             scenario,
             connections: (0..origins).map(|_| None).collect(),
             cookies: vec![Vec::new(); origins],
-            values: desk.plan.values.clone(),
+            values: context.plan.values.clone(),
             request: Vec::new(),
             number: 0,
             sent: 0,
         }
     }
 
-    /// Goes through all steps once, as the user of this number. The first request should have started at
-    /// `intended`.
+    /// Runs all steps once as the user with this number. `intended` is the intended start of the first request.
     pub(super) async fn iterate(&mut self, number: u64, iteration: u64, intended: Instant) {
-        let desk = Arc::clone(&self.desk);
+        let context = Arc::clone(&self.context);
         self.number = number;
-        self.become_new(iteration);
-        let (steps, plan) = (&desk.steps[self.scenario], &desk.plan);
+        self.reset(iteration);
+        let (steps, plan) = (&context.steps[self.scenario], &context.plan);
         let mut intended = Some(intended);
         for index in steps {
             let step = &plan.steps[*index];
-            self.valve.pass().await;
-            if let Some(throttle) = &desk.throttle {
-                throttle.turn().await;
+            self.clock.wait_while_paused().await;
+            if let Some(throttle) = &context.throttle {
+                throttle.acquire().await;
             }
-            if self.valve.is_stopped() {
+            if self.clock.is_stopped() {
                 return;
             }
-            // Later steps have no time of their own: they follow the one before.
-            let go = self.request(*index, step, intended.take()).await;
-            if go == Go::Over {
+            // Later steps have no intended start: they follow the one before.
+            if self.request(*index, step, intended.take()).await.is_break() {
                 return;
             }
             let think = step.think.unwrap_or(plan.scenarios[self.scenario].think);
-            if think.most > Duration::ZERO {
+            if think.max > Duration::ZERO {
                 tokio::time::sleep(think.pick()).await;
             }
         }
     }
 
-    async fn request(&mut self, index: usize, step: &Step, intended: Option<Instant>) -> Go {
+    /// Sends the request of a step and records it; `Break` ends the iteration.
+    async fn request(&mut self, index: usize, step: &Step, intended: Option<Instant>) -> ControlFlow<()> {
         let begun = Instant::now();
         let intended = intended.unwrap_or(begun).min(begun);
         let outcome = self.exchange(step, begun).await;
@@ -86,7 +80,7 @@ impl User {
         let took = now - begun;
         let origin = step.request.origin;
         let (fault, bytes_in) = match &outcome {
-            Ok(received) => (self.judge(step, received, took), received.bytes),
+            Ok(received) => (self.check(step, received, took), received.bytes),
             Err(fault) => (Some(*fault), 0),
         };
         let keep = outcome.as_ref().is_ok_and(|received| received.head.keep_alive);
@@ -94,16 +88,16 @@ impl User {
             self.connections[origin] = None;
         }
         let bytes_out = self.sent as u64;
-        let measured = Outcome { intended: now - intended, actual: took, fault, bytes_in, bytes_out };
-        self.desk.record(now, index, self.number, measured);
+        let measured = RequestOutcome { intended: now - intended, actual: took, fault, bytes_in, bytes_out };
+        self.context.record(now, index, self.number, measured);
         match (outcome, fault) {
-            (Err(_), _) | (_, Some(Fault::Extract)) => Go::Over,
-            _ => Go::On,
+            (Err(_), _) | (_, Some(Fault::Extract)) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
         }
     }
 
-    /// Sends a request, on a connection that is there or a new one.
-    async fn exchange(&mut self, step: &Step, begun: Instant) -> Result<Received, Fault> {
+    /// Sends a request on an open or a new connection.
+    async fn exchange(&mut self, step: &Step, begun: Instant) -> Result<Response, Fault> {
         let request = &step.request;
         let deadline = begun + step.timeout;
         let cookies = &self.cookies[request.origin];
@@ -114,30 +108,30 @@ impl User {
         }
         let bytes = fixed.unwrap_or(&self.request);
         self.sent = bytes.len();
-        let asked = if request.is_head() { Asked::Head } else { Asked::Other };
-        let body = if step.needs_body { Body::Keep } else { Body::Skip };
-        let place = &mut self.connections[request.origin];
+        let kind = if request.is_head() { RequestKind::Head } else { RequestKind::Other };
+        let body = if step.needs_body { BodyMode::Keep } else { BodyMode::Skip };
+        let slot = &mut self.connections[request.origin];
         loop {
-            let connection = match place {
+            let connection = match slot {
                 Some(connection) => connection,
                 None => {
-                    let opened = Connection::open(&self.desk.destinations[request.origin], deadline).await?;
-                    self.desk.connected(self.number);
-                    place.insert(opened)
+                    let opened =
+                        Connection::open(&self.context.destinations[request.origin], deadline).await?;
+                    self.context.connected(self.number);
+                    slot.insert(opened)
                 }
             };
-            match connection.exchange(bytes, asked, body, deadline).await {
+            match connection.exchange(bytes, kind, body, deadline).await {
                 Ok(received) => return Ok(received),
-                // A server may close a connection that was idle just when it is used again; this says nothing
-                // about the request.
-                Err(Failed::Unanswered) => *place = None,
-                Err(Failed::With(fault)) => return Err(fault),
+                // The server closed an idle connection: the request is sent again on a new one.
+                Err(ExchangeError::NoResponse) => *slot = None,
+                Err(ExchangeError::Fault(fault)) => return Err(fault),
             }
         }
     }
 
-    /// What is wrong with a response; takes from it what later steps need.
-    fn judge(&mut self, step: &Step, received: &Received, took: Duration) -> Option<Fault> {
+    /// Why a response fails its step, if it does. Stores cookies and extracted values.
+    fn check(&mut self, step: &Step, received: &Response, took: Duration) -> Option<Fault> {
         let origin = step.request.origin;
         for (name, value) in &received.head.cookies {
             self.cookies[origin].retain(|(known, _)| known != name);
@@ -148,50 +142,51 @@ impl User {
             return (status >= 400).then_some(Fault::Status(status));
         }
         let connection = self.connections[origin].as_ref()?;
-        let answer = Answer { status, head: connection.head(received), body: connection.body(), took };
+        let response =
+            ResponseView { status, head: connection.head(received), body: connection.body(), took };
         let mut expects_status = false;
         for (index, check) in step.checks.iter().enumerate() {
             expects_status |= matches!(check, crate::plan::Check::Status(_));
-            if !check.holds(&answer) {
+            if !check.holds(&response) {
                 return Some(Fault::Check(index as u16));
             }
         }
         if !expects_status && status >= 400 {
             return Some(Fault::Status(status));
         }
-        for extract in &step.extract {
-            match extract.take(&answer) {
-                Some(value) => self.values[extract.variable] = value,
+        for extraction in &step.extract {
+            match extraction.take(&response) {
+                Some(value) => self.values[extraction.variable] = value,
                 None => return Some(Fault::Extract),
             }
         }
         None
     }
 
-    /// Each iteration is somebody new, with the values of a row of the plan's users.
-    fn become_new(&mut self, iteration: u64) {
+    /// Resets cookies and variables for a new iteration, with the values of a row of the plan's users.
+    fn reset(&mut self, iteration: u64) {
         let number = self.number;
         self.cookies.iter_mut().for_each(Vec::clear);
-        if !self.desk.has_variables {
+        if !self.context.has_variables {
             return;
         }
-        let plan = &self.desk.plan;
+        let plan = &self.context.plan;
         self.values.clone_from(&plan.values);
-        let run_type = &plan.run_types[self.desk.run_type];
+        let run_type = &plan.run_types[self.context.run_type];
         if !run_type.rows.is_empty() {
             let row = &run_type.rows[number as usize % run_type.rows.len()];
             for (variable, value) in run_type.columns.iter().zip(row) {
                 self.values[*variable].clone_from(value);
             }
         }
-        for (place, value) in [number, iteration, rand::random()].iter().enumerate() {
-            self.values[place] = value.to_string();
+        for (index, value) in [number, iteration, rand::random()].iter().enumerate() {
+            self.values[index] = value.to_string();
         }
     }
 }
 
-impl Pause {
+impl ThinkTime {
     fn pick(&self) -> Duration {
-        self.least + (self.most - self.least).mul_f64(rand::random::<f64>())
+        self.min + (self.max - self.min).mul_f64(rand::random::<f64>())
     }
 }

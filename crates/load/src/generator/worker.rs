@@ -1,4 +1,4 @@
-//! One thread's work: starts users when the plan says so, and hands out what was measured every second.
+//! One thread of the generator: starts users according to the plan, and sends its measurements every second.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,109 +8,118 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::alarm::Alarm;
-use super::desk::Desk;
+use super::context::WorkerContext;
+use super::control::RunClock;
+use super::timer::PreciseTimer;
 use super::user::User;
-use super::valve::Valve;
-use crate::plan::{ArrivalKind, Curve, Load, Spacing};
+use crate::plan::{ArrivalKind, Curve, LoadModel, Spacing};
 use crate::results::second::Second;
 
-/// More arrivals do not wait for a free user.
-const MOST_WAITING: usize = 1_000_000;
-/// A second is handed out this long after it is over.
-const SETTLE: Duration = Duration::from_millis(2);
+/// Arrivals beyond this number are dropped.
+const MAX_QUEUED_ARRIVALS: usize = 1_000_000;
+/// A second is sent this long after its end.
+const CLOSE_DELAY: Duration = Duration::from_millis(2);
 
 /// Runs the thread's share of the plan to its end.
-pub(super) async fn work(desk: Arc<Desk>, start: Instant, seconds: mpsc::UnboundedSender<Second>) {
-    let mut stop = desk.valve.clone();
-    let telling = tokio::spawn(tell(Arc::clone(&desk), start, seconds.clone()));
+pub(super) async fn work(
+    context: Arc<WorkerContext>,
+    start: Instant,
+    seconds: mpsc::UnboundedSender<Second>,
+) {
+    let mut stop = context.clock.clone();
+    let sending = tokio::spawn(send_seconds(Arc::clone(&context), start, seconds.clone()));
     tokio::select! {
         () = stop.stopped() => {}
-        () = run_all(&desk) => {}
+        () = run_scenarios(&context) => {}
     }
-    telling.abort();
-    for second in desk.finish() {
+    sending.abort();
+    for second in context.finish() {
         let _ = seconds.send(second);
     }
 }
 
-async fn run_all(desk: &Arc<Desk>) {
+async fn run_scenarios(context: &Arc<WorkerContext>) {
     let mut scenarios = JoinSet::new();
-    for (index, scenario) in desk.plan.scenarios.iter().enumerate() {
-        if desk.steps[index].is_empty() {
+    for (index, scenario) in context.plan.scenarios.iter().enumerate() {
+        if context.steps[index].is_empty() {
             continue;
         }
-        let scale = desk.plan.run_types[desk.run_type].scale;
+        let scale = context.plan.run_types[context.run_type].scale;
         match &scenario.load {
-            Load::Closed { users } => {
+            LoadModel::Closed { users } => {
                 let users = Arc::new(users.times(scale));
-                // The share's users: every so many-th of all.
                 let all = users.peak().ceil() as u64;
-                for number in (u64::from(desk.share.index)..all).step_by(desk.share.of as usize) {
-                    scenarios.spawn(be_user(Arc::clone(desk), index, number, Arc::clone(&users)));
+                for number in (u64::from(context.share.index)..all).step_by(context.share.of as usize) {
+                    scenarios.spawn(run_closed_user(Arc::clone(context), index, number, Arc::clone(&users)));
                 }
             }
-            Load::Open { rate, arrivals, most_users } => {
+            LoadModel::Open { rate, arrivals, max_users } => {
                 let spacing = match arrivals {
                     ArrivalKind::Even => Spacing::Even,
-                    ArrivalKind::Poisson => Spacing::Poisson { seed: desk.seed ^ index as u64 },
+                    ArrivalKind::Poisson => Spacing::Poisson { seed: context.seed ^ index as u64 },
                 };
-                let most = most_users.div_ceil(desk.share.of) as usize;
-                scenarios.spawn(receive(Arc::clone(desk), index, rate.times(scale), spacing, most));
+                let max_users = max_users.div_ceil(context.share.of) as usize;
+                scenarios.spawn(run_arrivals(
+                    Arc::clone(context),
+                    index,
+                    rate.times(scale),
+                    spacing,
+                    max_users,
+                ));
             }
         }
     }
     while scenarios.join_next().await.is_some() {}
-    // Arrivals that are under way are not cut off: their own timeouts end them.
-    desk.idle().await;
+    // Iterations in flight are completed: their timeouts end them.
+    context.wait_until_idle().await;
 }
 
-/// Hands out each second once it is over.
-async fn tell(desk: Arc<Desk>, start: Instant, seconds: mpsc::UnboundedSender<Second>) {
+/// Sends each second after its end.
+async fn send_seconds(context: Arc<WorkerContext>, start: Instant, seconds: mpsc::UnboundedSender<Second>) {
     for second in 1.. {
-        tokio::time::sleep_until((start + Duration::from_secs(second) + SETTLE).into()).await;
-        for second in desk.roll() {
+        tokio::time::sleep_until((start + Duration::from_secs(second) + CLOSE_DELAY).into()).await;
+        for second in context.take_seconds() {
             let _ = seconds.send(second);
         }
     }
 }
 
-/// A user of a closed scenario: starts over whenever it is done, while the plan wants so many users.
-async fn be_user(desk: Arc<Desk>, scenario: usize, number: u64, users: Arc<Curve>) {
-    let mut valve = desk.valve.clone();
-    let mut user = User::new(&desk, scenario);
-    let pacing = desk.plan.scenarios[scenario].pacing;
-    let alarm = pacing.and_then(|_| Alarm::new().ok());
+/// A user of a closed scenario: repeats its iterations while the plan has more than `number` users.
+async fn run_closed_user(context: Arc<WorkerContext>, scenario: usize, number: u64, users: Arc<Curve>) {
+    let mut clock = context.clock.clone();
+    let mut user = User::new(&context, scenario);
+    let pacing = context.plan.scenarios[scenario].pacing;
+    let timer = pacing.and_then(|_| PreciseTimer::new().ok());
     let mut iteration = 0;
-    while let Some((enter, exit)) = users.above(number as f64, valve.elapsed()) {
-        wait(&mut valve, enter).await;
-        desk.enter();
-        // In the plan's time, so that a pause does not make it late.
-        let mut due = enter.max(valve.elapsed());
-        while valve.elapsed() < exit && !valve.is_stopped() {
+    while let Some((enter, exit)) = users.above(number as f64, clock.elapsed()) {
+        wait_for_time(&mut clock, enter).await;
+        context.user_started();
+        // In the time of the run, so that a pause does not count as a delay.
+        let mut due = enter.max(clock.elapsed());
+        while clock.elapsed() < exit && !clock.is_stopped() {
             let ready = Instant::now();
             let mut begun = ready;
-            if let Some(alarm) = &alarm {
-                begun = valve.at(due);
-                alarm.until(begun).await;
-                // A slow server made it late before, not the generator.
-                desk.slipped(begun.max(ready).elapsed());
+            if let Some(timer) = &timer {
+                begun = clock.instant_at(due);
+                timer.sleep_until(begun).await;
+                // A delay before `ready` was caused by a slow server, not by the generator.
+                context.record_slip(begun.max(ready).elapsed());
             }
             user.iterate(number, iteration, begun).await;
             iteration += 1;
-            // Behind its pace it goes on at once, and its latency counts from where it should have been.
+            // A user behind its pace continues at once; its latency counts from the intended start.
             due += pacing.unwrap_or_default();
-            valve.pass().await;
+            clock.wait_while_paused().await;
         }
-        desk.leave();
+        context.user_finished();
     }
 }
 
-/// Waits until the plan has come to a time, which may be held up meanwhile.
-async fn wait(valve: &mut Valve, time: Duration) {
+/// Waits for a time of the run, which a pause moves.
+async fn wait_for_time(clock: &mut RunClock, time: Duration) {
     loop {
-        valve.pass().await;
-        let at = valve.at(time);
+        clock.wait_while_paused().await;
+        let at = clock.instant_at(time);
         if at <= Instant::now() {
             return;
         }
@@ -118,12 +127,19 @@ async fn wait(valve: &mut Valve, time: Duration) {
     }
 }
 
-/// An open scenario: iterations start when they are due, whatever became of the earlier ones.
-async fn receive(desk: Arc<Desk>, scenario: usize, rate: Curve, spacing: Spacing, most_users: usize) {
-    let Ok(alarm) = Alarm::new() else { return };
-    let mut valve = desk.valve.clone();
-    let lobby = Arc::new(Lobby { most_users, scenario, desk: Arc::clone(&desk), state: Mutex::default() });
-    let (share, of) = (u64::from(desk.share.index), u64::from(desk.share.of));
+/// An open scenario: iterations start when they are due, whether or not earlier ones have ended.
+async fn run_arrivals(
+    context: Arc<WorkerContext>,
+    scenario: usize,
+    rate: Curve,
+    spacing: Spacing,
+    max_users: usize,
+) {
+    let Ok(timer) = PreciseTimer::new() else { return };
+    let mut clock = context.clock.clone();
+    let pool =
+        Arc::new(UserPool { max_users, scenario, context: Arc::clone(&context), state: Mutex::default() });
+    let (share, of) = (u64::from(context.share.index), u64::from(context.share.of));
     for (number, time) in rate.arrivals(spacing).enumerate() {
         let number = number as u64;
         if number % of != share {
@@ -131,67 +147,67 @@ async fn receive(desk: Arc<Desk>, scenario: usize, rate: Curve, spacing: Spacing
         }
         let time = Duration::from_secs_f64(time);
         loop {
-            valve.pass().await;
-            let due = valve.at(time);
+            clock.wait_while_paused().await;
+            let due = clock.instant_at(time);
             let late = Instant::now().checked_duration_since(due);
             if let Some(late) = late {
-                desk.slipped(late);
-                lobby.arrive(number, due);
+                context.record_slip(late);
+                pool.start(number, due);
                 break;
             }
-            alarm.until(due).await;
+            timer.sleep_until(due).await;
         }
-        // A backlog must not keep responses from being read.
+        // Lets the runtime read responses during a backlog of arrivals.
         if number.is_multiple_of(32 * of) {
             tokio::task::yield_now().await;
         }
     }
 }
 
-/// Where arrivals meet users that are free.
+/// The users of an open scenario, and the arrivals that wait for a free one.
 #[derive(Debug)]
-struct Lobby {
-    desk: Arc<Desk>,
+struct UserPool {
+    context: Arc<WorkerContext>,
     scenario: usize,
-    most_users: usize,
-    state: Mutex<LobbyState>,
+    max_users: usize,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Debug, Default)]
-struct LobbyState {
+struct PoolState {
     free: Vec<User>,
     users: usize,
-    waiting: VecDeque<(u64, Instant)>,
+    queued: VecDeque<(u64, Instant)>,
 }
 
-impl Lobby {
-    fn arrive(self: &Arc<Self>, number: u64, due: Instant) {
+impl UserPool {
+    fn start(self: &Arc<Self>, number: u64, due: Instant) {
         let mut state = self.state.lock();
         let user = match state.free.pop() {
             Some(user) => user,
-            None if state.users < self.most_users => {
+            None if state.users < self.max_users => {
                 state.users += 1;
-                User::new(&self.desk, self.scenario)
+                User::new(&self.context, self.scenario)
             }
             None => {
-                self.desk.waited();
-                if state.waiting.len() < MOST_WAITING {
-                    state.waiting.push_back((number, due));
+                self.context.record_queued_arrival();
+                if state.queued.len() < MAX_QUEUED_ARRIVALS {
+                    state.queued.push_back((number, due));
                 }
                 return;
             }
         };
         drop(state);
-        self.desk.enter();
+        self.context.user_started();
         tokio::spawn(Arc::clone(self).serve(user, number, due));
     }
 
-    /// One arrival, and then those that found nobody free.
+    /// Runs one arrival, then the queued ones.
     async fn serve(self: Arc<Self>, mut user: User, mut number: u64, mut due: Instant) {
         loop {
             user.iterate(number, number, due).await;
             let mut state = self.state.lock();
-            match state.waiting.pop_front() {
+            match state.queued.pop_front() {
                 Some(next) => (number, due) = next,
                 None => {
                     state.free.push(user);
@@ -199,6 +215,6 @@ impl Lobby {
                 }
             }
         }
-        self.desk.leave();
+        self.context.user_finished();
     }
 }

@@ -1,7 +1,7 @@
-//! Two runs side by side.
+//! Comparison of two runs.
 
 use askama::Template;
-use axum::extract::State as AxumState;
+use axum::extract::State;
 use hob_web::chart::Unit;
 use hob_web::look::Quantity;
 use hob_web::{Console, Page, Problem, Query};
@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use crate::load::Load;
 use crate::results::charts::Charts;
-use crate::results::histogram::Summary;
+use crate::results::histogram::LatencySummary;
 use crate::results::report::Report;
-use crate::routes::{find, run_id};
+use crate::routes::{find_run, parse_run_id};
 
 #[derive(Template)]
 #[template(path = "compare.html")]
@@ -23,7 +23,7 @@ struct Compare {
     rows: Vec<Row>,
 }
 
-/// A number of both runs.
+/// A value of both runs.
 struct Row {
     name: &'static str,
     unit: Unit,
@@ -49,23 +49,23 @@ impl Row {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Pair {
+pub(super) struct CompareQuery {
     a: String,
     b: String,
 }
 
 pub(super) async fn compare(
     console: Console,
-    AxumState(tests): AxumState<Load>,
-    Query(pair): Query<Pair>,
+    State(load): State<Load>,
+    Query(pair): Query<CompareQuery>,
 ) -> Result<Page, Problem> {
     let mut reports = Vec::new();
     for id in [&pair.a, &pair.b] {
-        let run = find(&tests, &run_id(id)?).await?;
-        reports.push(tests.report(&run).await?.ok_or_else(|| Problem::not_found("report"))?);
+        let run = find_run(&load, &parse_run_id(id)?).await?;
+        reports.push(load.report(&run).await?.ok_or_else(|| Problem::not_found("report"))?);
     }
     let (a, b) = (&reports[0], &reports[1]);
-    let latency = |name, value: fn(&Summary) -> f64| Row {
+    let latency = |name, value: fn(&LatencySummary) -> f64| Row {
         name,
         unit: Unit::Millis,
         values: (value(&a.latency), value(&b.latency)),
@@ -82,5 +82,5 @@ pub(super) async fn compare(
         latency("Max", |latency| latency.max),
     ];
     let page = Compare { a: Charts::new(a), b: Charts::new(b), rows, a_id: pair.a, b_id: pair.b };
-    console.page("Two runs side by side", &page)
+    console.page("Compare runs", &page)
 }

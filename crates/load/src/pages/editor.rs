@@ -1,18 +1,18 @@
 //! Plans: the editor with its versions, and the form that queues a run.
 
 use askama::Template;
-use axum::extract::State as AxumState;
+use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::{PageRequest, UnixMs};
 use hob_web::look::{Choice, Field, Tone, When};
 use hob_web::{Console, Form, Page, Path, Problem, Query};
 use serde::Deserialize;
 
-use super::{RUNS, badge, before};
-use crate::load::{Load, Wish};
+use super::{RUNS, badge, previous};
+use crate::load::{Load, RunRequest};
 use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
-use crate::plan::{Files, Format, Mistake, Plan, Written};
-use crate::routes::queue;
+use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource};
+use crate::routes::queue_run;
 use crate::run::Run;
 
 const EXAMPLE: &str = include_str!("example.toml");
@@ -27,7 +27,7 @@ struct Editor {
     action: String,
     source: Field,
     format: Field,
-    files: Files,
+    files: PlanFiles,
     file_name: Field,
     file: Field,
     run_type: Field,
@@ -38,32 +38,32 @@ struct Editor {
     runs: Vec<Run>,
 }
 
-/// What the editor's form sends.
+/// The form of the editor.
 #[derive(Debug, Deserialize)]
-pub(super) struct Draft {
+pub(super) struct PlanForm {
     source: String,
     format: Format,
     version: Option<u32>,
-    /// A file to be put beside those that the plan has, if it has a name.
+    /// A file to add or replace, if not empty.
     #[serde(default)]
     file_name: String,
     #[serde(default)]
     file: String,
 }
 
-impl Draft {
-    /// The plan that it makes of one with these files.
-    fn written(&self, mut files: Files) -> Written {
+impl PlanForm {
+    /// The source of the plan, with these files and the file of the form.
+    fn to_source(&self, mut files: PlanFiles) -> PlanSource {
         let name = self.file_name.trim();
         if !name.is_empty() {
             files.put(name, &self.file);
         }
-        Written { source: self.source.clone(), format: self.format, files }
+        PlanSource { source: self.source.clone(), format: self.format, files }
     }
 }
 
 impl Editor {
-    fn new(draft: &Written, mistake: Option<Mistake>) -> Self {
+    fn new(draft: &PlanSource, mistake: Option<Mistake>) -> Self {
         let line = mistake.as_ref().map(|mistake| format!("line {}", mistake.at.line));
         let choices = [("toml", "TOML"), ("json", "JSON")].map(|(value, label)| choice(value, label)).into();
         Self {
@@ -74,40 +74,40 @@ impl Editor {
             source: Field::lines("source", "Plan")
                 .value(&draft.source)
                 .error(line)
-                .most(Plan::MOST_BYTES)
+                .most(Plan::MAX_BYTES)
                 .required(),
-            format: Field::choice("format", "Language", choices).value(draft.format),
+            format: Field::choice("format", "Format", choices).value(draft.format),
             files: draft.files.clone(),
-            file_name: Field::text("file_name", "Name of a file").placeholder("users.csv"),
-            file: Field::lines("file", "What is in it").most(Files::MOST_BYTES).hint(
-                "Put beside the plan, or in the place of the file of that name; an empty one is taken away.",
-            ),
-            run_type: Field::text("run_type", "Kind"),
+            file_name: Field::text("file_name", "File name").placeholder("users.csv"),
+            file: Field::lines("file", "Content")
+                .most(PlanFiles::MAX_BYTES)
+                .hint("Adds or replaces the file of this name. Empty content removes it."),
+            run_type: Field::text("run_type", "Run type"),
             priority: Field::number("priority", "Priority").value(0).between(-1000, 1000),
             runners: Field::number("runners", "Runners").value(1).between(1, 64),
-            max_users: Field::number("max_users", "At most users").between(1, 20_000),
+            max_users: Field::number("max_users", "Max. users").between(1, 20_000),
             versions: Vec::new(),
             runs: Vec::new(),
         }
     }
 
-    /// The editor of a plan that is there.
+    /// The editor of a saved plan.
     async fn of(
-        tests: &Load,
+        load: &Load,
         id: PlanId,
         version: Option<u32>,
-        draft: &Written,
+        draft: &PlanSource,
         mistake: Option<Mistake>,
     ) -> Result<Self, Problem> {
-        let entry = tests.plan_entry(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
-        let kinds = draft.read().map(|plan| plan.run_types).unwrap_or_default();
-        let kinds: Vec<Choice> = kinds.iter().map(|kind| choice(&kind.name, &kind.name)).collect();
+        let entry = load.plan_entry(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
+        let run_types = draft.read().map(|plan| plan.run_types).unwrap_or_default();
+        let choices = run_types.iter().map(|run_type| choice(&run_type.name, &run_type.name)).collect();
         let mut editor = Self::new(draft, mistake);
         editor.action = format!("/load/plans/{id}");
-        editor.run_type = Field::choice("run_type", "Kind", kinds);
+        editor.run_type = Field::choice("run_type", "Run type", choices);
         editor.version = version.unwrap_or(entry.version);
-        editor.versions = tests.plan_versions(id).await?;
-        editor.runs = tests.runs(Some(id), &PageRequest::first(RUNS)).await?.rows;
+        editor.versions = load.plan_versions(id).await?;
+        editor.runs = load.runs(Some(id), &PageRequest::first(RUNS)).await?.rows;
         editor.plan = Some(entry);
         Ok(editor)
     }
@@ -122,16 +122,16 @@ fn choice(value: &str, label: &str) -> Choice {
 }
 
 pub(super) async fn new_plan(console: Console) -> Result<Page, Problem> {
-    console.page("New plan", &Editor::new(&Written::toml(EXAMPLE), None))
+    console.page("New plan", &Editor::new(&PlanSource::toml(EXAMPLE), None))
 }
 
 pub(super) async fn add_plan(
     console: Console,
-    AxumState(tests): AxumState<Load>,
-    Form(draft): Form<Draft>,
+    State(load): State<Load>,
+    Form(form): Form<PlanForm>,
 ) -> Result<Response, Problem> {
-    let draft = draft.written(Files::default());
-    match tests.add_plan(&draft).await {
+    let draft = form.to_source(PlanFiles::default());
+    match load.add_plan(&draft).await {
         Ok(id) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
         Err(crate::Error::Plan(mistake)) => {
             let editor = Editor::new(&draft, Some(mistake));
@@ -142,60 +142,57 @@ pub(super) async fn add_plan(
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct Version {
+pub(super) struct VersionQuery {
     version: Option<u32>,
 }
 
 pub(super) async fn plan(
     console: Console,
-    AxumState(tests): AxumState<Load>,
+    State(load): State<Load>,
     Path(id): Path<i64>,
-    Query(wanted): Query<Version>,
+    Query(query): Query<VersionQuery>,
 ) -> Result<Page, Problem> {
     let id = PlanId(id);
-    let entry = tests.plan_entry(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
-    let version = wanted.version.unwrap_or(entry.version);
-    let draft = tests.plan_version(id, version).await?.ok_or_else(|| Problem::not_found("version"))?;
-    let editor = Editor::of(&tests, id, Some(version), &draft, None).await?;
+    let entry = load.plan_entry(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
+    let version = query.version.unwrap_or(entry.version);
+    let draft = load.plan_version(id, version).await?.ok_or_else(|| Problem::not_found("version"))?;
+    let editor = Editor::of(&load, id, Some(version), &draft, None).await?;
     console.page(editor.title(), &editor)
 }
 
 pub(super) async fn edit_plan(
     console: Console,
-    AxumState(tests): AxumState<Load>,
+    State(load): State<Load>,
     Path(id): Path<i64>,
-    Form(draft): Form<Draft>,
+    Form(form): Form<PlanForm>,
 ) -> Result<Response, Problem> {
     let id = PlanId(id);
-    // The version that was opened gives the files, though it may not be the newest.
-    let before = match draft.version {
-        Some(version) => tests.plan_version(id, version).await?.map(|plan| plan.files),
-        None => tests.plan(id).await?.map(|plan| plan.files),
+    // The files of the opened version, which may not be the newest.
+    let files = match form.version {
+        Some(version) => load.plan_version(id, version).await?.map(|plan| plan.files),
+        None => load.plan(id).await?.map(|plan| plan.files),
     };
-    let (version, draft) = (draft.version, draft.written(before.unwrap_or_default()));
-    match tests.edit_plan(id, None, &draft).await {
+    let (version, draft) = (form.version, form.to_source(files.unwrap_or_default()));
+    match load.edit_plan(id, None, &draft).await {
         Ok(EditOutcome::Saved(_)) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
         Ok(EditOutcome::NotFound) => Err(Problem::not_found("plan")),
-        Ok(EditOutcome::Conflict(version)) => {
-            Err(Problem::conflict(format!("The plan has the version {version} by now.")))
-        }
+        Ok(EditOutcome::Conflict(version)) => Err(Problem::conflict(format!(
+            "The plan was edited in the meantime; its newest version is {version}."
+        ))),
         Err(crate::Error::Plan(mistake)) => {
-            let editor = Editor::of(&tests, id, version, &draft, Some(mistake)).await?;
+            let editor = Editor::of(&load, id, version, &draft, Some(mistake)).await?;
             Ok(console.page(editor.title(), &editor)?.into_response())
         }
         Err(error) => Err(error.into()),
     }
 }
 
-pub(super) async fn delete_plan(
-    AxumState(tests): AxumState<Load>,
-    Path(id): Path<i64>,
-) -> Result<Redirect, Problem> {
-    tests.delete_plan(PlanId(id)).await?;
+pub(super) async fn delete_plan(State(load): State<Load>, Path(id): Path<i64>) -> Result<Redirect, Problem> {
+    load.delete_plan(PlanId(id)).await?;
     Ok(Redirect::to("/load"))
 }
 
-/// What the form for a run sends; fields may be empty.
+/// The form that queues a run; fields may be empty.
 #[derive(Debug, Deserialize)]
 pub(super) struct RunForm {
     run_type: String,
@@ -205,20 +202,20 @@ pub(super) struct RunForm {
 }
 
 pub(super) async fn add_run(
-    AxumState(tests): AxumState<Load>,
+    State(load): State<Load>,
     Path(id): Path<i64>,
     Form(form): Form<RunForm>,
 ) -> Result<Redirect, Problem> {
     let number = |field: &str, text: &str| match text.trim() {
         "" => Ok(None),
-        text => text.parse().map(Some).map_err(|_| Problem::invalid(field, "a whole number")),
+        text => text.parse().map(Some).map_err(|_| Problem::invalid(field, "must be a whole number")),
     };
-    let wish = Wish {
-        run_type: Some(form.run_type).filter(|kind| !kind.is_empty()),
+    let request = RunRequest {
+        run_type: Some(form.run_type).filter(|name| !name.is_empty()),
         priority: number("priority", &form.priority)?.unwrap_or(0),
         max_users: number("max_users", &form.max_users)?.and_then(|users: i32| u32::try_from(users).ok()),
         runners: number("runners", &form.runners)?.and_then(|runners: i32| u32::try_from(runners).ok()),
     };
-    let run = queue(&tests, PlanId(id), &wish).await?;
+    let run = queue_run(&load, PlanId(id), &request).await?;
     Ok(Redirect::to(&format!("/load/runs/{}", run.id)))
 }

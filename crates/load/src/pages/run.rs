@@ -1,7 +1,7 @@
-//! A run while it runs and after: what it does, its report, its runners, its log.
+//! The page of a run: state, report, runners and log.
 
 use askama::Template;
-use axum::extract::State as AxumState;
+use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_web::look::{Badge, Facts, Tone, When};
@@ -10,32 +10,32 @@ use serde::Deserialize;
 
 use super::badge;
 use crate::load::Load;
-use crate::routes::{Act, act, find, run_id};
-use crate::run::logs::{Level, Line, Ring};
-use crate::run::{Run, Runner, State};
+use crate::routes::{RunAction, apply_action, find_run, parse_run_id};
+use crate::run::logs::{LogLevel, LogLine, LogStream};
+use crate::run::{Run, RunState, Runner};
 
 const LINES: usize = 100;
-/// A report carries its style within it, as the console's pages must not, and nothing else.
+/// A report contains its stylesheet inline, which the policy of the console forbids.
 const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[derive(Template)]
 #[template(path = "run.html")]
 struct RunPage {
     run: Run,
-    /// HTML already.
+    /// Rendered HTML.
     body: String,
     runners: Vec<Runner>,
-    lines: Vec<Line>,
-    /// The level that is looked at; all, if none.
-    level: Option<Level>,
+    lines: Vec<LogLine>,
+    /// The selected level; `None` for all.
+    level: Option<LogLevel>,
     progress: Option<f64>,
 }
 
 impl RunPage {
     fn facts(&self) -> Facts {
         let facts = Facts::new()
-            .text("What", &self.run.message)
-            .text("Kind", &self.run.run_type)
+            .text("Message", &self.run.message)
+            .text("Run type", &self.run.run_type)
             .text("Plan", format!("version {}", self.run.plan_version))
             .shown("Queued", When::at(self.run.queued_at.0));
         let facts = match self.progress {
@@ -50,24 +50,24 @@ impl RunPage {
 }
 
 #[derive(Debug, Deserialize)]
-pub(super) struct LevelWanted {
+pub(super) struct LevelQuery {
     level: Option<String>,
 }
 
-/// The levels of the log, as links name them.
-const LEVELS: [(&str, &str, Option<Level>); 4] = [
+/// The query, the label and the level of each filter of the log.
+const LEVELS: [(&str, &str, Option<LogLevel>); 4] = [
     ("", "All", None),
-    ("?level=info", "Info", Some(Level::Info)),
-    ("?level=warn", "Warnings", Some(Level::Warn)),
-    ("?level=error", "Errors", Some(Level::Error)),
+    ("?level=info", "Info", Some(LogLevel::Info)),
+    ("?level=warn", "Warnings", Some(LogLevel::Warn)),
+    ("?level=error", "Errors", Some(LogLevel::Error)),
 ];
 
-impl LevelWanted {
-    fn level(&self) -> Option<Level> {
+impl LevelQuery {
+    fn level(&self) -> Option<LogLevel> {
         match self.level.as_deref() {
-            Some("info") => Some(Level::Info),
-            Some("warn") => Some(Level::Warn),
-            Some("error") => Some(Level::Error),
+            Some("info") => Some(LogLevel::Info),
+            Some("warn") => Some(LogLevel::Warn),
+            Some("error") => Some(LogLevel::Error),
             _ => None,
         }
     }
@@ -75,31 +75,31 @@ impl LevelWanted {
 
 pub(super) async fn run(
     console: Console,
-    AxumState(tests): AxumState<Load>,
+    State(load): State<Load>,
     Path(id): Path<String>,
-    Query(wanted): Query<LevelWanted>,
+    Query(query): Query<LevelQuery>,
 ) -> Result<Page, Problem> {
-    let run = find(&tests, &run_id(&id)?).await?;
-    let level = wanted.level();
-    // Errors have a ring of their own, from which no other line pushes them out.
-    let ring = if level == Some(Level::Error) { Ring::Errors } else { Ring::All };
-    let report = tests.report(&run).await?.filter(|report| report.requests > 0 || run.state.is_final());
+    let run = find_run(&load, &parse_run_id(&id)?).await?;
+    let level = query.level();
+    // Errors have a list of their own, from which other lines cannot push them out.
+    let stream = if level == Some(LogLevel::Error) { LogStream::Errors } else { LogStream::All };
+    let report = load.report(&run).await?.filter(|report| report.requests > 0 || run.state.is_final());
     let body = match &report {
         Some(report) => report.body().render().map_err(Problem::internal)?,
         None => String::new(),
     };
-    // Only a view; without it the page is still the truth.
-    let entries = tests
+    // The log is only a view: without it, the page is still correct.
+    let entries = load
         .logs()
-        .read(&run.id, ring, 0, u32::MAX)
+        .read(&run.id, stream, 0, u32::MAX)
         .await
         .map(|entries| entries.entries)
         .unwrap_or_default();
-    let lines = entries.iter().rev().filter_map(|entry| serde_json::from_slice::<Line>(entry).ok());
+    let lines = entries.iter().rev().filter_map(|entry| serde_json::from_slice::<LogLine>(entry).ok());
     let lines = lines.filter(|line| level.is_none_or(|level| line.level == level)).take(LINES);
-    let current = tests.views().current(&run.id).await.ok().flatten();
+    let current = load.views().current(&run.id).await.ok().flatten();
     let page = RunPage {
-        runners: tests.runners(&run).await?,
+        runners: load.runners(&run).await?,
         lines: lines.collect(),
         body,
         level,
@@ -110,11 +110,11 @@ pub(super) async fn run(
 }
 
 pub(super) async fn report_file(
-    AxumState(tests): AxumState<Load>,
+    State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Response, Problem> {
-    let run = find(&tests, &run_id(&id)?).await?;
-    let report = tests.report(&run).await?.ok_or_else(|| Problem::not_found("report"))?;
+    let run = find_run(&load, &parse_run_id(&id)?).await?;
+    let report = load.report(&run).await?.ok_or_else(|| Problem::not_found("report"))?;
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, REPORT_POLICY),
@@ -122,27 +122,27 @@ pub(super) async fn report_file(
     Ok((headers, report.html()).into_response())
 }
 
-pub(super) async fn pause(tests: AxumState<Load>, id: Path<String>) -> Result<Redirect, Problem> {
-    change(&tests, &id.0, Act::Pause).await
+pub(super) async fn pause(load: State<Load>, id: Path<String>) -> Result<Redirect, Problem> {
+    change(&load, &id.0, RunAction::Pause).await
 }
 
-pub(super) async fn resume(tests: AxumState<Load>, id: Path<String>) -> Result<Redirect, Problem> {
-    change(&tests, &id.0, Act::Resume).await
+pub(super) async fn resume(load: State<Load>, id: Path<String>) -> Result<Redirect, Problem> {
+    change(&load, &id.0, RunAction::Resume).await
 }
 
-pub(super) async fn cancel(tests: AxumState<Load>, id: Path<String>) -> Result<Redirect, Problem> {
-    change(&tests, &id.0, Act::Cancel).await
+pub(super) async fn cancel(load: State<Load>, id: Path<String>) -> Result<Redirect, Problem> {
+    change(&load, &id.0, RunAction::Cancel).await
 }
 
-async fn change(tests: &Load, id: &str, what: Act) -> Result<Redirect, Problem> {
-    let run = act(tests, &run_id(id)?, what).await?;
+async fn change(load: &Load, id: &str, action: RunAction) -> Result<Redirect, Problem> {
+    let run = apply_action(load, &parse_run_id(id)?, action).await?;
     Ok(Redirect::to(&format!("/load/runs/{}", run.id)))
 }
 
-fn level(level: &Level) -> Badge {
+fn level(level: &LogLevel) -> Badge {
     match level {
-        Level::Info => Tone::Idle.badge("info"),
-        Level::Warn => Tone::Warn.badge("warn"),
-        Level::Error => Tone::Bad.badge("error"),
+        LogLevel::Info => Tone::Idle.badge("info"),
+        LogLevel::Warn => Tone::Warn.badge("warn"),
+        LogLevel::Error => Tone::Bad.badge("error"),
     }
 }

@@ -1,5 +1,5 @@
-//! Plans at hand: what is read often is kept in the store for five minutes (L10). A run never reads it: it pins the
-//! version that it was queued with, in the database.
+//! Caches plans in the store for five minutes (L10). Runs do not read the cache: a run reads the version that it was
+//! queued with from the database.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::Error;
 use crate::database::plans;
 use crate::keys::{self, Keys, RunType};
 use crate::plan::catalog::PlanId;
-use crate::plan::{Files, Format, Mistake, Plan, Written};
+use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource};
 
 static FILL: Script = Script::new(include_str!("cache/fill.lua"));
-static DROP: Script = Script::new(include_str!("cache/drop.lua"));
+static INVALIDATE: Script = Script::new(include_str!("cache/invalidate.lua"));
 
-/// Larger values are not worth it.
-const MOST_BYTES: usize = 256 << 10;
+/// Larger values are not cached.
+const MAX_BYTES: usize = 256 << 10;
 const TTL: Duration = Keys::PLAN_TTL_MAX;
-/// Whoever loads a plan is believed to be at it for so long.
-const LOADING: Duration = Keys::LOADING_TTL_MAX;
-/// For so long others wait for it.
-const PATIENCE: Duration = Duration::from_millis(300);
-const LOOK: Duration = Duration::from_millis(20);
+/// How long a plan counts as being loaded.
+const LOADING_TTL: Duration = Keys::LOADING_TTL_MAX;
+/// How long other nodes wait for the one that loads a plan.
+const LOADING_TIMEOUT: Duration = Duration::from_millis(300);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A plan with its text, as it is kept.
+/// The newest version of a plan, as it is cached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CachedPlan {
@@ -38,24 +38,23 @@ pub struct CachedPlan {
     pub name: String,
     pub format: Format,
     pub source: String,
-    #[serde(default, skip_serializing_if = "Files::is_empty")]
-    pub files: Files,
+    #[serde(default, skip_serializing_if = "PlanFiles::is_empty")]
+    pub files: PlanFiles,
     pub created_at: i64,
 }
 
 impl CachedPlan {
-    /// The plan as it was written.
     #[must_use]
-    pub fn written(&self) -> Written {
-        Written { source: self.source.clone(), format: self.format, files: self.files.clone() }
+    pub fn to_source(&self) -> PlanSource {
+        PlanSource { source: self.source.clone(), format: self.format, files: self.files.clone() }
     }
 
     pub fn read(&self) -> Result<Plan, Mistake> {
-        self.written().read()
+        self.to_source().read()
     }
 }
 
-/// A group of steps, as it is kept.
+/// A group of steps, as it is cached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LoadPlanGroup)]
@@ -65,13 +64,13 @@ pub struct CachedGroup {
     pub steps: Vec<String>,
 }
 
-/// Reads plans through the store.
+/// Reads plans through the cache.
 #[derive(Clone, Debug)]
 pub struct Cache {
     store: Store,
     keys: Keys,
     database: Database,
-    /// One loader at a time for each plan on this node, as between nodes; the others wait for what it loads.
+    /// Lets one task of this node at a time load a plan.
     loading: Arc<Mutex<HashMap<PlanId, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
@@ -81,38 +80,38 @@ impl Cache {
         Self { store, keys, database, loading: Arc::default() }
     }
 
-    /// The newest version of a plan. The store that is away costs time, nothing else.
+    /// The newest version of a plan. Without the store, it is read from the database.
     pub async fn plan(&self, id: PlanId) -> Result<Option<CachedPlan>, Error> {
         let Ok(key_id) = keys::PlanId::new(id.0) else { return Ok(None) };
         let key = self.keys.plan(&key_id);
         if let Some(plan) = self.get(&key).await {
             return Ok(Some(plan));
         }
-        let turn = Arc::clone(self.loading.lock().entry(id).or_default());
-        let _turn = turn.lock().await;
+        let lock = Arc::clone(self.loading.lock().entry(id).or_default());
+        let _guard = lock.lock().await;
         let plan = match self.get(&key).await {
             Some(plan) => Ok(Some(plan)),
-            None => self.load_in_turn(id, &key_id, &key).await,
+            None => self.load_once(id, &key_id, &key).await,
         };
         self.loading.lock().remove(&id);
         plan
     }
 
-    /// Loads a plan, unless another node is about to: then it waits for what that one loads, a moment at most.
-    async fn load_in_turn(
+    /// Loads a plan. If another node is loading it, waits a moment for that node to fill the cache.
+    async fn load_once(
         &self,
         id: PlanId,
         key_id: &keys::PlanId,
         key: &Key,
     ) -> Result<Option<CachedPlan>, Error> {
         let loading = self.keys.loading(key_id);
-        let ask = cmd("SET").arg(&loading).arg("1").arg("NX").arg("PX").arg(millis(LOADING)).clone();
-        // The store that is away keeps nobody from loading.
-        let is_first = !matches!(self.store.run::<Option<String>>(ask).await, Ok(None));
+        let claim = cmd("SET").arg(&loading).arg("1").arg("NX").arg("PX").arg(millis(LOADING_TTL)).clone();
+        // An error counts as a claim: the plan can be loaded without the store.
+        let is_first = !matches!(self.store.run::<Option<String>>(claim).await, Ok(None));
         if !is_first {
-            let asked = Instant::now();
-            while asked.elapsed() < PATIENCE {
-                tokio::time::sleep(LOOK).await;
+            let begun = Instant::now();
+            while begun.elapsed() < LOADING_TIMEOUT {
+                tokio::time::sleep(POLL_INTERVAL).await;
                 if let Some(plan) = self.get(key).await {
                     return Ok(Some(plan));
                 }
@@ -120,17 +119,17 @@ impl Cache {
         }
         let plan = self.load(id, key_id, key).await;
         if is_first && let Err(error) = self.store.run::<()>(cmd("DEL").arg(&loading).clone()).await {
-            tracing::debug!(%error, "a loader is remembered until its time is up");
+            tracing::debug!(%error, "plan loading key not deleted");
         }
         plan
     }
 
-    /// The groups of a plan for one kind of run.
+    /// The groups of a plan for one run type.
     pub async fn groups(&self, id: PlanId, run_type: &str) -> Result<Vec<CachedGroup>, Error> {
-        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
+        let (Ok(key_id), Ok(run_type_id)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
             return Ok(vec![]);
         };
-        let key = self.keys.groups(&key_id, &kind);
+        let key = self.keys.groups(&key_id, &run_type_id);
         if let Some(groups) = self.get(&key).await {
             return Ok(groups);
         }
@@ -141,12 +140,12 @@ impl Cache {
         Ok(groups)
     }
 
-    /// The users that a plan logs in with, for one kind of run.
+    /// The users of a plan for one run type.
     pub async fn users(&self, id: PlanId, run_type: &str) -> Result<Vec<HashMap<String, String>>, Error> {
-        let (Ok(key_id), Ok(kind)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
+        let (Ok(key_id), Ok(run_type_id)) = (keys::PlanId::new(id.0), RunType::new(run_type)) else {
             return Ok(vec![]);
         };
-        let key = self.keys.users(&key_id, &kind);
+        let key = self.keys.users(&key_id, &run_type_id);
         if let Some(users) = self.get(&key).await {
             return Ok(users);
         }
@@ -157,14 +156,15 @@ impl Cache {
         Ok(users)
     }
 
-    /// Forgets a plan that was edited or deleted. `kinds` are the kinds of runs that it has or had.
-    pub async fn drop_plan(&self, id: PlanId, version: u32, kinds: &[String]) -> Result<(), Error> {
+    /// Deletes a plan from the cache and keeps versions below `version` out of it. `run_types` are those that the plan has
+    /// or had.
+    pub async fn invalidate(&self, id: PlanId, version: u32, run_types: &[String]) -> Result<(), Error> {
         let Ok(id) = keys::PlanId::new(id.0) else { return Ok(()) };
         let mut keys = vec![self.keys.plan_version(&id), self.keys.plan(&id)];
-        for kind in kinds.iter().filter_map(|kind| RunType::new(kind).ok()) {
-            keys.extend([self.keys.groups(&id, &kind), self.keys.users(&id, &kind)]);
+        for run_type in run_types.iter().filter_map(|name| RunType::new(name).ok()) {
+            keys.extend([self.keys.groups(&id, &run_type), self.keys.users(&id, &run_type)]);
         }
-        let call = DROP.on(&keys).arg(version).arg(millis(TTL));
+        let call = INVALIDATE.on(&keys).arg(version).arg(millis(TTL));
         Ok(self.store.run::<Reply>(call).await.map(drop)?)
     }
 
@@ -199,13 +199,13 @@ impl Cache {
 
     async fn fill(&self, id: &keys::PlanId, key: &Key, version: u32, value: &impl Serialize) {
         let value = serde_json::to_string(value).unwrap_or_default();
-        if value.len() > MOST_BYTES {
+        if value.len() > MAX_BYTES {
             return;
         }
         let keys = [&self.keys.plan_version(id), key];
         let call = FILL.on(&keys.map(AsRef::<[u8]>::as_ref)).arg(version).arg(value).arg(millis(TTL));
         if let Err(error) = self.store.run::<Reply>(call).await {
-            tracing::debug!(%error, "a plan could not be kept at hand");
+            tracing::debug!(%error, "plan not cached");
         }
     }
 }
@@ -222,7 +222,7 @@ fn groups(plan: &Plan, run_type: usize, plan_version: u32) -> Vec<CachedGroup> {
 fn users(plan: &Plan, run_type: usize, version: u32) -> Vec<HashMap<String, String>> {
     let run_type = &plan.run_types[run_type];
     let user = |row: &Vec<String>| {
-        let names = run_type.columns.iter().map(|column| plan.names.name(*column).to_owned());
+        let names = run_type.columns.iter().map(|column| plan.variables.name(*column).to_owned());
         let mut user: HashMap<String, String> = names.zip(row.iter().cloned()).collect();
         user.insert("planVersion".into(), version.to_string());
         user

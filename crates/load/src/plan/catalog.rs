@@ -2,7 +2,7 @@
 
 use hob_database::{Database, UnixMs, column, from_row};
 
-use super::{Format, Written};
+use super::{Format, PlanSource};
 use crate::Error;
 use crate::database::plans;
 
@@ -42,7 +42,7 @@ pub enum EditOutcome {
     NotFound,
 }
 
-pub(crate) async fn add(database: &Database, plan: &Written) -> Result<PlanId, Error> {
+pub(crate) async fn add(database: &Database, plan: &PlanSource) -> Result<PlanId, Error> {
     let name = &plan.read()?.name;
     let id = database
         .write(|tx| async move {
@@ -60,7 +60,7 @@ pub(crate) async fn edit(
     database: &Database,
     id: PlanId,
     expected: Option<u32>,
-    plan: &Written,
+    plan: &PlanSource,
 ) -> Result<EditOutcome, Error> {
     let name = &plan.read()?.name;
     let outcome = database

@@ -1,4 +1,4 @@
-//! From the text of a plan to a plan that can be run; the first mistake ends it.
+//! Turns the text of a plan into a checked [`Plan`]; the first mistake is reported.
 
 mod field;
 mod load;
@@ -9,33 +9,33 @@ use std::time::Duration;
 
 use hob_document::Document;
 
-use self::field::{Result, at, check_name, pause, period, timeout, wrong};
+use self::field::{Result, at, check_name, period, think_time, timeout, wrong};
 use self::load::load;
 use self::run_type::{File, check_groups, default_run_type, run_types};
 use self::step::{Defaults, split_url, step};
+use super::document::{self, PlanDocument};
 use super::request::{Origin, Request};
-use super::source::{self, Source};
-use super::template::{Names, Template};
+use super::template::{Template, Variables};
 use super::threshold::Threshold;
-use super::{Format, Load, Mistake, Pause, Plan, Scenario, Step};
+use super::{Format, LoadModel, Mistake, Plan, Scenario, Step, ThinkTime};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const MOST_THRESHOLDS: usize = 32;
+const MAX_THRESHOLDS: usize = 32;
 
 pub(super) fn plan(text: &str, format: Format, file: File<'_>) -> std::result::Result<Plan, Mistake> {
     let format = match format {
         Format::Toml => hob_document::Format::Toml,
         Format::Json => hob_document::Format::Json,
     };
-    let document = Document::parse(text, format, Plan::MOST_BYTES)?;
+    let document = Document::parse(text, format, Plan::MAX_BYTES)?;
     build(&document.read()?, file).map_err(|(field, message)| document.mistake(&field, message))
 }
 
-pub(super) fn quick(url: &str, load: Load) -> std::result::Result<Plan, String> {
+pub(super) fn quick(url: &str, load: LoadModel) -> std::result::Result<Plan, String> {
     let (origin, path) = split_url(url)?;
     let origin = Origin::parse(origin)?;
-    let names = Names::new();
-    let path = Template::parse(path, &names)?;
+    let variables = Variables::new();
+    let path = Template::parse(path, &variables)?;
     let request = Request::new("GET".into(), (0, &origin), path, vec![], None);
     let step = Step {
         name: url.to_owned(),
@@ -48,7 +48,7 @@ pub(super) fn quick(url: &str, load: Load) -> std::result::Result<Plan, String> 
         needs_body: false,
     };
     let scenario =
-        Scenario { name: "quick".into(), load, steps: vec![0], think: Pause::default(), pacing: None };
+        Scenario { name: "quick".into(), load, steps: vec![0], think: ThinkTime::default(), pacing: None };
     Ok(Plan {
         name: url.to_owned(),
         scenarios: vec![scenario],
@@ -56,52 +56,57 @@ pub(super) fn quick(url: &str, load: Load) -> std::result::Result<Plan, String> 
         origins: vec![origin],
         thresholds: vec![],
         run_types: vec![default_run_type()],
-        values: vec![String::new(); names.len()],
-        names,
+        values: vec![String::new(); variables.len()],
+        variables,
         ca: None,
     })
 }
 
-fn build(source: &Source, file: File<'_>) -> Result<Plan> {
-    check_name("name", &source.name)?;
-    let mut names = Names::new();
+fn build(document: &PlanDocument, file: File<'_>) -> Result<Plan> {
+    check_name("name", &document.name)?;
+    let mut variables = Variables::new();
     let mut values = Vec::new();
-    for (name, value) in &source.vars {
-        set(&mut values, names.declare(name), value.0.clone());
+    for (name, value) in &document.vars {
+        set(&mut values, variables.declare(name), value.0.clone());
     }
-    let run_types = run_types(source, file, &mut names)?;
+    let run_types = run_types(document, file, &mut variables)?;
     let mut plan = Plan {
-        name: source.name.clone(),
+        name: document.name.clone(),
         scenarios: vec![],
         steps: vec![],
         origins: vec![],
         thresholds: vec![],
         run_types,
-        names,
+        variables,
         values,
-        ca: source.tls.as_ref().map(|tls| tls.ca.clone()),
+        ca: document.tls.as_ref().map(|tls| tls.ca.clone()),
     };
     let defaults = Defaults {
-        target: source.target.as_deref().map(Origin::parse).transpose().map_err(at("target"))?,
-        timeout: timeout("timeout", source.timeout.as_deref())?.unwrap_or(TIMEOUT),
-        headers: &source.headers,
+        target: document.target.as_deref().map(Origin::parse).transpose().map_err(at("target"))?,
+        timeout: timeout("timeout", document.timeout.as_deref())?.unwrap_or(TIMEOUT),
+        headers: &document.headers,
     };
-    if source.scenario.is_empty() || source.scenario.len() > Plan::MOST_SCENARIOS {
-        return Err(wrong("scenario", format!("a plan has 1 to {} scenarios", Plan::MOST_SCENARIOS)));
+    if document.scenario.is_empty() || document.scenario.len() > Plan::MAX_SCENARIOS {
+        return Err(wrong("scenario", format!("a plan has 1 to {} scenarios", Plan::MAX_SCENARIOS)));
     }
-    for (index, scenario) in source.scenario.iter().enumerate() {
+    for (index, scenario) in document.scenario.iter().enumerate() {
         add_scenario(&mut plan, &defaults, &format!("scenario[{index}]"), scenario)?;
     }
-    plan.values.resize(plan.names.len(), String::new());
-    plan.thresholds = thresholds(source, &plan.steps)?;
-    check_groups(source, &plan)?;
+    plan.values.resize(plan.variables.len(), String::new());
+    plan.thresholds = thresholds(document, &plan.steps)?;
+    check_groups(document, &plan)?;
     Ok(plan)
 }
 
-fn add_scenario(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::Scenario) -> Result<()> {
+fn add_scenario(
+    plan: &mut Plan,
+    defaults: &Defaults<'_>,
+    path: &str,
+    from: &document::Scenario,
+) -> Result<()> {
     check_name(&format!("{path}.name"), &from.name)?;
     let load = load(&format!("{path}.load"), &from.load)?;
-    let think = pause(&format!("{path}.think"), from.think.as_deref())?.unwrap_or_default();
+    let think = think_time(&format!("{path}.think"), from.think.as_deref())?.unwrap_or_default();
     let pacing = from.pacing.as_deref().map(|text| period(&format!("{path}.pacing"), text)).transpose()?;
     if from.step.is_empty() {
         return Err(wrong(format!("{path}.step"), "a scenario has at least one step"));
@@ -109,8 +114,8 @@ fn add_scenario(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &sou
     let mut steps = Vec::new();
     for (index, step) in from.step.iter().enumerate() {
         let path = format!("{path}.step[{index}]");
-        if plan.steps.len() == Plan::MOST_STEPS {
-            return Err(wrong(path, format!("a plan has at most {} steps", Plan::MOST_STEPS)));
+        if plan.steps.len() == Plan::MAX_STEPS {
+            return Err(wrong(path, format!("a plan has at most {} steps", Plan::MAX_STEPS)));
         }
         let step = self::step(plan, defaults, &path, step)?;
         steps.push(plan.steps.len());
@@ -120,16 +125,16 @@ fn add_scenario(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &sou
     Ok(())
 }
 
-fn thresholds(source: &Source, steps: &[Step]) -> Result<Vec<Threshold>> {
-    if source.thresholds.len() > MOST_THRESHOLDS {
-        return Err(wrong("thresholds", format!("there are at most {MOST_THRESHOLDS} thresholds")));
+fn thresholds(document: &PlanDocument, steps: &[Step]) -> Result<Vec<Threshold>> {
+    if document.thresholds.len() > MAX_THRESHOLDS {
+        return Err(wrong("thresholds", format!("a plan has at most {MAX_THRESHOLDS} thresholds")));
     }
     let mut thresholds = Vec::new();
-    for (index, threshold) in source.thresholds.iter().enumerate() {
+    for (index, threshold) in document.thresholds.iter().enumerate() {
         let path = format!("thresholds[{index}]");
         let (text, abort_after) = match threshold {
-            source::Threshold::That(text) => (text, None),
-            source::Threshold::Abort { that, abort_after } => {
+            document::Threshold::That(text) => (text, None),
+            document::Threshold::Abort { that, abort_after } => {
                 let field = format!("{path}.abort_after");
                 (that, abort_after.as_deref().map(|text| period(&field, text)).transpose()?)
             }
@@ -138,7 +143,7 @@ fn thresholds(source: &Source, steps: &[Step]) -> Result<Vec<Threshold>> {
         if let Some(name) =
             threshold.step.as_ref().filter(|name| steps.iter().all(|step| step.name != **name))
         {
-            return Err(wrong(path, format!("no step is called {name:?}")));
+            return Err(wrong(path, format!("there is no step {name:?}")));
         }
         thresholds.push(threshold);
     }

@@ -1,14 +1,14 @@
-//! Requests: where they go, and how they are put together.
+//! Requests: the server, and the bytes to send.
 
 use std::fmt;
 
 use super::template::Template;
 
-/// A server, as a URL names it.
+/// A server: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     pub scheme: Scheme,
-    /// Without brackets, if it is an IPv6 address.
+    /// An IPv6 address is without brackets.
     pub host: String,
     pub port: u16,
 }
@@ -20,21 +20,21 @@ pub enum Scheme {
 }
 
 impl Origin {
-    /// Reads `https://host:port`, with nothing behind it.
+    /// Parses `https://host:port`, without a path.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let url = url::Url::parse(text).map_err(|error| format!("{text:?} is no URL: {error}"))?;
+        let url = url::Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"))?;
         let scheme = match url.scheme() {
             "http" => Scheme::Http,
             "https" => Scheme::Https,
-            other => return Err(format!("{other}: is not spoken here; write http:// or https://")),
+            other => return Err(format!("unsupported scheme {other}; use http:// or https://")),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("a name and password do not belong into a URL; send a header".to_owned());
+            return Err("credentials in a URL are not supported; send an `authorization` header".to_owned());
         }
         if !matches!(url.path(), "" | "/") || url.query().is_some() {
             return Err("a target is a scheme, a host and a port, without a path".to_owned());
         }
-        let host = url.host_str().ok_or_else(|| format!("{text:?} names no host"))?;
+        let host = url.host_str().ok_or_else(|| format!("{text:?} has no host"))?;
         let port = url.port_or_known_default().unwrap_or(80);
         Ok(Self { scheme, host: host.trim_matches(['[', ']']).to_owned(), port })
     }
@@ -59,18 +59,18 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A request of a step.
+/// The request of a step.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
-    /// Which of the plan's origins.
+    /// An index into the origins of the plan.
     pub origin: usize,
     pub path: Template,
     pub headers: Vec<(String, Template)>,
     pub body: Option<Template>,
     /// The `host` header.
     authority: String,
-    /// The whole request, where nothing in it varies.
+    /// The bytes of the request, if it has no variables.
     fixed: Option<Vec<u8>>,
 }
 
@@ -95,19 +95,19 @@ impl Request {
         request
     }
 
-    /// The request as it is always sent, if it is.
+    /// The bytes of the request, if it has no variables.
     #[must_use]
     pub fn fixed(&self) -> Option<&[u8]> {
         self.fixed.as_deref()
     }
 
-    /// Whether a response has no body, whatever its headers say.
+    /// Whether it is a HEAD request, whose response has no body.
     #[must_use]
     pub fn is_head(&self) -> bool {
         self.method == "HEAD"
     }
 
-    /// Writes the request with the values of its variables and a user's cookies.
+    /// Writes the request with the values of the variables and the cookies of a user.
     pub fn write(&self, out: &mut Vec<u8>, values: &[String], cookies: &[(String, String)]) {
         out.extend_from_slice(self.method.as_bytes());
         out.push(b' ');
@@ -137,7 +137,7 @@ impl Request {
     }
 }
 
-/// A value may come from a server: it must not end the line that it stands in.
+/// Escapes control characters: a value may come from a server and must not end the line.
 fn write_path(out: &mut Vec<u8>, path: &str) {
     for byte in path.bytes() {
         if byte <= b' ' || byte == 0x7f {
@@ -154,19 +154,19 @@ fn write_header(out: &mut Vec<u8>, value: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::template::Names;
+    use super::super::template::Variables;
     use super::*;
 
     #[test]
-    fn a_value_cannot_smuggle_in_a_second_request() {
-        let mut names = Names::new();
-        names.declare("x");
-        let template = |text| Template::parse(text, &names).unwrap();
+    fn value_cannot_inject_a_second_request() {
+        let mut variables = Variables::new();
+        variables.declare("x");
+        let template = |text| Template::parse(text, &variables).unwrap();
         let origin = Origin::parse("http://127.0.0.1:8080").unwrap();
         let headers = vec![("x-id".to_owned(), template("${x}"))];
         let request = Request::new("GET".into(), (0, &origin), template("/a/${x}"), headers, None);
-        let mut values = vec![String::new(); names.len()];
-        values[names.find("x").unwrap()] = "1\r\nHost: evil\r\n\r\nGET /b".into();
+        let mut values = vec![String::new(); variables.len()];
+        values[variables.find("x").unwrap()] = "1\r\nHost: evil\r\n\r\nGET /b".into();
         let mut out = Vec::new();
         request.write(&mut out, &values, &[("c".into(), "1\r\nd: 2".into())]);
         let text = String::from_utf8(out).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn origins_are_only_servers() {
+    fn origin_has_no_path_or_credentials() {
         assert_eq!(Origin::parse("https://example.com").unwrap().port, 443);
         assert_eq!(Origin::parse("http://[::1]:81").unwrap().to_string(), "http://[::1]:81");
         for text in ["", "example.com", "ftp://a", "http://a/b", "http://u:p@a", "http://a?b"] {

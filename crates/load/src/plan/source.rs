@@ -1,166 +1,90 @@
-//! A plan as it is written, in TOML or JSON, before anything in it was understood.
+//! A plan as a user submits it: its text and its files.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::{Deserialize, Deserializer, de};
+use super::{Format, Mistake, Plan, Position};
 
-/// The whole file.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Source {
-    pub(super) name: String,
-    pub(super) target: Option<String>,
-    pub(super) timeout: Option<String>,
-    pub(super) tls: Option<Tls>,
-    #[serde(default)]
-    pub(super) vars: BTreeMap<String, Scalar>,
-    #[serde(default)]
-    pub(super) headers: BTreeMap<String, String>,
-    #[serde(default)]
-    pub(super) run: BTreeMap<String, RunType>,
-    #[serde(default)]
-    pub(super) scenario: Vec<Scenario>,
-    #[serde(default)]
-    pub(super) thresholds: Vec<Threshold>,
+/// The source of a plan, not checked yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanSource {
+    pub source: String,
+    pub format: Format,
+    pub files: PlanFiles,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Tls {
-    /// The authority to trust beside the public ones, as PEM.
-    pub(super) ca: String,
-}
+/// The files that a plan refers to, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct PlanFiles(BTreeMap<String, String>);
 
-/// What is different for one kind of run.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct RunType {
-    pub(super) groups: Option<Vec<String>>,
-    pub(super) scale: Option<f64>,
-    #[serde(default)]
-    pub(super) users: Vec<BTreeMap<String, Scalar>>,
-    pub(super) csv: Option<String>,
-    pub(super) csv_file: Option<String>,
-}
+impl PlanSource {
+    /// A plan in TOML without files.
+    #[must_use]
+    pub fn toml(source: impl Into<String>) -> Self {
+        Self { source: source.into(), format: Format::Toml, files: PlanFiles::default() }
+    }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Scenario {
-    pub(super) name: String,
-    pub(super) load: Load,
-    pub(super) think: Option<String>,
-    pub(super) pacing: Option<String>,
-    #[serde(default)]
-    pub(super) step: Vec<Step>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Load {
-    pub(super) rate: Option<f64>,
-    pub(super) users: Option<f64>,
-    pub(super) r#for: Option<String>,
-    pub(super) ramp: Option<String>,
-    pub(super) stages: Option<Vec<Stage>>,
-    pub(super) arrivals: Option<String>,
-    pub(super) most_users: Option<u32>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Stage {
-    pub(super) rate: Option<f64>,
-    pub(super) users: Option<f64>,
-    pub(super) r#for: String,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Step {
-    pub(super) name: String,
-    pub(super) group: Option<String>,
-    pub(super) request: String,
-    #[serde(default)]
-    pub(super) headers: BTreeMap<String, String>,
-    pub(super) body: Option<String>,
-    /// Any JSON, with variables in its texts.
-    pub(super) json: Option<serde_json::Value>,
-    pub(super) form: Option<BTreeMap<String, Scalar>>,
-    #[serde(default)]
-    pub(super) expect: Expect,
-    #[serde(default)]
-    pub(super) extract: BTreeMap<String, String>,
-    pub(super) think: Option<String>,
-    pub(super) timeout: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Expect {
-    pub(super) status: Option<Statuses>,
-    pub(super) contains: Option<String>,
-    pub(super) matches: Option<String>,
-    pub(super) within: Option<String>,
-    #[serde(default)]
-    pub(super) header: BTreeMap<String, String>,
-    #[serde(default)]
-    pub(super) json: BTreeMap<String, Scalar>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "one status such as 200, or a list of them")]
-pub(super) enum Statuses {
-    One(u16),
-    Any(Vec<u16>),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(
-    untagged,
-    expecting = "a condition such as \"p99 < 300ms\", or a table with `that` and `abort_after`"
-)]
-pub(super) enum Threshold {
-    That(String),
-    Abort { that: String, abort_after: Option<String> },
-}
-
-/// A text, a number or a truth; all of them become text in a request.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Scalar(pub(super) String);
-
-impl<'de> Deserialize<'de> for Scalar {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ScalarVisitor)
+    /// Reads and checks the plan.
+    pub fn read(&self) -> Result<Plan, Mistake> {
+        self.files.check()?;
+        Plan::read_with(&self.source, self.format, &|name| {
+            let file = self.files.0.get(name).cloned();
+            file.ok_or_else(|| format!("no file {name:?} in the files of the plan"))
+        })
     }
 }
 
-struct ScalarVisitor;
+impl PlanFiles {
+    pub const MAX_FILES: usize = 16;
+    /// Of all files together.
+    pub const MAX_BYTES: usize = 512 << 10;
+    const MAX_NAME_LEN: usize = 100;
 
-impl de::Visitor<'_> for ScalarVisitor {
-    type Value = Scalar;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text, a number, true or false")
+    #[must_use]
+    pub fn new(files: BTreeMap<String, String>) -> Self {
+        Self(files)
     }
 
-    fn visit_str<E: de::Error>(self, value: &str) -> Result<Scalar, E> {
-        Ok(Scalar(value.to_owned()))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, text)| (name.as_str(), text.as_str()))
     }
 
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Scalar, E> {
-        Ok(Scalar(value.to_string()))
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Scalar, E> {
-        Ok(Scalar(value.to_string()))
+    /// Adds or replaces a file. An empty text removes it.
+    pub fn put(&mut self, name: &str, text: &str) {
+        if text.trim().is_empty() {
+            self.0.remove(name);
+        } else {
+            self.0.insert(name.to_owned(), text.to_owned());
+        }
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Scalar, E> {
-        Ok(Scalar(value.to_string()))
-    }
-
-    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Scalar, E> {
-        Ok(Scalar(value.to_string()))
+    fn check(&self) -> Result<(), Mistake> {
+        let wrong = |name: &str, message: String| {
+            Err(Mistake { at: Position::START, field: format!("files.{name}"), message })
+        };
+        if self.0.len() > Self::MAX_FILES {
+            return wrong("", format!("a plan has at most {} files", Self::MAX_FILES));
+        }
+        let mut bytes = 0;
+        for (name, text) in &self.0 {
+            let is_plain = |character: char| character.is_alphanumeric() || "-_. ".contains(character);
+            if !(1..=Self::MAX_NAME_LEN).contains(&name.len()) || !name.chars().all(is_plain) {
+                return wrong(
+                    name,
+                    "a file name has 1 to 100 letters, digits, spaces, -, _ and dots".to_owned(),
+                );
+            }
+            bytes += text.len();
+            if bytes > Self::MAX_BYTES {
+                let max = Self::MAX_BYTES >> 10;
+                return wrong(name, format!("the files of a plan have at most {max} KiB in total"));
+            }
+        }
+        Ok(())
     }
 }

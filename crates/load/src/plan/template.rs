@@ -1,21 +1,21 @@
-//! Texts with variables: `/users/${id}`. Names become numbers when the plan is read, so that a request is
-//! put together without looking anything up by name.
+//! Text with variables, such as `/users/${id}`. Names are resolved to indexes when the plan is read, so that sending a
+//! request needs no lookup by name.
 
 use std::borrow::Cow;
 
-/// The names of a plan's variables; a variable is its place among them.
+/// The variables of a plan. A variable is identified by its index.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Vec<String>);
+pub struct Variables(Vec<String>);
 
-/// The number of the virtual user, of its iteration, and a random number, which every iteration has.
+/// The number of the virtual user, the number of its iteration, and a random number; set for every iteration.
 const BUILT_IN: [&str; 3] = ["user", "iteration", "random"];
 
-impl Names {
+impl Variables {
     pub(super) fn new() -> Self {
         Self(BUILT_IN.iter().map(|name| (*name).to_owned()).collect())
     }
 
-    /// The place of a name that may be new.
+    /// The index of a name, which is added if it is new.
     pub(super) fn declare(&mut self, name: &str) -> usize {
         self.find(name).unwrap_or_else(|| {
             self.0.push(name.to_owned());
@@ -27,39 +27,38 @@ impl Names {
         self.0.iter().position(|known| known == name)
     }
 
-    /// The name at a place.
+    /// The name at an index.
     #[must_use]
     pub fn name(&self, at: usize) -> &str {
         &self.0[at]
     }
 
-    /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Never: some are always there.
+    /// Always `false`: there are built-in variables.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// A text with variables.
+/// Text with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     parts: Vec<Part>,
     escape: Escape,
 }
 
-/// What is done to values, so that they stay values where they are put.
+/// How values are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escape {
     Nothing,
-    /// Inside of a text of JSON.
+    /// Inside a JSON string.
     Json,
-    /// A value of a form.
+    /// A form value.
     Form,
 }
 
@@ -70,21 +69,20 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a text; the error names what is wrong with it.
-    pub(super) fn parse(text: &str, names: &Names) -> Result<Self, String> {
+    pub(super) fn parse(text: &str, variables: &Variables) -> Result<Self, String> {
         let mut parts = Vec::new();
         let mut rest = text;
         while let Some(at) = rest.find("${") {
             let (before, after) = (&rest[..at], &rest[at + 2..]);
             let Some(end) = after.find('}') else {
-                return Err("a `${` has no `}`".to_owned());
+                return Err("`${` without `}`".to_owned());
             };
             if !before.is_empty() {
                 parts.push(Part::Text(before.to_owned()));
             }
             let name = &after[..end];
-            let variable = names.find(name).ok_or_else(|| {
-                format!("no variable is called `{name}` here: it is neither in `vars`, nor a column of the users, nor extracted by an earlier step")
+            let variable = variables.find(name).ok_or_else(|| {
+                format!("unknown variable `{name}`; define it in `vars`, as a field of the users, or in `extract` of an earlier step")
             })?;
             parts.push(Part::Variable(variable));
             rest = &after[end + 1..];
@@ -95,12 +93,12 @@ impl Template {
         Ok(Self { parts, escape: Escape::Nothing })
     }
 
-    /// The same text, into which values are put as texts of JSON.
+    /// The same text, with values escaped for JSON strings.
     pub(super) fn in_json(self) -> Self {
         Self { escape: Escape::Json, ..self }
     }
 
-    /// The form of these fields.
+    /// A form of these fields.
     pub(super) fn form(fields: Vec<(&str, Self)>) -> Self {
         let mut parts = Vec::new();
         for (index, (name, value)) in fields.into_iter().enumerate() {
@@ -114,7 +112,7 @@ impl Template {
         Self { parts, escape: Escape::Form }
     }
 
-    /// The text itself, if there is no variable in it.
+    /// The text, if it has no variables.
     #[must_use]
     pub fn fixed(&self) -> Option<&str> {
         match self.parts.as_slice() {
@@ -166,31 +164,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_take_their_places() {
-        let mut names = Names::new();
-        let id = names.declare("id");
-        let template = Template::parse("/a/${id}/b?u=${user}", &names).unwrap();
-        let mut values = vec![String::new(); names.len()];
+    fn variables_are_replaced() {
+        let mut variables = Variables::new();
+        let id = variables.declare("id");
+        let template = Template::parse("/a/${id}/b?u=${user}", &variables).unwrap();
+        let mut values = vec![String::new(); variables.len()];
         (values[0], values[id]) = ("7".into(), "x y".into());
         assert_eq!(template.fill(&values), "/a/x y/b?u=7");
-        assert_eq!(Template::parse("plain", &names).unwrap().fixed(), Some("plain"));
+        assert_eq!(Template::parse("plain", &variables).unwrap().fixed(), Some("plain"));
     }
 
     #[test]
-    fn a_value_stays_a_value_in_json_and_in_a_form() {
-        let mut names = Names::new();
-        names.declare("x");
+    fn values_are_escaped_in_json_and_forms() {
+        let mut variables = Variables::new();
+        variables.declare("x");
         let values = ["", "", "", "a\"b & c"].map(str::to_owned);
-        let json = Template::parse(r#"{"x":"${x}"}"#, &names).unwrap().in_json();
+        let json = Template::parse(r#"{"x":"${x}"}"#, &variables).unwrap().in_json();
         assert_eq!(json.fill(&values), r#"{"x":"a\"b & c"}"#);
-        let field = |text| Template::parse(text, &names).unwrap();
+        let field = |text| Template::parse(text, &variables).unwrap();
         let form = Template::form(vec![("q", field("${x}=")), ("n", field("1"))]);
         assert_eq!(form.fill(&values), "q=a%22b%20%26%20c%3D&n=1");
     }
 
     #[test]
-    fn an_unknown_variable_is_named() {
-        assert!(Template::parse("${nope}", &Names::new()).unwrap_err().contains("`nope`"));
-        assert!(Template::parse("${user", &Names::new()).is_err());
+    fn unknown_variable_is_named() {
+        assert!(Template::parse("${nope}", &Variables::new()).unwrap_err().contains("`nope`"));
+        assert!(Template::parse("${user", &Variables::new()).is_err());
     }
 }

@@ -1,25 +1,25 @@
-//! Thresholds: `p99 < 300ms`, `error_rate < 1%`, `login: p95 < 200ms`. A run that misses one has failed, and
-//! one that may abort ends the run early.
+//! Thresholds: `p99 < 300ms`, `error_rate < 1%`, `login: p95 < 200ms`. A run that misses one fails;
+//! with `abort_after` it ends early.
 
 use std::time::Duration;
 
 /// A condition that a run must meet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
-    /// As it was written.
+    /// As written in the plan.
     pub text: String,
-    /// Of one step; of all of them otherwise.
+    /// `None` for all steps.
     pub step: Option<String>,
-    pub metric: Metric,
+    pub metric: ThresholdMetric,
     pub bound: Bound,
-    /// Ends the run when it is missed after so long.
+    /// Aborts the run if the threshold is missed after this time.
     pub abort_after: Option<Duration>,
 }
 
-/// What is measured.
+/// The value that is compared.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Metric {
-    /// Of the latency from the intended start, in milliseconds; 0.99 is p99.
+pub enum ThresholdMetric {
+    /// A quantile of the latency from the intended start, in milliseconds; 0.99 for p99.
     Quantile(f64),
     MeanMs,
     MaxMs,
@@ -29,7 +29,7 @@ pub enum Metric {
     Rate,
 }
 
-/// On which side of a value it must stay.
+/// The condition for the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
     Below(f64),
@@ -56,7 +56,8 @@ impl Threshold {
             Some((step, condition)) => (Some(step.trim().to_owned()), condition),
             None => (None, text),
         };
-        let at = condition.find(['<', '>']).ok_or("a threshold compares: \"p99 < 300ms\"")?;
+        let at =
+            condition.find(['<', '>']).ok_or("a threshold needs a comparison, such as \"p99 < 300ms\"")?;
         let metric = metric(condition[..at].trim())?;
         let (sign, rest) = condition[at..].split_at(if condition[at + 1..].starts_with('=') { 2 } else { 1 });
         let value = value(metric, rest.trim())?;
@@ -70,24 +71,26 @@ impl Threshold {
     }
 }
 
-fn metric(name: &str) -> Result<Metric, String> {
+fn metric(name: &str) -> Result<ThresholdMetric, String> {
     let quantile = || name.strip_prefix('p')?.parse::<f64>().ok().filter(|p| (0.0..100.0).contains(p));
     match name {
-        "mean" | "avg" => Ok(Metric::MeanMs),
-        "max" => Ok(Metric::MaxMs),
-        "error_rate" => Ok(Metric::ErrorRate),
-        "rate" => Ok(Metric::Rate),
-        _ => quantile().map(|p| Metric::Quantile((p * 1e4).round() / 1e6)).ok_or_else(|| {
-            format!("{name:?} is not measured: write p50, p99.9, mean, max, error_rate or rate")
-        }),
+        "mean" | "avg" => Ok(ThresholdMetric::MeanMs),
+        "max" => Ok(ThresholdMetric::MaxMs),
+        "error_rate" => Ok(ThresholdMetric::ErrorRate),
+        "rate" => Ok(ThresholdMetric::Rate),
+        _ => quantile()
+            .map(|p| ThresholdMetric::Quantile((p * 1e4).round() / 1e6))
+            .ok_or_else(|| format!("unknown metric {name:?}; use p50, p99.9, mean, max, error_rate or rate")),
     }
 }
 
-fn value(metric: Metric, text: &str) -> Result<f64, String> {
+fn value(metric: ThresholdMetric, text: &str) -> Result<f64, String> {
     let units: &[(&str, f64)] = match metric {
-        Metric::Quantile(_) | Metric::MeanMs | Metric::MaxMs => &[("us", 0.001), ("ms", 1.0), ("s", 1000.0)],
-        Metric::ErrorRate => &[("%", 1.0)],
-        Metric::Rate => &[("/s", 1.0)],
+        ThresholdMetric::Quantile(_) | ThresholdMetric::MeanMs | ThresholdMetric::MaxMs => {
+            &[("us", 0.001), ("ms", 1.0), ("s", 1000.0)]
+        }
+        ThresholdMetric::ErrorRate => &[("%", 1.0)],
+        ThresholdMetric::Rate => &[("/s", 1.0)],
     };
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (text[..digits].parse::<f64>(), text[digits..].trim());
@@ -95,7 +98,7 @@ fn value(metric: Metric, text: &str) -> Result<f64, String> {
         (Ok(number), Some((_, factor))) => Ok(number * factor),
         _ => {
             let names: Vec<String> = units.iter().map(|(name, _)| format!("1{name}")).collect();
-            Err(format!("{text:?} is no value here: write one such as {}", names.join(" or ")))
+            Err(format!("{text:?} is not a valid value; write one such as {}", names.join(" or ")))
         }
     }
 }
@@ -105,12 +108,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_read_as_people_write_them() {
+    fn thresholds_are_parsed() {
         for (text, metric, bound) in [
-            ("p99 < 300ms", Metric::Quantile(0.99), Bound::Below(300.0)),
-            ("p99.9 <= 1.5s", Metric::Quantile(0.999), Bound::AtMost(1500.0)),
-            ("error_rate < 1%", Metric::ErrorRate, Bound::Below(1.0)),
-            ("rate>=100/s", Metric::Rate, Bound::AtLeast(100.0)),
+            ("p99 < 300ms", ThresholdMetric::Quantile(0.99), Bound::Below(300.0)),
+            ("p99.9 <= 1.5s", ThresholdMetric::Quantile(0.999), Bound::AtMost(1500.0)),
+            ("error_rate < 1%", ThresholdMetric::ErrorRate, Bound::Below(1.0)),
+            ("rate>=100/s", ThresholdMetric::Rate, Bound::AtLeast(100.0)),
         ] {
             let threshold = Threshold::parse(text, None).unwrap();
             assert_eq!((threshold.metric, threshold.bound), (metric, bound), "{text}");
@@ -120,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused() {
+    fn invalid_thresholds_are_rejected() {
         for text in
             ["", "p99", "p99 < ", "p99 < 300", "p100 < 1s", "speed < 1s", "error_rate < 5ms", "rate > 5%"]
         {

@@ -1,4 +1,4 @@
-//! The pictures of a run.
+//! The charts of a report.
 
 use std::ops::Range;
 
@@ -6,9 +6,9 @@ use hob_web::chart::{HeatMap, Histogram, Line, Unit};
 use hob_web::look::{Markup, Tone};
 
 use crate::results::report::Report;
-use crate::results::totals::Point;
+use crate::results::totals::TimelinePoint;
 
-/// The pictures of one report.
+/// The charts of one report.
 #[derive(Clone, Debug)]
 pub(crate) struct Charts {
     pub(crate) rate: Markup,
@@ -30,8 +30,8 @@ impl Charts {
     }
 }
 
-/// When a point's second was over.
-fn at(report: &Report, point: &Point) -> u64 {
+/// When the second of a point ended.
+fn at(report: &Report, point: &TimelinePoint) -> u64 {
     u64::try_from(report.started_at).unwrap_or(0) + (u64::from(point.second) + 1) * 1000
 }
 
@@ -52,7 +52,7 @@ fn step_ms(report: &Report) -> u64 {
 /// A value of each second.
 fn series<'a>(
     report: &'a Report,
-    value: impl Fn(&Point) -> f64 + 'a,
+    value: impl Fn(&TimelinePoint) -> f64 + 'a,
 ) -> impl Iterator<Item = (u64, f64)> + 'a {
     report.points.iter().map(move |point| (at(report, point), value(point)))
 }
@@ -65,12 +65,12 @@ fn rate(report: &Report) -> Markup {
 }
 
 fn users(report: &Report) -> Markup {
-    line(report, "Users", Unit::Count).series("busy", series(report, |point| point.users as f64)).render()
+    line(report, "Users", Unit::Count).series("active", series(report, |point| point.users as f64)).render()
 }
 
 fn latency(report: &Report) -> Markup {
-    // Without requests there is no latency: a gap, not zero.
-    let of = |value: fn(&Point) -> f64| {
+    // A second without requests is a gap, not zero.
+    let of = |value: fn(&TimelinePoint) -> f64| {
         report.points.iter().map(move |point| (at(report, point), (point.requests > 0).then(|| value(point))))
     };
     line(report, "Latency from the intended start", Unit::Millis)
@@ -87,7 +87,7 @@ fn heat(report: &Report) -> Markup {
     let (low, high) = ((0..rows).find(used).unwrap_or(0), (0..rows).rfind(used).unwrap_or(0));
     let labels =
         (low..=high).map(|row| Unit::Millis.of(0.01 * 10_f64.powf((row + 1) as f64 / 4.0)).to_string());
-    let mut map = HeatMap::new(range(report), step_ms(report), labels).title("Latencies");
+    let mut map = HeatMap::new(range(report), step_ms(report), labels).title("Latency heat map");
     for point in &report.points {
         for (row, count) in point.heat.iter().enumerate().skip(low).take(high - low + 1) {
             map = map.count(at(report, point) - 1, row - low, *count);
@@ -97,7 +97,7 @@ fn heat(report: &Report) -> Markup {
 }
 
 fn histogram(report: &Report) -> Markup {
-    let mut chart = Histogram::new(Unit::Millis).title("How many took how long");
+    let mut chart = Histogram::new(Unit::Millis).title("Latency distribution");
     let mut low = report.latency.min;
     for bar in &report.histogram {
         chart = chart.bin(low..bar.up_to, bar.count);

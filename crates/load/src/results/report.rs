@@ -1,4 +1,4 @@
-//! The report of a run: for people, for programs, for CI.
+//! The report of a run, as JSON, HTML, text and JUnit XML.
 
 mod html;
 mod junit;
@@ -8,14 +8,14 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::plan::Plan;
-use crate::results::histogram::{Spread, Summary};
-use crate::results::totals::{Point, Tally, Verdict, per_cent};
+use crate::results::histogram::{Histogram, LatencySummary};
+use crate::results::totals::{ThresholdResult, TimelinePoint, Totals, per_cent};
 
-/// A chart has no room for more.
-const MOST_POINTS: usize = 600;
-const BARS: usize = 24;
+/// Of a chart.
+const MAX_POINTS: usize = 600;
+const HISTOGRAM_BARS: usize = 24;
 
-/// Everything worth knowing about a run.
+/// The report of a run.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = LoadReport)]
 pub struct Report {
@@ -32,23 +32,23 @@ pub struct Report {
     pub rate: f64,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// From the intended start, in milliseconds: what a user of the system under test waits.
-    pub latency: Summary,
+    /// From the intended start, in milliseconds: the time that a user waits.
+    pub latency: LatencySummary,
     /// From the actual start.
-    pub latency_actual: Summary,
-    /// How late the generator itself was.
-    pub slip: Summary,
-    /// Why the numbers tell of the generator rather than of its target, if they do.
+    pub latency_actual: LatencySummary,
+    /// How late the generator started its iterations.
+    pub slip: LatencySummary,
+    /// Why the generator was the bottleneck, if it was.
     pub generator_limited: Option<String>,
     pub steps: Vec<StepReport>,
     pub faults: Vec<FaultCount>,
-    pub thresholds: Vec<Verdict>,
-    /// The latencies of the whole run.
-    pub histogram: Vec<Bar>,
-    pub points: Vec<Point>,
+    pub thresholds: Vec<ThresholdResult>,
+    /// The latencies of the whole run, from the intended start.
+    pub histogram: Vec<HistogramBar>,
+    pub points: Vec<TimelinePoint>,
 }
 
-/// One step.
+/// The results of one step.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = LoadStepReport)]
 pub struct StepReport {
@@ -56,15 +56,16 @@ pub struct StepReport {
     pub group: Option<String>,
     pub requests: u64,
     pub failed: u64,
-    pub latency: Summary,
-    pub latency_actual: Summary,
+    pub latency: LatencySummary,
+    pub latency_actual: LatencySummary,
 }
 
-/// Why requests failed.
+/// How often a step failed for one reason.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = LoadFaultCount)]
 pub struct FaultCount {
     pub step: String,
+    /// The reason.
     pub what: String,
     pub count: u64,
 }
@@ -72,58 +73,58 @@ pub struct FaultCount {
 /// One bar of the histogram.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, ToSchema)]
 #[schema(as = LoadBar)]
-pub struct Bar {
-    /// Latencies up to here, in milliseconds.
+pub struct HistogramBar {
+    /// The upper bound, in milliseconds.
     pub up_to: f64,
     pub count: u64,
 }
 
 impl Report {
     #[must_use]
-    pub fn new(plan: &Plan, run_type: usize, started_at: i64, tally: &Tally) -> Self {
-        let seconds = tally.seconds();
-        let step = |(index, seen): (usize, &crate::StepSecond)| StepReport {
+    pub fn new(plan: &Plan, run_type: usize, started_at: i64, totals: &Totals) -> Self {
+        let seconds = totals.seconds();
+        let step = |(index, measured): (usize, &crate::StepSecond)| StepReport {
             name: plan.steps[index].name.clone(),
             group: plan.steps[index].group.clone(),
-            requests: seen.intended.count(),
-            failed: seen.failed,
-            latency: seen.intended.summary(),
-            latency_actual: seen.actual.summary(),
+            requests: measured.intended.count(),
+            failed: measured.failed,
+            latency: measured.intended.summary(),
+            latency_actual: measured.actual.summary(),
         };
-        let sum = |field: fn(&crate::StepSecond) -> u64| tally.steps().iter().map(field).sum::<u64>();
+        let sum = |field: fn(&crate::StepSecond) -> u64| totals.steps().iter().map(field).sum::<u64>();
         Self {
             name: plan.name.clone(),
             run_type: plan.run_types[run_type].name.clone(),
             started_at,
             seconds,
-            requests: tally.requests(),
-            failed: tally.failed(),
-            error_rate: per_cent(tally.failed(), tally.requests()),
-            rate: tally.requests() as f64 / tally.lasted(plan),
+            requests: totals.requests(),
+            failed: totals.failed(),
+            error_rate: per_cent(totals.failed(), totals.requests()),
+            rate: totals.requests() as f64 / totals.duration(plan),
             bytes_in: sum(|step| step.bytes_in),
             bytes_out: sum(|step| step.bytes_out),
-            latency: tally.intended().summary(),
-            latency_actual: tally.actual().summary(),
-            slip: tally.slip().summary(),
-            generator_limited: tally.generator_limited(),
-            steps: tally.steps().iter().enumerate().map(step).collect(),
-            faults: faults(plan, tally),
-            thresholds: tally.verdicts(plan),
-            histogram: bars(tally.intended()),
-            points: thin(tally.points()),
+            latency: totals.intended().summary(),
+            latency_actual: totals.actual().summary(),
+            slip: totals.slip().summary(),
+            generator_limited: totals.generator_limited(),
+            steps: totals.steps().iter().enumerate().map(step).collect(),
+            faults: faults(plan, totals),
+            thresholds: totals.threshold_results(plan),
+            histogram: bars(totals.intended()),
+            points: downsample(totals.points()),
         }
     }
 
     /// Whether all thresholds were met.
     #[must_use]
     pub fn passed(&self) -> bool {
-        self.thresholds.iter().all(|verdict| verdict.met)
+        self.thresholds.iter().all(|result| result.met)
     }
 }
 
-fn faults(plan: &Plan, tally: &Tally) -> Vec<FaultCount> {
+fn faults(plan: &Plan, totals: &Totals) -> Vec<FaultCount> {
     let mut faults: Vec<FaultCount> = Vec::new();
-    for (index, step) in tally.steps().iter().enumerate() {
+    for (index, step) in totals.steps().iter().enumerate() {
         faults.extend(step.faults.iter().map(|(fault, count)| FaultCount {
             step: plan.steps[index].name.clone(),
             what: fault.describe(plan, index),
@@ -134,31 +135,32 @@ fn faults(plan: &Plan, tally: &Tally) -> Vec<FaultCount> {
     faults
 }
 
-/// Bars of equal width on a logarithmic scale, from the fastest to the slowest.
-fn bars(latencies: &Spread) -> Vec<Bar> {
+/// Bars of equal width on a logarithmic scale, from the minimum to the maximum.
+fn bars(latencies: &Histogram) -> Vec<HistogramBar> {
     if latencies.count() == 0 {
         return Vec::new();
     }
     let (low, high) = (latencies.min_us().max(1) as f64, latencies.max_us().max(2) as f64 * 1.001);
-    let factor = (high / low).powf(1.0 / BARS as f64).max(1.000_001);
-    let mut bars: Vec<Bar> =
-        (1..=BARS).map(|n| Bar { up_to: low * factor.powi(n as i32) / 1000.0, count: 0 }).collect();
+    let factor = (high / low).powf(1.0 / HISTOGRAM_BARS as f64).max(1.000_001);
+    let mut bars: Vec<HistogramBar> = (1..=HISTOGRAM_BARS)
+        .map(|n| HistogramBar { up_to: low * factor.powi(n as i32) / 1000.0, count: 0 })
+        .collect();
     for (us, count) in latencies.buckets() {
         let bar = ((*us as f64).max(low) / low).ln() / factor.ln();
-        bars[(bar as usize).min(BARS - 1)].count += count;
+        bars[(bar as usize).min(HISTOGRAM_BARS - 1)].count += count;
     }
     bars
 }
 
-/// At most so many points, each standing for as many seconds as it has to. The worst of them is shown, never an
-/// average that hides it.
-fn thin(points: &[Point]) -> Vec<Point> {
-    let every = points.len().div_ceil(MOST_POINTS).max(1);
-    let chunk = |chunk: &[Point]| {
+/// At most [`MAX_POINTS`] points. A point that stands for several seconds shows the latency of the slowest: an average
+/// would hide it.
+fn downsample(points: &[TimelinePoint]) -> Vec<TimelinePoint> {
+    let every = points.len().div_ceil(MAX_POINTS).max(1);
+    let chunk = |chunk: &[TimelinePoint]| {
         let worst = chunk.iter().max_by(|a, b| a.latency.p99.total_cmp(&b.latency.p99)).unwrap_or(&chunk[0]);
         let mut heat = vec![0; worst.heat.len()];
         chunk.iter().for_each(|point| heat.iter_mut().zip(&point.heat).for_each(|(sum, n)| *sum += n));
-        Point {
+        TimelinePoint {
             second: chunk[0].second,
             requests: chunk.iter().map(|point| point.requests).sum::<u64>() / chunk.len() as u64,
             failed: chunk.iter().map(|point| point.failed).sum::<u64>().div_ceil(chunk.len() as u64),

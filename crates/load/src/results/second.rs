@@ -1,47 +1,46 @@
-//! What happened in one second of a run, as one runner saw it or as all of them did.
+//! The measurements of one second of a run, by one runner or merged over all of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::plan::Plan;
-use crate::results::codec::{BadBytes, Reader, put};
-use crate::results::histogram::Spread;
+use crate::results::histogram::Histogram;
 
 /// One second of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Second {
-    /// Since the start.
+    /// Counted from the start of the run.
     pub second: u32,
-    pub general: General,
-    /// By the step's place in the plan; only those that something happened to.
+    pub generator: GeneratorSecond,
+    /// By the index of the step in the plan; steps without requests are left out.
     pub steps: BTreeMap<u16, StepSecond>,
 }
 
-/// What concerns no step.
+/// The state of the generator in one second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct General {
-    /// Users that were busy, or arrivals under way, at the end of the second.
+pub struct GeneratorSecond {
+    /// Users in an iteration at the end of the second.
     pub active_users: u64,
-    /// How much later than intended the generator itself began.
-    pub slip: Spread,
-    /// Arrivals that found no free user.
-    pub waited: u64,
+    /// How late the generator started its iterations.
+    pub slip: Histogram,
+    /// Arrivals that had to wait because all users were busy.
+    pub queued_arrivals: u64,
 }
 
-/// What happened to a step. Counted in the second in which its response was complete.
+/// The requests of one step whose response was complete in this second.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepSecond {
-    /// From the time at which the request should have started.
-    pub intended: Spread,
-    /// From the time at which it did.
-    pub actual: Spread,
+    /// Latency from the intended start of a request.
+    pub intended: Histogram,
+    /// Latency from the actual start of a request.
+    pub actual: Histogram,
     pub failed: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub faults: BTreeMap<Fault, u64>,
 }
 
-/// Why a request counts as failed.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
     Connect,
@@ -52,47 +51,16 @@ pub enum Fault {
     /// The response is not HTTP.
     Protocol,
     TooLarge,
-    /// A value that a later step needs is not in the response.
+    /// The response lacks a value that the step extracts.
     Extract,
-    /// A status of 400 and above, where no other was expected.
+    /// A status of 400 or above, and the step expects no particular one.
     Status(u16),
-    /// The check at this place of the step did not hold.
+    /// The check of the step with this index failed.
     Check(u16),
 }
 
-const FIRST_CHECK: u64 = 1000;
-
 impl Fault {
-    fn code(self) -> u64 {
-        match self {
-            Self::Connect => 1,
-            Self::Tls => 2,
-            Self::Timeout => 3,
-            Self::Closed => 4,
-            Self::Protocol => 5,
-            Self::TooLarge => 6,
-            Self::Extract => 7,
-            Self::Status(status) => status.into(),
-            Self::Check(index) => FIRST_CHECK + u64::from(index),
-        }
-    }
-
-    fn from_code(code: u64) -> Result<Self, BadBytes> {
-        Ok(match code {
-            1 => Self::Connect,
-            2 => Self::Tls,
-            3 => Self::Timeout,
-            4 => Self::Closed,
-            5 => Self::Protocol,
-            6 => Self::TooLarge,
-            7 => Self::Extract,
-            100..FIRST_CHECK => Self::Status(code as u16),
-            FIRST_CHECK..2000 => Self::Check((code - FIRST_CHECK) as u16),
-            _ => return Err(BadBytes),
-        })
-    }
-
-    /// In words, for the step of a plan.
+    /// A description that names the failed check of the step.
     #[must_use]
     pub fn describe(self, plan: &Plan, step: usize) -> String {
         match self {
@@ -108,13 +76,13 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connect => f.write_str("could not connect"),
-            Self::Tls => f.write_str("TLS failed"),
+            Self::Connect => f.write_str("connection failed"),
+            Self::Tls => f.write_str("TLS handshake failed"),
             Self::Timeout => f.write_str("timed out"),
             Self::Closed => f.write_str("connection closed"),
-            Self::Protocol => f.write_str("not HTTP"),
+            Self::Protocol => f.write_str("invalid HTTP response"),
             Self::TooLarge => f.write_str("response too large"),
-            Self::Extract => f.write_str("a value to extract is missing"),
+            Self::Extract => f.write_str("value to extract not found"),
             Self::Status(status) => write!(f, "status {status}"),
             Self::Check(index) => write!(f, "check {}", index + 1),
         }
@@ -127,11 +95,11 @@ impl Second {
         Self { second, ..Self::default() }
     }
 
-    /// Adds what another saw in the same second.
+    /// Adds the measurements of another runner in the same second.
     pub fn merge(&mut self, other: &Self) {
-        self.general.merge(&other.general);
-        for (step, seen) in &other.steps {
-            self.steps.entry(*step).or_default().merge(seen);
+        self.generator.merge(&other.generator);
+        for (step, measured) in &other.steps {
+            self.steps.entry(*step).or_default().merge(measured);
         }
     }
 
@@ -145,36 +113,20 @@ impl Second {
         self.steps.values().map(|step| step.failed).sum()
     }
 
-    /// The latencies of all steps, from the intended start.
+    /// The latency of all steps, from the intended start.
     #[must_use]
-    pub fn intended(&self) -> Spread {
-        let mut all = Spread::default();
+    pub fn intended(&self) -> Histogram {
+        let mut all = Histogram::default();
         self.steps.values().for_each(|step| all.merge(&step.intended));
         all
     }
 }
 
-impl General {
+impl GeneratorSecond {
     pub fn merge(&mut self, other: &Self) {
         self.active_users += other.active_users;
-        self.waited += other.waited;
+        self.queued_arrivals += other.queued_arrivals;
         self.slip.merge(&other.slip);
-    }
-
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        put(&mut out, self.active_users);
-        put(&mut out, self.waited);
-        self.slip.write(&mut out);
-        out
-    }
-
-    pub fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
-        let mut from = Reader::new(bytes);
-        let (active_users, waited) = (from.number()?, from.number()?);
-        let general = Self { active_users, waited, slip: Spread::read(&mut from)? };
-        if from.is_done() { Ok(general) } else { Err(BadBytes) }
     }
 }
 
@@ -187,65 +139,6 @@ impl StepSecond {
         self.bytes_out += other.bytes_out;
         for (fault, count) in &other.faults {
             *self.faults.entry(*fault).or_default() += count;
-        }
-    }
-
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        for number in [self.failed, self.bytes_in, self.bytes_out, self.faults.len() as u64] {
-            put(&mut out, number);
-        }
-        for (fault, count) in &self.faults {
-            put(&mut out, fault.code());
-            put(&mut out, *count);
-        }
-        self.intended.write(&mut out);
-        self.actual.write(&mut out);
-        out
-    }
-
-    pub fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
-        let mut from = Reader::new(bytes);
-        let [failed, bytes_in, bytes_out, faults] =
-            [from.number()?, from.number()?, from.number()?, from.number()?];
-        let mut step = Self { failed, bytes_in, bytes_out, ..Self::default() };
-        for _ in 0..faults {
-            let (fault, count) = (Fault::from_code(from.number()?)?, from.number()?);
-            step.faults.insert(fault, count);
-        }
-        step.intended = Spread::read(&mut from)?;
-        step.actual = Spread::read(&mut from)?;
-        if from.is_done() { Ok(step) } else { Err(BadBytes) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn a_step_survives_its_way_through_the_database() {
-        let faults = [(Fault::Timeout, 1), (Fault::Status(503), 2), (Fault::Check(1), 3)];
-        let step = StepSecond {
-            intended: Spread::new(vec![(10, 2), (1000, 1)], 1020, 10, 1000),
-            actual: Spread::new(vec![(10, 3)], 30, 10, 10),
-            failed: 6,
-            bytes_in: 1 << 40,
-            bytes_out: 0,
-            faults: faults.into(),
-        };
-        assert_eq!(StepSecond::decode(&step.encode()), Ok(step));
-        let general = General { active_users: 7, slip: Spread::new(vec![(5, 1)], 5, 5, 5), waited: 3 };
-        assert_eq!(General::decode(&general.encode()), Ok(general));
-    }
-
-    proptest! {
-        #[test]
-        fn any_bytes_are_measurements_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            let _ = (StepSecond::decode(&bytes), General::decode(&bytes));
         }
     }
 }

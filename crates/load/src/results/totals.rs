@@ -1,54 +1,54 @@
-//! A run as a whole, second after second.
+//! The totals of a run, and its timeline.
 
-use crate::plan::{Metric, Plan, Threshold};
-use crate::results::histogram::{Spread, Summary};
+use crate::plan::{Plan, Threshold, ThresholdMetric};
+use crate::results::histogram::{Histogram, LatencySummary};
 use crate::results::second::{Second, StepSecond};
 
-/// The generator counts as the bottleneck when it started more than one request in a hundred later than this.
+/// The generator counts as the bottleneck when its p99 slip exceeds this,
 const SLIP_LIMIT_US: u64 = 2_000;
-/// … or when more than one arrival in a thousand found no free user.
-const WAITED_LIMIT: f64 = 0.001;
-/// The rows of the heat map: each holds latencies up to 10^(1/4) times those of the row below.
+/// or when a larger share of the arrivals had to wait for a free user.
+const QUEUED_LIMIT: f64 = 0.001;
+/// The rows of the heat map. The upper bound of each row is 10^(1/4) times that of the row below.
 pub const HEAT_ROWS: usize = 24;
 
-/// Everything that was measured so far.
+/// The measurements of a run so far.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct Totals {
     steps: Vec<StepSecond>,
-    intended: Spread,
-    actual: Spread,
-    slip: Spread,
-    waited: u64,
-    points: Vec<Point>,
+    intended: Histogram,
+    actual: Histogram,
+    slip: Histogram,
+    queued_arrivals: u64,
+    points: Vec<TimelinePoint>,
 }
 
-/// One second in a chart.
+/// One second of the timeline.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[schema(as = LoadPoint)]
-pub struct Point {
+pub struct TimelinePoint {
     pub second: u32,
     pub requests: u64,
     pub failed: u64,
     pub users: u64,
     /// From the intended start, in milliseconds.
-    pub latency: Summary,
-    /// How many requests fell into each row of the heat map.
+    pub latency: LatencySummary,
+    /// The number of requests in each row of the heat map.
     pub heat: Vec<u64>,
 }
 
-/// How a threshold stands.
+/// The result of a threshold.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
 #[schema(as = LoadVerdict)]
-pub struct Verdict {
+pub struct ThresholdResult {
     pub threshold: String,
     pub value: f64,
-    /// Of the value: `ms`, `%` or `/s`.
+    /// The unit of the value: `ms`, `%` or `/s`.
     #[serde(default)]
     pub unit: String,
     pub met: bool,
 }
 
-impl Verdict {
+impl ThresholdResult {
     /// The value with its unit.
     #[must_use]
     pub fn measured(&self) -> String {
@@ -56,29 +56,29 @@ impl Verdict {
     }
 }
 
-impl Tally {
+impl Totals {
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         Self { steps: vec![StepSecond::default(); plan.steps.len()], ..Self::default() }
     }
 
-    /// Adds a second, of all runners.
+    /// Adds a second that was merged over all runners.
     pub fn add(&mut self, second: &Second) {
-        for (step, seen) in &second.steps {
+        for (step, measured) in &second.steps {
             if let Some(step) = self.steps.get_mut(usize::from(*step)) {
-                step.merge(seen);
+                step.merge(measured);
             }
-            self.actual.merge(&seen.actual);
+            self.actual.merge(&measured.actual);
         }
         let latencies = second.intended();
         self.intended.merge(&latencies);
-        self.slip.merge(&second.general.slip);
-        self.waited += second.general.waited;
-        self.points.push(Point {
+        self.slip.merge(&second.generator.slip);
+        self.queued_arrivals += second.generator.queued_arrivals;
+        self.points.push(TimelinePoint {
             second: second.second,
             requests: second.requests(),
             failed: second.failed(),
-            users: second.general.active_users,
+            users: second.generator.active_users,
             latency: latencies.summary(),
             heat: heat(&latencies),
         });
@@ -99,14 +99,14 @@ impl Tally {
         self.points.last().map_or(0, |point| point.second + 1)
     }
 
-    /// How long the plan was carried out, in seconds: without the responses that came after its end.
+    /// The duration of the run in seconds, without responses after the end of the plan.
     #[must_use]
-    pub fn lasted(&self, plan: &Plan) -> f64 {
+    pub fn duration(&self, plan: &Plan) -> f64 {
         f64::from(self.seconds()).min(plan.duration().as_secs_f64()).max(1.0)
     }
 
     #[must_use]
-    pub fn points(&self) -> &[Point] {
+    pub fn points(&self) -> &[TimelinePoint] {
         &self.points
     }
 
@@ -115,54 +115,55 @@ impl Tally {
         &self.steps
     }
 
-    /// Latencies from the intended start.
+    /// Latency from the intended start.
     #[must_use]
-    pub fn intended(&self) -> &Spread {
+    pub fn intended(&self) -> &Histogram {
         &self.intended
     }
 
-    /// Latencies from the actual start.
+    /// Latency from the actual start.
     #[must_use]
-    pub fn actual(&self) -> &Spread {
+    pub fn actual(&self) -> &Histogram {
         &self.actual
     }
 
-    /// How late the generator itself was.
+    /// How late the generator started its iterations.
     #[must_use]
-    pub fn slip(&self) -> &Spread {
+    pub fn slip(&self) -> &Histogram {
         &self.slip
     }
 
-    /// Why the numbers tell of the generator rather than of its target, if they do.
+    /// Why the generator was the bottleneck, if it was.
     #[must_use]
     pub fn generator_limited(&self) -> Option<String> {
         let slip = self.slip.quantile_us(0.99);
         if slip > SLIP_LIMIT_US {
             let ms = slip as f64 / 1000.0;
-            return Some(format!("one request in a hundred started {ms:.1} ms late or more"));
+            return Some(format!("1 % of the requests started at least {ms:.1} ms late"));
         }
-        let share = self.waited as f64 / self.requests().max(1) as f64;
-        (share > WAITED_LIMIT).then(|| format!("{} arrivals found all users busy", self.waited))
+        let share = self.queued_arrivals as f64 / self.requests().max(1) as f64;
+        (share > QUEUED_LIMIT)
+            .then(|| format!("{} arrivals had to wait for a free user", self.queued_arrivals))
     }
 
-    /// How each threshold of the plan stands now.
+    /// The result of each threshold of the plan so far.
     #[must_use]
-    pub fn verdicts(&self, plan: &Plan) -> Vec<Verdict> {
-        plan.thresholds.iter().map(|threshold| self.verdict(plan, threshold)).collect()
+    pub fn threshold_results(&self, plan: &Plan) -> Vec<ThresholdResult> {
+        plan.thresholds.iter().map(|threshold| self.threshold_result(plan, threshold)).collect()
     }
 
-    /// The threshold that ends the run now, if one does.
+    /// The threshold that aborts the run now, if one does.
     #[must_use]
     pub fn abort<'a>(&self, plan: &'a Plan) -> Option<&'a Threshold> {
         plan.thresholds.iter().find(|threshold| {
             let due = threshold
                 .abort_after
                 .is_some_and(|after| u64::from(self.seconds()) >= after.as_secs().max(1));
-            due && !self.verdict(plan, threshold).met
+            due && !self.threshold_result(plan, threshold).met
         })
     }
 
-    fn verdict(&self, plan: &Plan, threshold: &Threshold) -> Verdict {
+    fn threshold_result(&self, plan: &Plan, threshold: &Threshold) -> ThresholdResult {
         let step =
             threshold.step.as_ref().and_then(|name| plan.steps.iter().position(|step| step.name == *name));
         let (latencies, failed) = match step {
@@ -170,24 +171,24 @@ impl Tally {
             None => (&self.intended, self.failed()),
         };
         let (value, unit) = match threshold.metric {
-            Metric::Quantile(quantile) => (latencies.quantile_us(quantile) as f64 / 1000.0, "ms"),
-            Metric::MeanMs => (latencies.mean_us() / 1000.0, "ms"),
-            Metric::MaxMs => (latencies.max_us() as f64 / 1000.0, "ms"),
-            Metric::ErrorRate => (per_cent(failed, latencies.count()), "%"),
-            Metric::Rate => (latencies.count() as f64 / self.lasted(plan), "/s"),
+            ThresholdMetric::Quantile(quantile) => (latencies.quantile_us(quantile) as f64 / 1000.0, "ms"),
+            ThresholdMetric::MeanMs => (latencies.mean_us() / 1000.0, "ms"),
+            ThresholdMetric::MaxMs => (latencies.max_us() as f64 / 1000.0, "ms"),
+            ThresholdMetric::ErrorRate => (per_cent(failed, latencies.count()), "%"),
+            ThresholdMetric::Rate => (latencies.count() as f64 / self.duration(plan), "/s"),
         };
         let (threshold, met) = (threshold.text.clone(), threshold.bound.holds(value));
-        Verdict { threshold, value, unit: unit.to_owned(), met }
+        ThresholdResult { threshold, value, unit: unit.to_owned(), met }
     }
 }
 
-/// A part in per cent; of nothing, nothing.
+/// A share in per cent; 0 if the total is 0.
 #[must_use]
-pub fn per_cent(part: u64, of: u64) -> f64 {
-    if of == 0 { 0.0 } else { part as f64 * 100.0 / of as f64 }
+pub fn per_cent(part: u64, total: u64) -> f64 {
+    if total == 0 { 0.0 } else { part as f64 * 100.0 / total as f64 }
 }
 
-fn heat(latencies: &Spread) -> Vec<u64> {
+fn heat(latencies: &Histogram) -> Vec<u64> {
     let mut rows = vec![0; HEAT_ROWS];
     for (us, count) in latencies.buckets() {
         let row = ((*us).max(1) as f64 / 10.0).log10() * 4.0;
@@ -210,43 +211,43 @@ mod tests {
     }
 
     fn second(at: u32, us: u64, count: u64, failed: u64) -> Second {
-        let latencies = Spread::new(vec![(us, count)], us * count, us, us);
+        let latencies = Histogram::new(vec![(us, count)], us * count, us, us);
         let step =
             StepSecond { intended: latencies.clone(), actual: latencies, failed, ..StepSecond::default() };
         Second { second: at, steps: [(0, step)].into(), ..Second::default() }
     }
 
     #[test]
-    fn thresholds_are_held_against_the_whole_run() {
+    fn thresholds_apply_to_the_whole_run() {
         let plan = plan("'p99 < 300ms', 'a: error_rate <= 1%', 'rate > 20/s'");
-        let mut tally = Tally::new(&plan);
-        tally.add(&second(0, 100_000, 99, 0));
-        tally.add(&second(1, 400_000, 1, 1));
-        let verdicts = tally.verdicts(&plan);
-        let values: Vec<f64> = verdicts.iter().map(|verdict| verdict.value).collect();
+        let mut totals = Totals::new(&plan);
+        totals.add(&second(0, 100_000, 99, 0));
+        totals.add(&second(1, 400_000, 1, 1));
+        let results = totals.threshold_results(&plan);
+        let values: Vec<f64> = results.iter().map(|result| result.value).collect();
         assert_eq!(values, [100.0, 1.0, 50.0]);
-        assert!(verdicts.iter().all(|verdict| verdict.met));
-        tally.add(&second(2, 400_000, 100, 5));
-        let met: Vec<bool> = tally.verdicts(&plan).iter().map(|verdict| verdict.met).collect();
+        assert!(results.iter().all(|result| result.met));
+        totals.add(&second(2, 400_000, 100, 5));
+        let met: Vec<bool> = totals.threshold_results(&plan).iter().map(|result| result.met).collect();
         assert_eq!(met, [false, false, true]);
     }
 
     #[test]
-    fn a_run_is_only_aborted_after_the_time_that_the_plan_gives_it() {
+    fn run_is_aborted_only_after_the_time_in_the_plan() {
         let plan = plan("{ that = 'error_rate < 50%', abort_after = '2s' }");
-        let mut tally = Tally::new(&plan);
-        tally.add(&second(0, 10, 10, 10));
-        assert_eq!(tally.abort(&plan), None);
-        tally.add(&second(1, 10, 10, 10));
-        assert!(tally.abort(&plan).is_some());
+        let mut totals = Totals::new(&plan);
+        totals.add(&second(0, 10, 10, 10));
+        assert_eq!(totals.abort(&plan), None);
+        totals.add(&second(1, 10, 10, 10));
+        assert!(totals.abort(&plan).is_some());
     }
 
     #[test]
-    fn a_late_generator_is_told_of() {
-        let mut tally = Tally::default();
+    fn late_generator_is_reported() {
+        let mut totals = Totals::default();
         let mut late = second(0, 10, 100, 0);
-        late.general.slip = Spread::new(vec![(100, 98), (5_000, 2)], 19_800, 100, 5_000);
-        tally.add(&late);
-        assert!(tally.generator_limited().unwrap().contains("5.0 ms late"));
+        late.generator.slip = Histogram::new(vec![(100, 98), (5_000, 2)], 19_800, 100, 5_000);
+        totals.add(&late);
+        assert!(totals.generator_limited().unwrap().contains("5.0 ms late"));
     }
 }

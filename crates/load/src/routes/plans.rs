@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use crate::load::Load;
 use crate::plan::cache::CachedGroup;
 use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
-use crate::plan::{Files, Format, Written};
+use crate::plan::{Format, PlanFiles, PlanSource};
 
 /// A plan in a list.
 #[derive(Debug, Serialize, ToSchema)]
@@ -20,7 +20,7 @@ use crate::plan::{Files, Format, Written};
 pub(super) struct PlanItem {
     id: i64,
     name: String,
-    /// The newest.
+    /// The newest version.
     version: u32,
     created_at: Time,
     updated_at: Time,
@@ -47,12 +47,12 @@ pub(super) struct PlanView {
     version: u32,
     format: Format,
     source: String,
-    /// The files that the source names, with what is in them.
+    /// The files that the source refers to, with their content.
     files: BTreeMap<String, String>,
     run_types: Vec<RunTypeView>,
 }
 
-/// A kind of run that a plan has.
+/// A run type of a plan.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LoadRunType)]
 struct RunTypeView {
@@ -60,96 +60,97 @@ struct RunTypeView {
     groups: Vec<CachedGroup>,
 }
 
-/// A plan to be kept.
+/// A plan to save.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = LoadPlanBody)]
 pub(super) struct PlanBody {
-    /// The plan itself; see the documentation of the language.
+    /// The plan in the language of the guide.
     #[schema(max_length = 262_144)]
     source: String,
-    /// TOML, if not said.
+    /// TOML by default.
     format: Option<Format>,
-    /// The files that the plan names, with what is in them, 16 at most; those of the version before, if not said.
+    /// The files that the plan refers to, with their content; at most 16. Without this field, the files of the version
+    /// before are kept.
     files: Option<BTreeMap<String, String>>,
-    /// The version that was edited: if the plan has another by now, nothing is changed.
+    /// The version that was edited. If it is not the newest, nothing is changed and the answer is 409.
     version: Option<u32>,
 }
 
 impl PlanBody {
-    fn written(self, files: Files) -> Written {
-        let files = self.files.map_or(files, Files::new);
-        Written { source: self.source, format: self.format.unwrap_or(Format::Toml), files }
+    fn into_source(self, files: PlanFiles) -> PlanSource {
+        let files = self.files.map_or(files, PlanFiles::new);
+        PlanSource { source: self.source, format: self.format.unwrap_or(Format::Toml), files }
     }
 }
 
 /// Plans, newest first.
 #[utoipa::path(get, path = "/api/v1/load/plans", params(Paging), responses((status = 200, body = List<PlanItem>)))]
 pub(super) async fn list_plans(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<PlanItem>>, Problem> {
-    let page = tests.plans(&paging.request()?).await?;
+    let page = load.plans(&paging.request()?).await?;
     Ok(Json(page.map(PlanItem::from).into()))
 }
 
-/// Adds a plan. A wrong one is refused with its line and field.
+/// Adds a plan. The answer to an invalid plan names the line and the field.
 #[utoipa::path(post, path = "/api/v1/load/plans", request_body = PlanBody,
     responses((status = 201, body = PlanView)))]
 pub(super) async fn add_plan(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Json(body): Json<PlanBody>,
 ) -> Result<impl IntoResponse, Problem> {
-    let id = tests.add_plan(&body.written(Files::default())).await?;
-    Ok((StatusCode::CREATED, Json(plan_view(&tests, id).await?)))
+    let id = load.add_plan(&body.into_source(PlanFiles::default())).await?;
+    Ok((StatusCode::CREATED, Json(plan_view(&load, id).await?)))
 }
 
-/// A plan in its newest version.
+/// The newest version of a plan.
 #[utoipa::path(get, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path)),
     responses((status = 200, body = PlanView)))]
 pub(super) async fn show_plan(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<i64>,
 ) -> Result<Json<PlanView>, Problem> {
-    Ok(Json(plan_view(&tests, PlanId(id)).await?))
+    Ok(Json(plan_view(&load, PlanId(id)).await?))
 }
 
-/// Makes a new version of a plan.
+/// Saves a new version of a plan.
 #[utoipa::path(put, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path)), request_body = PlanBody,
     responses((status = 200, body = PlanView)))]
 pub(super) async fn edit_plan(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<i64>,
     Json(body): Json<PlanBody>,
 ) -> Result<Json<PlanView>, Problem> {
-    let before = tests.plan(PlanId(id)).await?.ok_or_else(|| Problem::not_found("plan"))?;
-    let seen = body.version;
-    match tests.edit_plan(PlanId(id), seen, &body.written(before.files)).await? {
-        EditOutcome::Saved(_) => Ok(Json(plan_view(&tests, PlanId(id)).await?)),
-        EditOutcome::Conflict(version) => {
-            Err(Problem::conflict(format!("The plan has the version {version} by now.")))
-        }
+    let before = load.plan(PlanId(id)).await?.ok_or_else(|| Problem::not_found("plan"))?;
+    let expected = body.version;
+    match load.edit_plan(PlanId(id), expected, &body.into_source(before.files)).await? {
+        EditOutcome::Saved(_) => Ok(Json(plan_view(&load, PlanId(id)).await?)),
+        EditOutcome::Conflict(version) => Err(Problem::conflict(format!(
+            "The plan was edited in the meantime; its newest version is {version}."
+        ))),
         EditOutcome::NotFound => Err(Problem::not_found("plan")),
     }
 }
 
-/// Deletes a plan. Its runs stay.
+/// Deletes a plan. Its runs are kept.
 #[utoipa::path(delete, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path)),
     responses((status = 204)))]
 pub(super) async fn delete_plan(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<i64>,
 ) -> Result<StatusCode, Problem> {
-    let deleted = tests.delete_plan(PlanId(id)).await?;
+    let deleted = load.delete_plan(PlanId(id)).await?;
     if deleted { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("plan")) }
 }
 
-async fn plan_view(tests: &Load, id: PlanId) -> Result<PlanView, Problem> {
-    let plan = tests.plan(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
-    let read = plan.read().map_err(crate::Error::from)?;
+async fn plan_view(load: &Load, id: PlanId) -> Result<PlanView, Problem> {
+    let plan = load.plan(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
+    let parsed = plan.read().map_err(crate::Error::from)?;
     let mut run_types = Vec::new();
-    for run_type in read.run_types {
-        let groups = tests.cache().groups(id, &run_type.name).await?;
+    for run_type in parsed.run_types {
+        let groups = load.cache().groups(id, &run_type.name).await?;
         run_types.push(RunTypeView { name: run_type.name, groups });
     }
     Ok(PlanView {

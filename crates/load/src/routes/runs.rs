@@ -1,4 +1,4 @@
-//! Runs: `/api/v1/load/runs`, and what can be done to one.
+//! Runs: `/api/v1/load/runs`, and the actions on one.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,28 +7,28 @@ use hob_web::{Json, List, Paging, Path, Problem, Query, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::{find, run_id};
+use super::{find_run, parse_run_id};
 use crate::keys::TestId;
-use crate::load::{Accepted, Load, Wish};
+use crate::load::{Load, QueueOutcome, RunRequest};
 use crate::plan::catalog::PlanId;
 use crate::run::lifecycle::Transition;
-use crate::run::{Run, State as RunState};
+use crate::run::{Run, RunState};
 
-/// What a new run shall be.
+/// A new run.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schema(as = LoadRunBody)]
 pub(super) struct RunBody {
-    /// The plan's first kind, if not said.
+    /// The first run type of the plan by default.
     #[schema(max_length = 100)]
     run_type: Option<String>,
-    /// Higher goes first; 0 if not said.
+    /// A run with a higher priority starts first; 0 by default.
     #[schema(minimum = -1000, maximum = 1000)]
     priority: i32,
-    /// The most users at a time.
+    /// The highest number of concurrent users.
     #[schema(minimum = 1)]
     max_users: Option<u32>,
-    /// On how many nodes; 1 if not said.
+    /// The number of nodes that generate load; 1 by default.
     #[schema(minimum = 1, maximum = 64)]
     runners: Option<u32>,
 }
@@ -42,12 +42,12 @@ pub(super) struct RunView {
     plan_version: u32,
     run_type: String,
     state: RunState,
-    /// The state as the public key `test:status` knows it.
+    /// The status in the public key `test:status`.
     status: &'static str,
     priority: i32,
     max_users: Option<u32>,
     runners: u32,
-    /// The node that conducts it.
+    /// The node that coordinates the run.
     conductor: Option<String>,
     message: String,
     queued_at: Time,
@@ -63,7 +63,7 @@ impl From<Run> for RunView {
             plan_version: run.plan_version,
             run_type: run.run_type,
             state: run.state,
-            status: run.state.public(),
+            status: run.state.public_status(),
             priority: run.priority,
             max_users: run.max_users,
             runners: run.runners,
@@ -80,54 +80,54 @@ impl From<Run> for RunView {
 #[utoipa::path(post, path = "/api/v1/load/plans/{id}/runs", params(("id" = i64, Path)), request_body = RunBody,
     responses((status = 202, body = RunView)))]
 pub(super) async fn add_run(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<i64>,
     Json(body): Json<RunBody>,
 ) -> Result<impl IntoResponse, Problem> {
-    let wish = Wish {
+    let request = RunRequest {
         run_type: body.run_type,
         priority: body.priority,
         max_users: body.max_users,
         runners: body.runners,
     };
-    let run = queue(&tests, PlanId(id), &wish).await?;
+    let run = queue_run(&load, PlanId(id), &request).await?;
     Ok((StatusCode::ACCEPTED, Json(RunView::from(run))))
 }
 
-/// Queues a run; what is wrong with the wish is named.
-pub(crate) async fn queue(tests: &Load, plan: PlanId, wish: &Wish) -> Result<Run, Problem> {
-    if !(-1000..=1000).contains(&wish.priority) {
-        return Err(Problem::invalid("priority", "between -1000 and 1000"));
+/// Checks a request and queues the run.
+pub(crate) async fn queue_run(load: &Load, plan: PlanId, request: &RunRequest) -> Result<Run, Problem> {
+    if !(-1000..=1000).contains(&request.priority) {
+        return Err(Problem::invalid("priority", "must be between -1000 and 1000"));
     }
-    if wish.max_users == Some(0) {
-        return Err(Problem::invalid("max_users", "at least 1"));
+    if request.max_users == Some(0) {
+        return Err(Problem::invalid("max_users", "must be at least 1"));
     }
-    if wish.runners.is_some_and(|runners| !(1..=64).contains(&runners)) {
-        return Err(Problem::invalid("runners", "between 1 and 64"));
+    if request.runners.is_some_and(|runners| !(1..=64).contains(&runners)) {
+        return Err(Problem::invalid("runners", "must be between 1 and 64"));
     }
-    match tests.queue_run(plan, wish).await? {
-        Accepted::Run(id) => find(tests, &id).await,
-        Accepted::NoPlan => Err(Problem::not_found("plan")),
-        Accepted::NoRunType => Err(Problem::invalid("run_type", "the plan has no such kind of run")),
+    match load.queue_run(plan, request).await? {
+        QueueOutcome::Queued(id) => find_run(load, &id).await,
+        QueueOutcome::PlanNotFound => Err(Problem::not_found("plan")),
+        QueueOutcome::RunTypeNotFound => Err(Problem::invalid("run_type", "the plan has no such run type")),
     }
 }
 
-/// Which runs.
+/// A filter for runs.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(super) struct RunsOf {
-    /// Of this plan only.
+pub(super) struct RunFilter {
+    /// Only runs of this plan.
     plan: Option<i64>,
 }
 
 /// Runs, newest first.
-#[utoipa::path(get, path = "/api/v1/load/runs", params(RunsOf, Paging), responses((status = 200, body = List<RunView>)))]
+#[utoipa::path(get, path = "/api/v1/load/runs", params(RunFilter, Paging), responses((status = 200, body = List<RunView>)))]
 pub(super) async fn list_runs(
-    State(tests): State<Load>,
-    Query(of): Query<RunsOf>,
+    State(load): State<Load>,
+    Query(filter): Query<RunFilter>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<RunView>>, Problem> {
-    let page = tests.runs(of.plan.map(PlanId), &paging.request()?).await?;
+    let page = load.runs(filter.plan.map(PlanId), &paging.request()?).await?;
     Ok(Json(page.map(RunView::from).into()))
 }
 
@@ -135,58 +135,58 @@ pub(super) async fn list_runs(
 #[utoipa::path(get, path = "/api/v1/load/runs/{id}", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn show_run(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    Ok(Json(find(&tests, &run_id(&id)?).await?.into()))
+    Ok(Json(find_run(&load, &parse_run_id(&id)?).await?.into()))
 }
 
-/// Cancels a run; its traffic stops within a second.
+/// Cancels a run. Its requests stop within a second.
 #[utoipa::path(post, path = "/api/v1/load/runs/{id}/cancel", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn cancel_run(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    act(&tests, &run_id(&id)?, Act::Cancel).await.map(|run| Json(run.into()))
+    apply_action(&load, &parse_run_id(&id)?, RunAction::Cancel).await.map(|run| Json(run.into()))
 }
 
-/// Holds a run up; its traffic stops within a second.
+/// Pauses a run. Its requests stop within a second.
 #[utoipa::path(post, path = "/api/v1/load/runs/{id}/pause", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn pause_run(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    act(&tests, &run_id(&id)?, Act::Pause).await.map(|run| Json(run.into()))
+    apply_action(&load, &parse_run_id(&id)?, RunAction::Pause).await.map(|run| Json(run.into()))
 }
 
-/// Lets a paused run go on.
+/// Resumes a paused run.
 #[utoipa::path(post, path = "/api/v1/load/runs/{id}/resume", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn resume_run(
-    State(tests): State<Load>,
+    State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    act(&tests, &run_id(&id)?, Act::Resume).await.map(|run| Json(run.into()))
+    apply_action(&load, &parse_run_id(&id)?, RunAction::Resume).await.map(|run| Json(run.into()))
 }
 
-/// What can be done to a run.
+/// An action on a run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Act {
+pub(crate) enum RunAction {
     Pause,
     Resume,
     Cancel,
 }
 
-pub(crate) async fn act(tests: &Load, id: &TestId, act: Act) -> Result<Run, Problem> {
-    let changed = match act {
-        Act::Pause => tests.pause(id).await?,
-        Act::Resume => tests.resume(id).await?,
-        Act::Cancel => tests.cancel(id).await?,
+pub(crate) async fn apply_action(load: &Load, id: &TestId, action: RunAction) -> Result<Run, Problem> {
+    let transition = match action {
+        RunAction::Pause => load.pause(id).await?,
+        RunAction::Resume => load.resume(id).await?,
+        RunAction::Cancel => load.cancel(id).await?,
     };
-    match changed {
-        Transition::Applied(_) => find(tests, id).await,
+    match transition {
+        Transition::Applied(_) => find_run(load, id).await,
         Transition::Rejected(state) => Err(Problem::conflict(format!("The run is {state}."))),
         Transition::Gone => Err(Problem::not_found("run")),
     }

@@ -1,12 +1,18 @@
-//! Conducts a run: gathers its runners, starts them together, merges what they measure, and ends it. Should the
-//! conductor be gone, another node goes on where it was.
+//! Coordinates a run: waits for its runners, starts them together, merges what they measure, and ends the run. When the
+//! coordinator's lease expires, another node takes over.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use hob_service::Task;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
+use super::lifecycle::{self, Actor, ExpiredRun, Transition};
+use super::logs::{LogLevel, LogLine, LogStream};
+use super::runner::run_share;
+use super::views::{LiveSample, Progress};
+use super::{Ending, Run, RunEvent, RunState, Runner, RunnerState};
 use crate::Error;
 use crate::database::seconds::{MergedSecond, SecondReader};
 use crate::database::{self, runs};
@@ -14,288 +20,286 @@ use crate::load::Load;
 use crate::metrics;
 use crate::plan::Plan;
 use crate::results::report::Report;
-use crate::results::totals::{Point, Tally};
-use crate::run::lifecycle::{self, Actor, ExpiredRun, Transition};
-use crate::run::logs::{Level, Line, Ring};
-use crate::run::runner::take_part;
-use crate::run::views::{Sample, Shown};
-use crate::run::{Ending, Event, Run, Runner, RunnerState, State};
+use crate::results::totals::{TimelinePoint, Totals};
 
-/// Between the decision to start and the start itself, in which every runner has to learn of it.
-const LEAD: Duration = Duration::from_millis(700);
-/// How long a view may take to be written: two of them fit into a lease.
-const VIEW_PATIENCE: Duration = Duration::from_secs(1);
+/// From the decision to start until the start. Every runner has to read the decision in this time.
+const START_LEAD: Duration = Duration::from_millis(700);
+/// Short enough that a store that does not answer cannot cost the coordinator its lease.
+const VIEW_TIMEOUT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
+/// How often a node looks for runs when it is not notified.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A second of a run, as those who watch it live see it.
+/// A second of a run as live clients receive it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LoadSecond)]
 pub struct LiveSecond {
-    /// Unix milliseconds of its end.
+    /// When the second ended, in Unix milliseconds.
     pub at: i64,
-    pub state: State,
+    pub state: RunState,
     /// Per cent.
     pub progress: f64,
-    /// Of the whole run so far.
+    /// Since the start of the run.
     pub total_succeeded: u64,
+    /// Since the start of the run.
     pub total_failed: u64,
     #[serde(flatten)]
-    pub point: Point,
+    pub point: TimelinePoint,
 }
 
-/// Looks for runs to conduct and to take part in, until the process stops.
-pub(crate) async fn work(tests: Load, task: Task) {
+/// Coordinates runs and joins runs of other nodes until the process stops.
+pub(crate) async fn work(load: Load, task: Task) {
     let mut jobs = JoinSet::new();
     while !task.stopping() {
-        if let Err(error) = look(&tests, &mut jobs).await {
-            tracing::warn!(%error, "could not look for load tests to run");
+        if let Err(error) = find_work(&load, &mut jobs).await {
+            tracing::warn!(%error, "search for load runs failed");
         }
         task.beat();
         tokio::select! {
-            () = tests.inner.bell.notified() => {}
-            () = tokio::time::sleep(Load::look_every()) => {}
+            () = load.inner.work_available.notified() => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
             Some(ended) = jobs.join_next() => if let Err(error) = ended {
-                tracing::error!(%error, "a run was dropped; its lease runs out, and another node goes on with it");
+                // Its lease expires, and another node takes over.
+                tracing::error!(%error, "load run task failed");
             },
             () = task.stopped() => {}
         }
     }
-    // Runs that this node takes part in end themselves, now that they are told to stop.
+    // The tasks see the stop token and end by themselves.
     while jobs.join_next().await.is_some() {}
 }
 
-async fn look(tests: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
-    let (database, node) = (&tests.inner.context.database, tests.inner.context.node.as_str());
-    let (lease, most) = (tests.config().lease.get(), tests.config().runs_at_once as usize);
-    while let Some(orphan) = lifecycle::recover_expired(database, node, lease).await? {
-        match orphan {
-            ExpiredRun::Requeued(id) => tests.show(&id, Shown::default()).await,
+async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
+    let (database, node) = (&load.inner.context.database, load.inner.context.node.as_str());
+    let (lease, max_runs) = (load.config().lease.get(), load.config().runs_at_once as usize);
+    while let Some(expired) = lifecycle::recover_expired(database, node, lease).await? {
+        match expired {
+            ExpiredRun::Requeued(id) => load.publish_state(&id, Progress::default()).await,
             ExpiredRun::TakenOver(run) => {
-                tracing::warn!(run = %run.id, "goes on with a run whose conductor is gone");
-                jobs.spawn(conduct(tests.clone(), run, Since::Before));
+                tracing::warn!(run = %run.id, "load run taken over");
+                jobs.spawn(coordinate(load.clone(), run, Assignment::TakenOver));
             }
         }
     }
-    let has_room = || tests.inner.busy.lock().len() < most;
+    let has_room = || load.inner.local_runs.lock().len() < max_runs;
     while has_room() {
         let Some(run) = lifecycle::claim(database, node, lease).await? else { break };
-        tests.inner.busy.lock().insert(run.id.clone());
-        tests.show(&run.id, Shown::default()).await;
-        let (tests, part) = (tests.clone(), run.clone());
-        jobs.spawn(async move {
-            // The conductor's own node is always the first runner.
-            let lease = tests.config().lease.get();
-            let joined = lifecycle::add_runner(
-                &tests.inner.context.database,
-                &part.id,
-                part.epoch,
-                tests.inner.context.node.as_str(),
-                lease,
-            );
-            match joined.await {
-                Ok(Some(number)) => {
-                    tokio::join!(conduct(tests.clone(), run, Since::Now), take_part(tests, part, number));
-                }
-                Ok(None) | Err(_) => drop(tests.inner.busy.lock().remove(&part.id)),
-            }
-        });
+        load.inner.local_runs.lock().insert(run.id.clone());
+        load.publish_state(&run.id, Progress::default()).await;
+        jobs.spawn(coordinate_and_join(load.clone(), run));
     }
     for run in runs::awaiting_runners(database).await? {
         if has_room()
             && let Some(number) = lifecycle::add_runner(database, &run.id, run.epoch, node, lease).await?
         {
-            tests.inner.busy.lock().insert(run.id.clone());
-            jobs.spawn(take_part(tests.clone(), run, number));
+            load.inner.local_runs.lock().insert(run.id.clone());
+            jobs.spawn(run_share(load.clone(), run, number));
         }
     }
     Ok(())
 }
 
-/// Whether a run was begun by this conductor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Since {
-    Now,
-    Before,
-}
-
-async fn conduct(tests: Load, run: Run, since: Since) {
-    let id = run.id.clone();
-    if let Err(error) = Conductor::conduct(tests, run, since).await {
-        tracing::error!(run = %id, %error, "this node cannot conduct a run any more");
+/// The node of the coordinator is always the first runner.
+async fn coordinate_and_join(load: Load, run: Run) {
+    let (database, node) = (&load.inner.context.database, load.inner.context.node.as_str());
+    let lease = load.config().lease.get();
+    match lifecycle::add_runner(database, &run.id, run.epoch, node, lease).await {
+        Ok(Some(number)) => {
+            let coordinator = coordinate(load.clone(), run.clone(), Assignment::Claimed);
+            tokio::join!(coordinator, run_share(load.clone(), run, number));
+        }
+        Ok(None) | Err(_) => drop(load.inner.local_runs.lock().remove(&run.id)),
     }
 }
 
-struct Conductor {
-    tests: Load,
+/// How a node came to coordinate a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Assignment {
+    Claimed,
+    TakenOver,
+}
+
+/// Whether merged seconds are written to the views and to live clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Publish {
+    Yes,
+    No,
+}
+
+async fn coordinate(load: Load, run: Run, assignment: Assignment) {
+    let id = run.id.clone();
+    if let Err(error) = Coordinator::run(load, run, assignment).await {
+        tracing::error!(run = %id, %error, "load run coordinator failed");
+    }
+}
+
+struct Coordinator {
+    load: Load,
     run: Run,
     plan: Plan,
-    kind: usize,
-    tally: Tally,
+    run_type: usize,
+    totals: Totals,
+    /// The first second that was not merged yet.
     next: u32,
     claimed: Instant,
-    /// Whether it was told that the generator is the bottleneck.
+    /// Whether the log says that the generator is the bottleneck.
     warned: bool,
 }
 
-impl Conductor {
-    async fn conduct(tests: Load, run: Run, since: Since) -> Result<(), Error> {
+impl Coordinator {
+    async fn run(load: Load, run: Run, assignment: Assignment) -> Result<(), Error> {
         let id = run.id.clone();
-        let Some((plan, kind)) = tests.pinned(&run).await? else {
+        let Some((plan, run_type)) = load.pinned_plan(&run).await? else {
+            let database = &load.inner.context.database;
             lifecycle::finish(
-                &tests.inner.context.database,
+                database,
                 &run,
                 Ending::Failed,
-                "Its plan is gone",
+                "The version of the plan was not found",
                 "null",
             )
             .await?;
-            tests.show(&id, Shown::default()).await;
+            load.publish_state(&id, Progress::default()).await;
             return Ok(());
         };
-        let tally = Tally::new(&plan);
-        let mut conductor = Self {
-            tests,
-            run,
-            plan,
-            kind,
-            tally,
-            next: 0,
-            claimed: Instant::now(),
-            warned: since == Since::Before,
-        };
-        // What was measured under another conductor was shown by it.
-        let seen = conductor.merge(since).await;
-        if let Err(error) = seen {
-            tracing::warn!(run = %id, %error, "what was measured so far cannot be read yet");
+        let totals = Totals::new(&plan);
+        let (claimed, warned) = (Instant::now(), assignment == Assignment::TakenOver);
+        let mut coordinator = Self { load, run, plan, run_type, totals, next: 0, claimed, warned };
+        // The former coordinator has published the seconds that exist.
+        let publish = if assignment == Assignment::TakenOver { Publish::No } else { Publish::Yes };
+        if let Err(error) = coordinator.merge(publish).await {
+            tracing::warn!(run = %id, %error, "load seconds not readable");
         }
-        conductor.warm().await;
+        coordinator.warm_cache().await;
         loop {
-            match conductor.tick().await {
-                Ok(Go::On) => {}
-                Ok(Go::Over) => return Ok(()),
-                // Not for longer than the lease: then it is another's.
-                Err(error) => tracing::warn!(run = %id, %error, "a run is not conducted for the moment"),
+            match coordinator.tick().await {
+                Ok(ControlFlow::Continue(())) => {}
+                Ok(ControlFlow::Break(())) => return Ok(()),
+                // If this lasts longer than the lease, another node takes over.
+                Err(error) => tracing::warn!(run = %id, %error, "load run coordination failed, retrying"),
             }
             tokio::time::sleep(TICK).await;
         }
     }
 
-    /// What others read of the plan while it runs (L10).
-    async fn warm(&self) {
-        let cache = self.tests.cache();
+    /// Fills the plan caches that clients read during a run (L10).
+    async fn warm_cache(&self) {
+        let cache = self.load.cache();
         let groups = cache.groups(self.run.plan_id, &self.run.run_type).await;
         let users = cache.users(self.run.plan_id, &self.run.run_type).await;
         if let Some(error) = groups.err().or(users.err()) {
-            tracing::debug!(%error, "a plan is not kept at hand");
+            tracing::debug!(run = %self.run.id, %error, "plan cache not filled");
         }
     }
 
-    async fn tick(&mut self) -> Result<Go, Error> {
-        let lease = self.tests.config().lease.get();
-        let database = self.tests.inner.context.database.clone();
+    async fn tick(&mut self) -> Result<ControlFlow<()>, Error> {
+        let lease = self.load.config().lease.get();
+        let database = self.load.inner.context.database.clone();
         let Some(run) = lifecycle::renew_lease(&database, &self.run, lease).await? else {
-            return Ok(Go::Over);
+            return Ok(ControlFlow::Break(()));
         };
         self.run = run;
-        let runners = self.tests.runners(&self.run).await?;
+        let runners = self.load.runners(&self.run).await?;
         match self.run.state {
-            State::Starting => self.gather(&runners).await?,
-            _ => self.merge(Since::Now).await?,
+            RunState::Starting => self.start_when_ready(&runners).await?,
+            _ => self.merge(Publish::Yes).await?,
         }
-        self.look_after(&runners).await?;
-        self.warn().await;
-        self.show_active().await;
+        self.stop_if_needed(&runners).await?;
+        self.warn_if_generator_limited().await;
+        self.write_view("active runs", self.load.views().activate(&self.run.id)).await;
         let working = |runner: &Runner| runner.state == RunnerState::Working;
-        if self.run.state != State::Starting && !runners.iter().any(working) {
-            return self.end(&runners).await;
+        if self.run.state != RunState::Starting && !runners.iter().any(working) {
+            return self.finish(&runners).await;
         }
-        Ok(Go::On)
+        Ok(ControlFlow::Continue(()))
     }
 
-    async fn gather(&mut self, runners: &[Runner]) -> Result<(), Error> {
-        let all = runners.len() >= self.run.runners as usize;
-        let waited = self.claimed.elapsed() > self.tests.config().gather.get();
-        if runners.is_empty() || !(all || waited) {
+    /// Starts the run when all runners have joined, or when the time to wait for them is over.
+    async fn start_when_ready(&mut self, runners: &[Runner]) -> Result<(), Error> {
+        let all_joined = runners.len() >= self.run.runners as usize;
+        let timed_out = self.claimed.elapsed() > self.load.config().gather.get();
+        if runners.is_empty() || !(all_joined || timed_out) {
             return Ok(());
         }
-        lifecycle::start(&self.tests.inner.context.database, &self.run, LEAD).await?;
-        self.tests.show(&self.run.id, self.shown()).await;
+        lifecycle::start(&self.load.inner.context.database, &self.run, START_LEAD).await?;
+        self.load.publish_state(&self.run.id, self.progress()).await;
         Ok(())
     }
 
-    /// Stops the run when a runner is lost or failed, when a threshold says so, or when the node stops.
-    async fn look_after(&mut self, runners: &[Runner]) -> Result<(), Error> {
-        let database = &self.tests.inner.context.database;
+    /// Stops the run when a runner is lost or has failed, when a threshold aborts it, or when this node stops.
+    async fn stop_if_needed(&mut self, runners: &[Runner]) -> Result<(), Error> {
+        let database = &self.load.inner.context.database;
         let now = database::now(database).await?;
         for runner in
             runners.iter().filter(|runner| runner.state == RunnerState::Working && runner.lease_until < now)
         {
             if lifecycle::expire_runner(database, &self.run.id, self.run.epoch, runner.number).await? {
                 let message = format!("Lost the runner {}", runner.node);
-                self.stop(State::Lost, &message).await?;
+                self.stop(RunState::Lost, &message).await?;
             }
         }
         if let Some(failed) = runners.iter().find(|runner| runner.state == RunnerState::Failed) {
-            let message = format!("The runner {}: {}", failed.node, failed.message);
-            self.stop(State::Failed, &message).await?;
+            let message = format!("The runner {} failed: {}", failed.node, failed.message);
+            self.stop(RunState::Failed, &message).await?;
         }
-        if let Some(threshold) = self.tally.abort(&self.plan) {
-            let message = format!("Aborted: {} was missed", threshold.text);
-            self.stop(State::Failed, &message).await?;
+        if let Some(threshold) = self.totals.abort(&self.plan) {
+            let message = format!("Aborted: threshold {} was missed", threshold.text);
+            self.stop(RunState::Failed, &message).await?;
         }
-        if self.tests.inner.context.tasks.stop_token().is_cancelled() {
-            self.stop(State::Lost, "The node that conducts it was stopped").await?;
+        if self.load.inner.context.tasks.stop_token().is_cancelled() {
+            self.stop(RunState::Lost, "The coordinating node was stopped").await?;
         }
         Ok(())
     }
 
-    async fn stop(&self, ending: State, message: &str) -> Result<(), Error> {
-        if self.run.state == State::Stopping {
+    async fn stop(&self, ending: RunState, message: &str) -> Result<(), Error> {
+        if self.run.state == RunState::Stopping {
             return Ok(());
         }
-        let by = Actor::Coordinator { fence: self.run.fence };
-        let database = &self.tests.inner.context.database;
-        lifecycle::change(database, &self.run.id, by, Event::Stop, Some(ending), message).await?;
-        self.tests.show(&self.run.id, self.shown()).await;
+        let actor = Actor::Coordinator { fence: self.run.fence };
+        let database = &self.load.inner.context.database;
+        lifecycle::change(database, &self.run.id, actor, RunEvent::Stop, Some(ending), message).await?;
+        self.load.publish_state(&self.run.id, self.progress()).await;
         Ok(())
     }
 
-    async fn end(&mut self, runners: &[Runner]) -> Result<Go, Error> {
-        // What the last of them wrote.
-        self.merge(Since::Now).await?;
+    async fn finish(&mut self, runners: &[Runner]) -> Result<ControlFlow<()>, Error> {
+        // What the runners wrote last.
+        self.merge(Publish::Yes).await?;
         let missed: Vec<String> = self
-            .tally
-            .verdicts(&self.plan)
+            .totals
+            .threshold_results(&self.plan)
             .into_iter()
-            .filter(|verdict| !verdict.met)
-            .map(|verdict| verdict.threshold)
+            .filter(|result| !result.met)
+            .map(|result| result.threshold)
             .collect();
         let all_done = runners.iter().all(|runner| runner.state == RunnerState::Done);
         let (ending, message) = match self.run.state {
-            State::Stopping => (Ending::of(self.run.ending), self.run.message.clone()),
-            _ if !all_done => (Ending::Lost, "Its runners are gone".to_owned()),
+            RunState::Stopping => (Ending::of(self.run.ending), self.run.message.clone()),
+            _ if !all_done => (Ending::Lost, "All runners were lost".to_owned()),
             _ if missed.is_empty() => (Ending::Completed, "Completed".to_owned()),
             _ => (Ending::Failed, format!("Missed {}", missed.join(", "))),
         };
         let start = self.run.start_at.unwrap_or(self.run.queued_at).0;
-        let report = serde_json::to_string(&Report::new(&self.plan, self.kind, start, &self.tally))?;
-        let ended =
-            lifecycle::finish(&self.tests.inner.context.database, &self.run, ending, &message, &report)
-                .await?;
-        if let Transition::Applied(_) = ended {
+        let report = Report::new(&self.plan, self.run_type, start, &self.totals);
+        let report = serde_json::to_string(&report)?;
+        let database = &self.load.inner.context.database;
+        let transition = lifecycle::finish(database, &self.run, ending, &message, &report).await?;
+        if let Transition::Applied(_) = transition {
             metrics::ended(ending);
         }
-        let progress = if ending == Ending::Completed { 100.0 } else { self.shown().progress };
-        self.tests.show(&self.run.id, Shown { progress, ..self.shown() }).await;
-        Ok(Go::Over)
+        let progress = self.progress();
+        let percent = if ending == Ending::Completed { 100.0 } else { progress.percent };
+        self.load.publish_state(&self.run.id, Progress { percent, ..progress }).await;
+        Ok(ControlFlow::Break(()))
     }
 
-    /// Merges the seconds that all runners have written, and shows them.
-    async fn merge(&mut self, since: Since) -> Result<(), Error> {
-        let database = self.tests.inner.context.database.clone();
-        // Before the seconds: a runner that is done by now has written all of them.
-        let runners = self.tests.runners(&self.run).await?;
+    /// Adds the seconds that all working runners have written to the totals.
+    async fn merge(&mut self, publish: Publish) -> Result<(), Error> {
+        let database = self.load.inner.context.database.clone();
+        // Read before the seconds: a runner that is done by now has written all of its seconds.
+        let runners = self.load.runners(&self.run).await?;
         let mut reader = SecondReader::new(&self.run, self.next);
         while let Some(MergedSecond { second, nodes }) = reader.next(&database).await? {
             let is_complete = runners
@@ -304,76 +308,67 @@ impl Conductor {
             if !is_complete {
                 break;
             }
-            self.tally.add(&second);
+            self.totals.add(&second);
             self.next = second.second + 1;
-            if since == Since::Now {
-                self.show_second().await;
+            if publish == Publish::Yes {
+                self.publish_second().await;
             }
         }
         Ok(())
     }
 
-    async fn show_second(&self) {
-        let Some(point) = self.tally.points().last() else { return };
+    async fn publish_second(&self) {
+        let Some(point) = self.totals.points().last() else { return };
         let start = self.run.start_at.unwrap_or(self.run.queued_at).0;
-        let (failed, shown) = (self.tally.failed(), self.shown());
-        let succeeded = self.tally.requests() - failed;
+        let (failed, progress) = (self.totals.failed(), self.progress());
+        let succeeded = self.totals.requests() - failed;
         let at = start + i64::from(point.second + 1) * 1000;
-        let sample = Sample { point, at, succeeded, failed };
+        let sample = LiveSample { point, at, succeeded, failed };
         let live = LiveSecond {
             at,
             state: self.run.state,
-            progress: shown.progress,
+            progress: progress.percent,
             total_succeeded: succeeded,
             total_failed: failed,
             point: point.clone(),
         };
         let live = [serde_json::to_string(&live).unwrap_or_default()];
-        self.view("a second is not shown", async {
-            self.tests.views().publish(&self.run, shown, &sample).await?;
-            self.tests.logs().append(&self.run.id, Ring::Seconds, &live).await
+        self.write_view("second", async {
+            self.load.views().publish(&self.run, progress, &sample).await?;
+            self.load.logs().append(&self.run.id, LogStream::Seconds, &live).await
         })
         .await;
-        self.tests.changed();
+        self.load.notify_pages();
     }
 
-    /// Says once that the numbers are the generator's own, as soon as they are.
-    async fn warn(&mut self) {
-        let Some(reason) = self.tally.generator_limited().filter(|_| !self.warned) else { return };
+    async fn warn_if_generator_limited(&mut self) {
+        let Some(reason) = self.totals.generator_limited().filter(|_| !self.warned) else { return };
         self.warned = true;
         let at = jiff::Timestamp::now().as_millisecond();
-        let line = [Line::new(at, Level::Warn, format!("The generator is the bottleneck: {reason}"))];
-        self.view("a warning is not logged", self.tests.logs().write(&self.run.id, &line)).await;
+        let message = format!("The generator is the bottleneck: {reason}");
+        let line = [LogLine::new(at, LogLevel::Warn, message)];
+        self.write_view("warning", self.load.logs().write(&self.run.id, &line)).await;
     }
 
-    async fn show_active(&self) {
-        self.view("a run is not listed", self.tests.views().activate(&self.run.id)).await;
-    }
-
-    /// Writes a view. A store that is away must not cost the conductor its lease.
-    async fn view(&self, trouble: &str, write: impl Future<Output = Result<(), Error>>) {
-        match tokio::time::timeout(VIEW_PATIENCE, write).await {
+    /// Writes a view. A failure is logged: views are not part of the result.
+    async fn write_view(&self, view: &str, write: impl Future<Output = Result<(), Error>>) {
+        match tokio::time::timeout(VIEW_TIMEOUT, write).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(run = %self.run.id, %error, "{trouble}"),
-            Err(_) => tracing::warn!(run = %self.run.id, "{trouble}: the store takes too long"),
+            Ok(Err(error)) => tracing::warn!(run = %self.run.id, view, %error, "load view write failed"),
+            Err(_) => tracing::warn!(run = %self.run.id, view, "load view write timed out"),
         }
     }
 
-    fn shown(&self) -> Shown {
+    fn progress(&self) -> Progress {
         let seconds = self.plan.duration().as_secs_f64().max(1.0);
-        let planned = self.plan.target_users(self.kind);
-        let users = self.tally.points().last().map_or(0, |point| point.users);
-        let peak = self.tally.points().iter().map(|point| point.users).max().unwrap_or(0);
-        Shown {
+        let planned = self.plan.target_users(self.run_type);
+        let users = self.totals.points().last().map_or(0, |point| point.users);
+        let peak = self.totals.points().iter().map(|point| point.users).max().unwrap_or(0);
+        Progress {
             users,
-            // An open plan names no number of users: it is what it turns out to be.
+            // An open plan sets no number of users: the most so far counts as its target.
             target_users: planned.max(u32::try_from(peak).unwrap_or(u32::MAX)),
-            progress: (f64::from(self.tally.seconds()) / seconds * 100.0).min(100.0),
+            percent: (f64::from(self.totals.seconds()) / seconds * 100.0).min(100.0),
         }
     }
-}
-
-enum Go {
-    On,
-    Over,
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hob_database::{Database, Transaction, UnixMs};
 
-use super::{Ending, Event, Run, RunnerState, State};
+use super::{Ending, Run, RunEvent, RunState, RunnerState};
 use crate::Error;
 use crate::database::{plans, runners, runs, seconds};
 use crate::keys::TestId;
@@ -35,9 +35,9 @@ pub(crate) enum InsertOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transition {
     /// The run is now in this state.
-    Applied(State),
+    Applied(RunState),
     /// The change is not allowed in this state.
-    Rejected(State),
+    Rejected(RunState),
     /// There is no such run, or another node coordinates it now.
     Gone,
 }
@@ -111,7 +111,7 @@ pub(crate) async fn claim(database: &Database, node: &str, lease: Duration) -> R
     let claimed = database
         .write(|tx| async move {
             let Some(run) = runs::first_pending(&tx).await? else { return Ok(None) };
-            let Some(state) = run.state.after(Event::Claim) else { return Ok(None) };
+            let Some(state) = run.state.after(RunEvent::Claim) else { return Ok(None) };
             runs::set_claimed(&tx, &run.id, state, node, tx.now().plus(lease)).await?;
             runs::find(&tx, &run.id).await
         })
@@ -128,7 +128,7 @@ pub(crate) async fn recover_expired(
     let recovered = database
         .write(|tx| async move {
             let Some(run) = runs::first_expired(&tx).await? else { return Ok(None) };
-            if let Some(state) = run.state.after(Event::Return) {
+            if let Some(state) = run.state.after(RunEvent::Requeue) {
                 runs::set_requeued(&tx, &run.id, state).await?;
                 return Ok(Some(ExpiredRun::Requeued(run.id)));
             }
@@ -152,7 +152,7 @@ pub(crate) async fn renew_lease(
                 return Ok(None);
             }
             let run = runs::find(&tx, &run.id).await?;
-            Ok::<_, hob_database::Error>(run.filter(|run| run.state.is_held()))
+            Ok::<_, hob_database::Error>(run.filter(|run| run.state.is_active()))
         })
         .await?;
     Ok(renewed)
@@ -163,8 +163,8 @@ pub(crate) async fn change(
     database: &Database,
     id: &TestId,
     actor: Actor,
-    event: Event,
-    ending: Option<State>,
+    event: RunEvent,
+    ending: Option<RunState>,
     message: &str,
 ) -> Result<Transition, Error> {
     let transition =
@@ -176,8 +176,8 @@ async fn apply(
     tx: &Transaction,
     id: &TestId,
     actor: Actor,
-    event: Event,
-    ending: Option<State>,
+    event: RunEvent,
+    ending: Option<RunState>,
     message: &str,
 ) -> Result<Transition, hob_database::Error> {
     let Some(run) = runs::find(tx, id).await? else { return Ok(Transition::Gone) };
@@ -194,7 +194,7 @@ pub(crate) async fn start(database: &Database, run: &Run, lead: Duration) -> Res
     let transition = database
         .write(|tx| async move {
             let actor = Actor::Coordinator { fence: run.fence };
-            let transition = apply(&tx, &run.id, actor, Event::Begin, None, "Running").await?;
+            let transition = apply(&tx, &run.id, actor, RunEvent::Start, None, "Running").await?;
             if let Transition::Applied(_) = transition {
                 runs::set_start(&tx, &run.id, tx.now().plus(lead)).await?;
             }
@@ -215,7 +215,7 @@ pub(crate) async fn finish(
     let transition = database
         .write(|tx| async move {
             let actor = Actor::Coordinator { fence: run.fence };
-            let transition = apply(&tx, &run.id, actor, Event::End(ending), None, message).await?;
+            let transition = apply(&tx, &run.id, actor, RunEvent::Finish(ending), None, message).await?;
             if let Transition::Applied(_) = transition {
                 runs::insert_report(&tx, &run.id, report).await?;
             }
@@ -239,7 +239,7 @@ pub(crate) async fn add_runner(
             let present = runners::list(&tx, id, epoch).await?;
             let number = u32::try_from(present.len()).unwrap_or(u32::MAX);
             let is_present = present.iter().any(|runner| runner.node == node);
-            if run.state != State::Starting || run.epoch != epoch || number >= run.runners || is_present {
+            if run.state != RunState::Starting || run.epoch != epoch || number >= run.runners || is_present {
                 return Ok(None);
             }
             runners::insert(&tx, id, epoch, number, node, tx.now().plus(lease)).await?;

@@ -1,4 +1,4 @@
-//! A run without a server: the plan, this machine, and nobody else.
+//! A run in this process, without a server or a database: `hob load run` and `hob load quick`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,56 +7,56 @@ use crate::Error;
 use crate::generator::{Generator, Job, Share, Targets};
 use crate::plan::Plan;
 use crate::results::report::Report;
-use crate::results::totals::Tally;
+use crate::results::totals::Totals;
 
-/// So long the threads may take to be ready.
-const LEAD: Duration = Duration::from_millis(50);
+/// The time that the threads have to get ready.
+const START_LEAD: Duration = Duration::from_millis(50);
 
 /// A run in this process.
 #[derive(Debug)]
 pub struct LocalRun {
     plan: Arc<Plan>,
-    kind: usize,
+    run_type: usize,
     generator: Generator,
-    tally: Tally,
+    totals: Totals,
     started_at: i64,
     aborted: Option<String>,
 }
 
 impl LocalRun {
-    /// Starts a plan's kind of run on so many threads.
-    pub async fn start(plan: Plan, kind: usize, targets: &Targets, threads: u32) -> Result<Self, Error> {
+    /// Starts a run type of a plan on 1 to 64 threads.
+    pub async fn start(plan: Plan, run_type: usize, targets: &Targets, threads: u32) -> Result<Self, Error> {
         let plan = Arc::new(plan);
-        let route = targets.resolve(&plan, kind).await?;
+        let targets = targets.resolve(&plan, run_type).await?;
         let job = Job {
             plan: Arc::clone(&plan),
-            run_type: kind,
+            run_type,
             share: Share::WHOLE,
             threads: threads.clamp(1, 64),
             seed: rand::random(),
-            start: Instant::now() + LEAD,
-            route,
+            start: Instant::now() + START_LEAD,
+            targets,
         };
         let generator = Generator::start(&job)?;
         let started_at = jiff::Timestamp::now().as_millisecond();
-        let tally = Tally::new(&plan);
-        Ok(Self { plan, kind, generator, tally, started_at, aborted: None })
+        let totals = Totals::new(&plan);
+        Ok(Self { plan, run_type, generator, totals, started_at, aborted: None })
     }
 
-    /// Waits for the next second; `None` when the run is over.
-    pub async fn next(&mut self) -> Option<&Tally> {
+    /// Waits for the next second and returns the totals; `None` when the run has ended.
+    pub async fn next(&mut self) -> Option<&Totals> {
         let second = self.generator.next().await?;
-        self.tally.add(&second);
-        if let Some(threshold) = self.tally.abort(&self.plan) {
+        self.totals.add(&second);
+        if let Some(threshold) = self.totals.abort(&self.plan) {
             self.aborted.get_or_insert_with(|| threshold.text.clone());
-            self.generator.orders().stop();
+            self.generator.control().stop();
         }
-        Some(&self.tally)
+        Some(&self.totals)
     }
 
-    /// Ends the run at once.
+    /// Ends the run without waiting for responses.
     pub fn stop(&self) {
-        self.generator.orders().stop();
+        self.generator.control().stop();
     }
 
     #[must_use]
@@ -64,15 +64,14 @@ impl LocalRun {
         &self.plan
     }
 
-    /// The threshold that ended the run before its time.
+    /// The threshold that aborted the run.
     #[must_use]
     pub fn aborted(&self) -> Option<&str> {
         self.aborted.as_deref()
     }
 
-    /// What was measured.
     #[must_use]
     pub fn report(&self) -> Report {
-        Report::new(&self.plan, self.kind, self.started_at, &self.tally)
+        Report::new(&self.plan, self.run_type, self.started_at, &self.totals)
     }
 }

@@ -1,23 +1,23 @@
-//! The log of a run (L4): the newest lines, the newest errors in a ring of their own, and its seconds for those who
-//! watch it live. All of them are numbered, so that a reader knows what it has missed.
+//! The logs of a run: its newest lines, its newest errors in a list of their own (L4), and its seconds for live clients.
+//! Entries are numbered, so that a reader notices what it has missed.
 
 use hob_store::Store;
 use hob_store::log::{Entries, Log};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::generator::{Happening, Sample};
+use crate::generator::{UserEvent, UserEventKind};
 use crate::keys::{Keys, TestId};
 use crate::plan::Plan;
 
-/// A line, as it stands in the list.
+/// A line of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LoadLogLine)]
-pub struct Line {
+pub struct LogLine {
     /// Unix milliseconds.
     pub timestamp: i64,
-    pub level: Level,
+    pub level: LogLevel,
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_id: Option<String>,
@@ -26,90 +26,101 @@ pub struct Line {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "UPPERCASE")]
 #[schema(as = LoadLogLevel)]
-pub enum Level {
+pub enum LogLevel {
     Info,
     Warn,
     Error,
 }
 
-/// Which of a run's rings.
+/// One of the bounded lists of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ring {
+pub enum LogStream {
     All,
     Errors,
     Seconds,
 }
 
-/// Writes and reads the rings.
+/// Writes and reads the logs of runs.
 #[derive(Clone, Debug)]
-pub struct Logs {
+pub struct RunLogs {
     store: Store,
     keys: Keys,
 }
 
-impl Logs {
+impl RunLogs {
     #[must_use]
     pub fn new(store: Store, keys: Keys) -> Self {
         Self { store, keys }
     }
 
-    /// Adds lines; errors go into both rings.
-    pub async fn write(&self, id: &TestId, lines: &[Line]) -> Result<(), Error> {
-        let text = |line: &Line| serde_json::to_string(line).unwrap_or_default();
+    /// Appends lines; errors go to both lists.
+    pub async fn write(&self, id: &TestId, lines: &[LogLine]) -> Result<(), Error> {
+        let text = |line: &LogLine| serde_json::to_string(line).unwrap_or_default();
         let all: Vec<String> = lines.iter().map(text).collect();
-        let is_error = |line: &&Line| line.level == Level::Error;
+        let is_error = |line: &&LogLine| line.level == LogLevel::Error;
         let errors: Vec<String> = lines.iter().filter(is_error).map(text).collect();
-        self.append(id, Ring::All, &all).await?;
-        self.append(id, Ring::Errors, &errors).await
+        self.append(id, LogStream::All, &all).await?;
+        self.append(id, LogStream::Errors, &errors).await
     }
 
-    pub(crate) async fn append(&self, id: &TestId, ring: Ring, entries: &[String]) -> Result<(), Error> {
+    pub(crate) async fn append(
+        &self,
+        id: &TestId,
+        stream: LogStream,
+        entries: &[String],
+    ) -> Result<(), Error> {
         for part in entries.chunks(500) {
-            self.on(id, ring, async |log| log.append(&self.store, part).await.map(drop)).await?;
+            self.on(id, stream, async |log| log.append(&self.store, part).await.map(drop)).await?;
         }
         Ok(())
     }
 
-    /// The entries after a number; 0 for all that are kept.
-    pub async fn read(&self, id: &TestId, ring: Ring, after: u64, most: u32) -> Result<Entries, Error> {
-        self.on(id, ring, async |log| log.read(&self.store, after, most).await).await
+    /// The entries after a number; 0 for all.
+    pub async fn read(
+        &self,
+        id: &TestId,
+        stream: LogStream,
+        after: u64,
+        limit: u32,
+    ) -> Result<Entries, Error> {
+        self.on(id, stream, async |log| log.read(&self.store, after, limit).await).await
     }
 
     async fn on<T>(
         &self,
         id: &TestId,
-        ring: Ring,
-        act: impl AsyncFnOnce(Log<'_>) -> hob_store::Result<T>,
+        stream: LogStream,
+        operation: impl AsyncFnOnce(Log<'_>) -> hob_store::Result<T>,
     ) -> Result<T, Error> {
         let keys = &self.keys;
-        let (list, sequence, most, keep) = match ring {
-            Ring::All => (keys.logs(id), keys.log_sequence(id), Keys::LOGS_MAX_LEN, Keys::LOGS_TTL_MAX),
-            Ring::Errors => {
+        let (list, sequence, max_len, keep) = match stream {
+            LogStream::All => (keys.logs(id), keys.log_sequence(id), Keys::LOGS_MAX_LEN, Keys::LOGS_TTL_MAX),
+            LogStream::Errors => {
                 (keys.errors(id), keys.error_sequence(id), Keys::ERRORS_MAX_LEN, Keys::ERRORS_TTL_MAX)
             }
-            Ring::Seconds => {
+            LogStream::Seconds => {
                 (keys.seconds(id), keys.second_sequence(id), Keys::SECONDS_MAX_LEN, Keys::SECONDS_TTL_MAX)
             }
         };
-        let log = Log { list: list.as_ref(), sequence: sequence.as_ref(), most: most as u32, keep };
-        Ok(act(log).await?)
+        let log = Log { list: list.as_ref(), sequence: sequence.as_ref(), most: max_len as u32, keep };
+        Ok(operation(log).await?)
     }
 }
 
-impl Line {
+impl LogLine {
     #[must_use]
-    pub fn new(timestamp: i64, level: Level, message: impl Into<String>) -> Self {
+    pub fn new(timestamp: i64, level: LogLevel, message: impl Into<String>) -> Self {
         Self { timestamp, level, message: message.into(), user_id: None }
     }
 
-    /// What happened to a user of a run of this plan.
+    /// The line for an event of a virtual user.
     #[must_use]
-    pub(crate) fn of(sample: &Sample, plan: &Plan, timestamp: i64) -> Self {
-        let number = sample.user + 1;
-        let (level, message) = match sample.what {
-            Happening::Connected => (Level::Info, format!("User {number} connected successfully")),
-            Happening::Failed { step, fault } => {
-                (Level::Error, format!("{}: {}", plan.steps[step].name, fault.describe(plan, step)))
+    pub(crate) fn of(event: &UserEvent, plan: &Plan, timestamp: i64) -> Self {
+        let number = event.user + 1;
+        let (level, message) = match event.kind {
+            UserEventKind::Connected => (LogLevel::Info, format!("User {number} connected successfully")),
+            UserEventKind::Failed { step, fault } => {
+                (LogLevel::Error, format!("{}: {}", plan.steps[step].name, fault.describe(plan, step)))
             }
         };
         Self { user_id: Some(format!("user_{number:03}")), ..Self::new(timestamp, level, message) }

@@ -1,5 +1,5 @@
-//! The public list of waiting tests (L7). The database holds the queue; outsiders may push onto the list, and what they
-//! push is taken in as a run.
+//! The public list of pending runs (L7). The database holds the queue; other clients may push onto the list, and their
+//! entries become runs.
 
 use hob_store::repair::{self, KeyType};
 use hob_store::{Reply, Script, Store, cmd};
@@ -13,8 +13,8 @@ use crate::run::lifecycle::NewRun;
 
 static SYNC: Script = Script::new(include_str!("pending/sync.lua"));
 
-/// Longer lists of outsiders are taken in piece by piece.
-const MOST: isize = 1000;
+/// A longer list is imported in several rounds.
+const MAX_READ: isize = 1000;
 
 /// An entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,64 +26,64 @@ struct Entry {
     priority: i32,
 }
 
-/// The list as it was read.
+/// The entries of the list when it was read.
 #[derive(Clone, Debug, Default)]
-pub struct Listed(Vec<String>);
+pub struct PendingList(Vec<String>);
 
-/// What an outsider pushed.
+/// An entry that another client pushed.
 #[derive(Clone, Debug)]
-pub enum Pushed {
+pub enum PushedEntry {
     Run(NewRun),
-    /// It names no plan, or cannot be read.
-    Rubbish(String),
+    /// Not a JSON object with a valid `testId` and a plan.
+    Invalid(String),
 }
 
 /// Reads and writes the list.
 #[derive(Clone, Debug)]
-pub struct Queue {
+pub struct PendingQueue {
     store: Store,
     keys: Keys,
 }
 
-impl Queue {
+impl PendingQueue {
     #[must_use]
     pub fn new(store: Store, keys: Keys) -> Self {
         Self { store, keys }
     }
 
-    pub async fn read(&self) -> Result<Listed, Error> {
+    pub async fn read(&self) -> Result<PendingList, Error> {
         let key = self.keys.pending();
-        let range = cmd("LRANGE").arg(&key).arg(0).arg(MOST - 1).clone();
-        Ok(Listed(repair::run(&self.store, range, &[(&key, KeyType::List)]).await?))
+        let range = cmd("LRANGE").arg(&key).arg(0).arg(MAX_READ - 1).clone();
+        Ok(PendingList(mend::run(&self.store, range, &[(&key, Kind::List)]).await?))
     }
 
-    /// Makes the list what the database says; what was read before is known and gone.
-    pub async fn sync(&self, read: &Listed, waiting: &[Run]) -> Result<(), Error> {
-        let view: Vec<String> = waiting.iter().map(entry).collect();
+    /// Replaces the entries that were read by the queue of the database. Entries pushed since then stay.
+    pub async fn sync(&self, read: &PendingList, pending: &[Run]) -> Result<(), Error> {
+        let view: Vec<String> = pending.iter().map(entry).collect();
         if read.0 == view {
             return Ok(());
         }
         let key = self.keys.pending();
         let mut call = SYNC.on(&[&key]).arg(read.0.len());
-        for known in read.0.iter().chain(&view) {
-            call = call.arg(known);
+        for entry in read.0.iter().chain(&view) {
+            call = call.arg(entry);
         }
         Ok(repair::run::<Reply, _>(&self.store, call, &[(&key, KeyType::List)]).await.map(drop)?)
     }
 }
 
-impl Listed {
-    /// What was not written by us.
-    pub fn pushed(&self, waiting: &[Run]) -> Vec<Pushed> {
-        let ours: Vec<String> = waiting.iter().map(entry).collect();
-        self.0.iter().filter(|entry| !ours.contains(entry)).map(|text| understand(text)).collect()
+impl PendingList {
+    /// The entries that are not in the queue of the database.
+    pub fn pushed(&self, pending: &[Run]) -> Vec<PushedEntry> {
+        let known: Vec<String> = pending.iter().map(entry).collect();
+        self.0.iter().filter(|entry| !known.contains(entry)).map(|text| parse(text)).collect()
     }
 }
 
-fn understand(text: &str) -> Pushed {
-    let Ok(entry) = serde_json::from_str::<Entry>(text) else { return Pushed::Rubbish(text.to_owned()) };
-    let Ok(id) = TestId::new(&entry.test_id) else { return Pushed::Rubbish(text.to_owned()) };
-    Pushed::Run(NewRun {
+fn parse(text: &str) -> PushedEntry {
+    let Ok(entry) = serde_json::from_str::<Entry>(text) else { return PushedEntry::Invalid(text.to_owned()) };
+    let Ok(id) = TestId::new(&entry.test_id) else { return PushedEntry::Invalid(text.to_owned()) };
+    PushedEntry::Run(NewRun {
         id,
         plan_id: PlanId(entry.plan_id),
         run_type: String::new(),

@@ -1,56 +1,56 @@
-//! A node's part in a run: generates its share of the load, and keeps each second until it is in the database.
+//! A node's share of a run: generates load, and keeps each second until it is committed to the database.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::lifecycle::{self, Membership, RunnerId};
+use super::logs::LogLine;
+use super::{Run, RunState, RunnerState};
 use crate::Error;
 use crate::database;
-use crate::generator::{Generator, Job, Route, Share};
+use crate::generator::{Generator, Job, ResolvedTargets, Share};
 use crate::load::Load;
 use crate::metrics;
 use crate::plan::Plan;
 use crate::results::second::Second;
-use crate::run::lifecycle::{self, Membership, RunnerId};
-use crate::run::logs::Line;
-use crate::run::{Run, RunnerState, State};
 
-/// How often a runner looks at what the run is to do. Cancelling takes effect within two of these.
-const LOOK: Duration = Duration::from_millis(250);
-/// While it waits for the start, which must not be missed.
-const LOOK_FOR_START: Duration = Duration::from_millis(50);
-/// How long a view may take to be written.
-const VIEW_PATIENCE: Duration = Duration::from_millis(500);
-/// Without the database for so many seconds it gives up.
-const MOST_KEPT: usize = 600;
+/// How often a runner reads the state of its run. A cancellation takes effect within two of these.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// Before the start, which a runner must not miss.
+const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
+const VIEW_TIMEOUT: Duration = Duration::from_millis(500);
+/// A runner that could not write so many seconds stops.
+const MAX_UNWRITTEN: usize = 600;
 
-/// Takes part in a run until its share is done.
-pub(crate) async fn take_part(tests: Load, run: Run, number: u32) {
-    let node = tests.inner.context.node.to_string();
-    let seat = RunnerId { run: run.id.clone(), epoch: run.epoch, number, node };
-    tests.inner.busy.lock().insert(run.id.clone());
-    let part = Part { tests: tests.clone(), seat, renewed: Instant::now(), kept: Vec::new() };
-    if let Err(error) = part.play(&run).await {
-        tracing::error!(run = %run.id, %error, "this node cannot go on with a run");
+/// Runs a node's share of a run to its end.
+pub(crate) async fn run_share(load: Load, run: Run, number: u32) {
+    let node = load.inner.context.node.to_string();
+    let id = RunnerId { run: run.id.clone(), epoch: run.epoch, number, node };
+    load.inner.local_runs.lock().insert(run.id.clone());
+    let task = RunnerTask { load: load.clone(), id, renewed: Instant::now(), unwritten: Vec::new() };
+    if let Err(error) = task.run(&run).await {
+        tracing::error!(run = %run.id, %error, "load runner failed");
     }
-    metrics::rest();
-    tests.inner.busy.lock().remove(&run.id);
-    tests.inner.bell.notify_one();
+    metrics::idle();
+    load.inner.local_runs.lock().remove(&run.id);
+    load.inner.work_available.notify_one();
 }
 
-struct Part {
-    tests: Load,
-    seat: RunnerId,
+struct RunnerTask {
+    load: Load,
+    id: RunnerId,
+    /// When the lease was last renewed.
     renewed: Instant,
-    /// Measured, but not in the database yet.
-    kept: Vec<Second>,
+    /// Measured, but not committed to the database yet.
+    unwritten: Vec<Second>,
 }
 
-/// A second on its way into the database, as others see it (L9).
+/// An entry of `buffer:metrics` (L9).
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Buffered<'a> {
+struct BufferEntry<'a> {
     runner: &'a str,
     second: u32,
     requests: u64,
@@ -60,50 +60,49 @@ struct Buffered<'a> {
     p99: f64,
 }
 
-impl Part {
-    async fn play(mut self, run: &Run) -> Result<(), Error> {
-        let Some((plan, kind)) = self.tests.pinned(run).await? else {
-            return self.fail("its plan is gone").await;
+impl RunnerTask {
+    async fn run(mut self, run: &Run) -> Result<(), Error> {
+        let Some((plan, run_type)) = self.load.pinned_plan(run).await? else {
+            return self.fail("the version of the plan was not found").await;
         };
         let plan = Arc::new(plan);
-        let route = match self.tests.config().targets().resolve(&plan, kind).await {
-            Ok(route) => route,
-            Err(refused) => return self.fail(&refused.to_string()).await,
+        let targets = match self.load.config().targets().resolve(&plan, run_type).await {
+            Ok(targets) => targets,
+            Err(error) => return self.fail(&error.to_string()).await,
         };
         let Some((start, of)) = self.wait_for_start().await? else {
-            return self.leave(RunnerState::Done, "").await.map(drop);
+            return self.finish(RunnerState::Done, "").await.map(drop);
         };
-        let share = Share { index: self.seat.number, of };
-        self.generate(run, plan, kind, route, share, start).await
+        let share = Share { index: self.id.number, of };
+        self.generate(run, plan, run_type, targets, share, start).await
     }
 
-    /// The time to start by this machine's clock and the number of runners; `None` if it comes to nothing.
+    /// The start by the local clock and the number of runners; `None` if the run does not start.
     async fn wait_for_start(&mut self) -> Result<Option<(Instant, u32)>, Error> {
         loop {
             if self.write(RunnerState::Working, "").await == Membership::Removed {
                 return Ok(None);
             }
-            let database = &self.tests.inner.context.database;
-            let Some(run) = self.tests.run(&self.seat.run).await? else { return Ok(None) };
-            if run.epoch != self.seat.epoch
-                || !matches!(run.state, State::Starting | State::Running | State::Paused)
+            let Some(run) = self.load.run(&self.id.run).await? else { return Ok(None) };
+            if run.epoch != self.id.epoch
+                || !matches!(run.state, RunState::Starting | RunState::Running | RunState::Paused)
             {
                 return Ok(None);
             }
-            if let Some(start_at) = run.start_at.filter(|_| run.state != State::Starting) {
-                let runners = self.tests.runners(&run).await?;
+            if let Some(start_at) = run.start_at.filter(|_| run.state != RunState::Starting) {
+                let runners = self.load.runners(&run).await?;
+                // The database's clock is taken to be read in the middle of the round trip.
                 let asked = Instant::now();
-                let now = database::now(database).await?;
-                let here = asked + asked.elapsed() / 2;
-                let lead = start_at.since(now);
-                let late = now.since(start_at);
-                let start = (here + lead).checked_sub(late).unwrap_or(here);
+                let now = database::now(&self.load.inner.context.database).await?;
+                let read_at = asked + asked.elapsed() / 2;
+                let (lead, late) = (start_at.since(now), now.since(start_at));
+                let start = (read_at + lead).checked_sub(late).unwrap_or(read_at);
                 return Ok(Some((start, u32::try_from(runners.len()).unwrap_or(1).max(1))));
             }
-            if self.tests.inner.context.tasks.stop_token().is_cancelled() {
+            if self.load.inner.context.tasks.stop_token().is_cancelled() {
                 return Ok(None);
             }
-            tokio::time::sleep(LOOK_FOR_START).await;
+            tokio::time::sleep(START_POLL_INTERVAL).await;
         }
     }
 
@@ -112,126 +111,128 @@ impl Part {
         run: &Run,
         plan: Arc<Plan>,
         run_type: usize,
-        route: Route,
+        targets: ResolvedTargets,
         share: Share,
         start: Instant,
     ) -> Result<(), Error> {
-        let threads = self.tests.config().generator_threads();
-        let job = Job { plan: Arc::clone(&plan), run_type, share, threads, seed: run.seed, start, route };
+        let threads = self.load.config().generator_threads();
+        let job = Job { plan: Arc::clone(&plan), run_type, share, threads, seed: run.seed, start, targets };
         let mut generator = match Generator::start(&job) {
             Ok(generator) => generator,
-            Err(error) => return self.fail(&format!("the generator could not start: {error}")).await,
+            Err(error) => return self.fail(&format!("cannot start the generator: {error}")).await,
         };
-        let stopping = self.tests.inner.context.tasks.stop_token();
-        let mut look = tokio::time::interval(LOOK);
-        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let stopping = self.load.inner.context.tasks.stop_token();
+        let mut poll = tokio::time::interval(POLL_INTERVAL);
+        poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 second = generator.next() => match second {
-                    Some(second) => self.keep(second, &plan, &mut generator).await,
+                    Some(second) => self.record(second, &plan, &mut generator).await,
                     None => break,
                 },
-                _ = look.tick() => self.obey(&generator).await,
-                () = stopping.cancelled(), if !stopping.is_cancelled() => generator.orders().stop(),
+                _ = poll.tick() => self.apply_state(&generator).await,
+                () = stopping.cancelled(), if !stopping.is_cancelled() => generator.control().stop(),
             }
             if self.write(RunnerState::Working, "").await == Membership::Removed {
                 // Dropping the generator stops it.
                 return Ok(());
             }
-            if self.is_cut_off() {
-                generator.orders().stop();
+            if self.has_lost_lease() {
+                generator.control().stop();
             }
         }
-        let last = if stopping.is_cancelled() { RunnerState::Failed } else { RunnerState::Done };
-        let message = if stopping.is_cancelled() { "the node was stopped" } else { "" };
-        self.leave(last, message).await.map(drop)
+        let stopped = stopping.is_cancelled();
+        let last = if stopped { RunnerState::Failed } else { RunnerState::Done };
+        self.finish(last, if stopped { "the node was stopped" } else { "" }).await.map(drop)
     }
 
-    /// Does what the run is told to do.
-    async fn obey(&mut self, generator: &Generator) {
-        let orders = generator.orders();
-        match self.tests.run(&self.seat.run).await {
-            Ok(Some(run)) if run.epoch == self.seat.epoch => match run.state {
-                State::Running => orders.resume(),
-                State::Paused => orders.pause(),
-                _ => orders.stop(),
+    /// Pauses, resumes or stops the generator according to the state of the run.
+    async fn apply_state(&mut self, generator: &Generator) {
+        let control = generator.control();
+        match self.load.run(&self.id.run).await {
+            Ok(Some(run)) if run.epoch == self.id.epoch => match run.state {
+                RunState::Running => control.resume(),
+                RunState::Paused => control.pause(),
+                _ => control.stop(),
             },
-            Ok(_) => orders.stop(),
-            // The lease decides how long it goes on unguided.
-            Err(error) => tracing::warn!(run = %self.seat.run, %error, "a run cannot be looked at"),
+            Ok(_) => control.stop(),
+            // The lease limits how long the generator goes on without an answer.
+            Err(error) => tracing::warn!(run = %self.id.run, %error, "load run state not readable"),
         }
     }
 
-    async fn keep(&mut self, second: Second, plan: &Plan, generator: &mut Generator) {
-        let id = &self.seat.run;
+    async fn record(&mut self, second: Second, plan: &Plan, generator: &mut Generator) {
+        let id = &self.id.run;
         let latency = second.intended().summary();
-        let entry = Buffered {
-            runner: &self.seat.node,
+        let entry = BufferEntry {
+            runner: &self.id.node,
             second: second.second,
             requests: second.requests(),
             errors: second.failed(),
-            active_users: second.general.active_users,
+            active_users: second.generator.active_users,
             p50: latency.p50,
             p99: latency.p99,
         };
         let entry = serde_json::to_string(&entry).unwrap_or_default();
         let at = jiff::Timestamp::now().as_millisecond();
-        let lines: Vec<Line> = generator.samples().iter().map(|sample| Line::of(sample, plan, at)).collect();
+        let events = generator.user_events();
+        let lines: Vec<LogLine> = events.iter().map(|event| LogLine::of(event, plan, at)).collect();
         metrics::second(&second);
-        self.kept.push(second);
-        let shown = async {
-            self.tests.views().buffer(id, &entry).await?;
-            self.tests.logs().write(id, &lines).await
+        self.unwritten.push(second);
+        let write = async {
+            self.load.views().buffer(id, &entry).await?;
+            self.load.logs().write(id, &lines).await
         };
-        // Views only: a store that is away must neither keep the run from being cancelled nor its lease from being
-        // renewed.
-        match tokio::time::timeout(VIEW_PATIENCE, shown).await {
+        // Only views: a store that does not answer must not delay a cancellation or the renewal of the lease.
+        match tokio::time::timeout(VIEW_TIMEOUT, write).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(run = %id, %error, "a second is not shown"),
-            Err(_) => tracing::debug!(run = %id, "a second is not shown: the store takes too long"),
+            Ok(Err(error)) => tracing::debug!(run = %id, %error, "load buffer write failed"),
+            Err(_) => tracing::debug!(run = %id, "load buffer write timed out"),
         }
     }
 
-    /// Tries to write what is kept; what fails is kept for the next try.
+    /// Writes the seconds that are not committed yet. After a failure they stay for the next call.
     async fn write(&mut self, state: RunnerState, message: &str) -> Membership {
-        let lease = self.tests.config().lease.get();
-        let due = self.renewed.elapsed() > lease / 5;
-        if self.kept.is_empty() && !due && state == RunnerState::Working {
+        let lease = self.load.config().lease.get();
+        let renewal_due = self.renewed.elapsed() > lease / 5;
+        if self.unwritten.is_empty() && !renewal_due && state == RunnerState::Working {
             return Membership::Active;
         }
-        let database = &self.tests.inner.context.database;
-        match lifecycle::write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
-            Ok(standing) => {
-                self.kept.clear();
+        let database = &self.load.inner.context.database;
+        match lifecycle::write_seconds(database, &self.id, &self.unwritten, state, message, lease).await {
+            Ok(membership) => {
+                self.unwritten.clear();
                 self.renewed = Instant::now();
-                standing
+                membership
             }
             Err(error) => {
-                tracing::warn!(run = %self.seat.run, kept = self.kept.len(), %error, "seconds wait for the database");
+                let seconds = self.unwritten.len();
+                tracing::warn!(run = %self.id.run, seconds, %error, "load seconds write failed, retrying");
                 Membership::Active
             }
         }
     }
 
-    /// Whether others must think that this runner is gone: it has to stop, for they may start anew.
-    fn is_cut_off(&self) -> bool {
-        self.renewed.elapsed() > self.tests.config().lease.get() || self.kept.len() > MOST_KEPT
+    /// Whether the coordinator may consider this runner lost, in which case it has to stop: the run may start again on
+    /// other nodes.
+    fn has_lost_lease(&self) -> bool {
+        self.renewed.elapsed() > self.load.config().lease.get() || self.unwritten.len() > MAX_UNWRITTEN
     }
 
     async fn fail(&mut self, message: &str) -> Result<(), Error> {
-        self.leave(RunnerState::Failed, message).await.map(drop)
+        self.finish(RunnerState::Failed, message).await.map(drop)
     }
 
-    /// Writes the rest and leaves; tries for as long as its seat is kept.
-    async fn leave(&mut self, state: RunnerState, message: &str) -> Result<Membership, Error> {
-        let lease = self.tests.config().lease.get();
+    /// Writes the remaining seconds and the final state; retries until the lease has expired.
+    async fn finish(&mut self, state: RunnerState, message: &str) -> Result<Membership, Error> {
+        let lease = self.load.config().lease.get();
         let begun = Instant::now();
         loop {
-            let database = &self.tests.inner.context.database;
-            match lifecycle::write_seconds(database, &self.seat, &self.kept, state, message, lease).await {
+            let database = &self.load.inner.context.database;
+            match lifecycle::write_seconds(database, &self.id, &self.unwritten, state, message, lease).await {
                 Err(error) if begun.elapsed() > lease => return Err(error),
-                Err(_) => tokio::time::sleep(LOOK).await,
-                standing => return standing,
+                Err(_) => tokio::time::sleep(POLL_INTERVAL).await,
+                membership => return membership,
             }
         }
     }

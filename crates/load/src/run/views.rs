@@ -1,5 +1,5 @@
-//! The documented keys of tests: what others read with a plain client. All of them are views of the database and of
-//! what runners measure; losing them loses nothing.
+//! The documented keys of a run, which other clients read. They are views of the database and of what runners measure:
+//! losing them loses nothing.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::keys::{Keys, MetricType, SessionId, TestId};
-use crate::results::totals::{Point, per_cent};
-use crate::run::{Run, State};
+use crate::results::totals::{TimelinePoint, per_cent};
+use crate::run::{Run, RunState};
 
 static PUBLISH: Script = Script::new(include_str!("views/publish.lua"));
 static STATUS: Script = Script::new(include_str!("views/status.lua"));
 static FINISH: Script = Script::new(include_str!("views/finish.lua"));
 static BUFFER: Script = Script::new(include_str!("views/buffer.lua"));
-static WATCH: Script = Script::new(include_str!("views/watch.lua"));
+static ADD_SESSION: Script = Script::new(include_str!("views/add_session.lua"));
 
 /// `metrics:current` (L1).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LoadCurrent)]
-pub struct Current {
+pub struct CurrentMetrics {
     pub test_id: String,
     pub timestamp: i64,
     pub active_users: u64,
@@ -43,7 +43,7 @@ pub struct Current {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LoadStatus)]
-pub struct Status {
+pub struct RunStatus {
     pub test_id: String,
     pub status: String,
     pub start_time: i64,
@@ -63,98 +63,98 @@ pub struct Notification {
     pub message: String,
 }
 
-/// What was measured so far, as far as it is shown.
+/// How far a run is.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shown {
+pub struct Progress {
     pub users: u64,
     pub target_users: u32,
-    /// Per cent.
-    pub progress: f64,
+    pub percent: f64,
 }
 
-/// One second of a run, as the views show it.
+/// One second of a run for the views.
 #[derive(Clone, Debug)]
-pub struct Sample<'a> {
-    pub point: &'a Point,
-    /// Unix milliseconds of its end.
+pub struct LiveSample<'a> {
+    pub point: &'a TimelinePoint,
+    /// When the second ended, in Unix milliseconds.
     pub at: i64,
-    /// Of the whole run so far.
+    /// Since the start of the run.
     pub succeeded: u64,
+    /// Since the start of the run.
     pub failed: u64,
 }
 
-/// Writes the views.
+/// Writes and reads the views.
 #[derive(Clone, Debug)]
-pub struct Views {
+pub struct RunViews {
     store: Store,
     keys: Keys,
 }
 
-impl Views {
+impl RunViews {
     #[must_use]
     pub fn new(store: Store, keys: Keys) -> Self {
         Self { store, keys }
     }
 
-    /// Shows a second. Whoever conducts the run no more changes nothing.
-    pub async fn publish(&self, run: &Run, shown: Shown, sample: &Sample<'_>) -> Result<(), Error> {
+    /// Writes a second. A former coordinator changes nothing: its fence is too low.
+    pub async fn publish(&self, run: &Run, progress: Progress, sample: &LiveSample<'_>) -> Result<(), Error> {
         let id = &run.id;
-        let current = Current::new(id, shown, sample);
+        let current = CurrentMetrics::new(id, progress, sample);
         let series = MetricType::ALL.iter().map(|metric| self.keys.timeline(id, metric));
         let mut keys = vec![self.keys.writer(id), self.keys.current(id), self.keys.status(id)];
         keys.extend(series);
         let call = PUBLISH.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
         let call = call.arg(json(&current)).arg(millis(Keys::CURRENT_TTL_MAX));
-        let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
+        let call = call.arg(json(&RunStatus::new(run, progress))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
         let mut call = call.arg(sample.at).arg(millis(Keys::TIMELINE_TTL_MAX));
         for value in [current.tps, current.avg_response_time, current.active_users as f64, current.error_rate]
         {
-            call = call.arg(member(value, sample.point.second));
+            call = call.arg(timeline_member(value, sample.point.second));
         }
         let kinds = [[KeyType::String; 3].as_slice(), &[KeyType::Zset; 4]].concat();
         self.run::<Reply>(call, keys.into_iter().zip(kinds)).await.map(drop)
     }
 
-    /// Shows the status alone.
-    pub async fn status(&self, run: &Run, shown: Shown) -> Result<(), Error> {
+    /// Writes the status only.
+    pub async fn status(&self, run: &Run, progress: Progress) -> Result<(), Error> {
         let keys = [self.keys.writer(&run.id), self.keys.status(&run.id)];
         let call = STATUS.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
-        let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
-        self.run::<Reply>(call, keys.map(|key| (key, KeyType::String))).await.map(drop)
+        let call = call.arg(json(&RunStatus::new(run, progress))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
+        self.run::<Reply>(call, keys.map(|key| (key, Kind::String))).await.map(drop)
     }
 
-    /// Shows how a run ended, and puts away the rest (L11).
-    pub async fn finish(&self, run: &Run, shown: Shown) -> Result<(), Error> {
+    /// Writes the final status and deletes the keys of a running test (L11).
+    pub async fn finish(&self, run: &Run, progress: Progress) -> Result<(), Error> {
         let (keys, id) = (&self.keys, &run.id);
         let writer = keys.writer(id);
         let keys = [writer.clone(), keys.status(id), keys.current(id), keys.buffer(id), keys.sessions(id)];
         let call = FINISH.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
-        let call = call.arg(json(&Status::new(run, shown))).arg(millis(Keys::STATUS_TTL_AFTER));
+        let call = call.arg(json(&RunStatus::new(run, progress))).arg(millis(Keys::STATUS_TTL_AFTER));
         let call = call.arg(millis(Keys::SESSIONS_TTL_AFTER));
         self.run::<Reply>(call, [(writer, KeyType::String)]).await?;
         self.deactivate(id).await
     }
 
-    /// Tells live clients what happened (L8).
+    /// Publishes the state of a run (L8).
     pub async fn notify(&self, run: &Run) -> Result<(), Error> {
         let notification = Notification {
-            r#type: format!("TEST_{}", event_word(run.state)),
+            r#type: notification_type(run.state).to_owned(),
             test_id: run.id.to_string(),
-            success: run.state == State::Completed,
+            success: run.state == RunState::Completed,
             message: run.message.clone(),
         };
         self.store.bus().publish(self.keys.notifications_channel(&run.id), json(&notification)).await?;
         Ok(())
     }
 
-    /// Shows a second that is on its way into the database (L9).
+    /// Appends a second that is not committed to the database yet (L9).
     pub async fn buffer(&self, id: &TestId, entry: &str) -> Result<(), Error> {
         let call = BUFFER.on(&[self.keys.buffer(id)]);
         let call = call.arg(Keys::BUFFER_MAX_LEN).arg(millis(Keys::BUFFER_TTL_MAX)).arg(entry);
         self.run::<Reply>(call, [(self.keys.buffer(id), KeyType::List)]).await.map(drop)
     }
 
-    /// Lists a run among the active ones (L5).
+    /// Adds a run to the active ones (L5).
     pub async fn activate(&self, id: &TestId) -> Result<(), Error> {
         let key = self.keys.active(self.keys.space().shard_of(id.as_str()));
         self.run(cmd("SADD").arg(&key).arg(id.as_str()).clone(), [(key, KeyType::Set)]).await
@@ -165,28 +165,28 @@ impl Views {
         self.run(cmd("SREM").arg(&key).arg(id.as_str()).clone(), [(key, KeyType::Set)]).await
     }
 
-    /// All active runs.
+    /// The active runs of all shards, sorted.
     pub async fn active(&self) -> Result<Vec<String>, Error> {
         let mut all = Vec::new();
         for shard in self.keys.space().shards() {
-            all.extend(self.listed(shard).await?);
+            all.extend(self.active_in(shard).await?);
         }
         all.sort();
         Ok(all)
     }
 
-    /// Makes the list of active runs what it should be (L5).
-    pub async fn sweep_active(&self, held: &[Run]) -> Result<(), Error> {
+    /// Makes the set of active runs match the database (L5).
+    pub async fn sweep_active(&self, runs: &[Run]) -> Result<(), Error> {
         for shard in self.keys.space().shards() {
             let key = self.keys.active(shard);
-            let listed = self.listed(shard).await?;
-            let here = |id: &str| self.keys.space().shard_of(id) == shard;
-            let held: Vec<&str> = held.iter().map(|run| run.id.as_str()).filter(|id| here(id)).collect();
+            let listed = self.active_in(shard).await?;
+            let in_shard = |id: &&str| self.keys.space().shard_of(id) == shard;
+            let active: Vec<&str> = runs.iter().map(|run| run.id.as_str()).filter(in_shard).collect();
             let mut calls: Vec<Call> = Vec::new();
-            for gone in listed.iter().filter(|id| !held.contains(&id.as_str())) {
-                calls.push(cmd("SREM").arg(&key).arg(gone).clone().into());
+            for stale in listed.iter().filter(|id| !active.contains(&id.as_str())) {
+                calls.push(cmd("SREM").arg(&key).arg(stale).clone().into());
             }
-            for missing in held.iter().filter(|id| !listed.iter().any(|known| known == *id)) {
+            for missing in active.iter().filter(|id| !listed.iter().any(|known| known == *id)) {
                 calls.push(cmd("SADD").arg(&key).arg(missing).clone().into());
             }
             for answer in self.store.batch(&calls).await {
@@ -196,8 +196,8 @@ impl Views {
         Ok(())
     }
 
-    /// Notes who watches a run; refused when too many do (L6).
-    pub async fn watch(
+    /// Adds or renews a live session; returns `false` when the run has too many (L6).
+    pub async fn add_session(
         &self,
         id: &TestId,
         session: &SessionId,
@@ -210,32 +210,32 @@ impl Views {
             client_ip: &'a str,
             connected_at: i64,
         }
-        let call = WATCH.on(&[self.keys.sessions(id)]).arg(session.as_str());
+        let call = ADD_SESSION.on(&[self.keys.sessions(id)]).arg(session.as_str());
         let call =
             call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
         let call = call.arg(Keys::SESSIONS_MAX_LEN);
-        let reply: Reply = self.run(call, [(self.keys.sessions(id), KeyType::Hash)]).await?;
-        Ok(reply.word() == "noted")
+        let reply: Reply = self.run(call, [(self.keys.sessions(id), Kind::Hash)]).await?;
+        Ok(reply.word() == "added")
     }
 
-    pub async fn unwatch(&self, id: &TestId, session: &SessionId) -> Result<(), Error> {
+    pub async fn remove_session(&self, id: &TestId, session: &SessionId) -> Result<(), Error> {
         let key = self.keys.sessions(id);
         self.run(cmd("HDEL").arg(&key).arg(session.as_str()).clone(), [(key, KeyType::Hash)]).await
     }
 
-    /// What a run does now, if it runs.
-    pub async fn current(&self, id: &TestId) -> Result<Option<Current>, Error> {
+    /// The current metrics of a run, while it runs.
+    pub async fn current(&self, id: &TestId) -> Result<Option<CurrentMetrics>, Error> {
         let key = self.keys.current(id);
         let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, KeyType::String)]).await?;
         Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
     }
 
-    async fn listed(&self, shard: hob_schema::Shard) -> Result<Vec<String>, Error> {
+    async fn active_in(&self, shard: hob_schema::Shard) -> Result<Vec<String>, Error> {
         let key = self.keys.active(shard);
         self.run(cmd("SMEMBERS").arg(&key).clone(), [(key, KeyType::Set)]).await
     }
 
-    /// Runs a call. What an outsider has put in the place of these keys is overwritten.
+    /// Runs a call. A key that another client has replaced by another type is deleted first.
     async fn run<T: FromRedisValue>(
         &self,
         call: impl Into<Call>,
@@ -246,8 +246,8 @@ impl Views {
     }
 }
 
-impl Current {
-    fn new(id: &TestId, shown: Shown, sample: &Sample<'_>) -> Self {
+impl CurrentMetrics {
+    fn new(id: &TestId, progress: Progress, sample: &LiveSample<'_>) -> Self {
         let (point, latency) = (sample.point, &sample.point.latency);
         Self {
             test_id: id.to_string(),
@@ -260,7 +260,7 @@ impl Current {
             success_count: sample.succeeded,
             error_count: sample.failed,
             error_rate: round(per_cent(sample.failed, sample.failed + sample.succeeded)),
-            progress: round(shown.progress),
+            progress: round(progress.percent),
             p50: round(latency.p50),
             p95: round(latency.p95),
             p99: round(latency.p99),
@@ -268,38 +268,37 @@ impl Current {
     }
 }
 
-impl Status {
+impl RunStatus {
     #[must_use]
-    pub fn new(run: &Run, shown: Shown) -> Self {
+    pub fn new(run: &Run, progress: Progress) -> Self {
         Self {
             test_id: run.id.to_string(),
-            status: run.state.public().to_owned(),
+            status: run.state.public_status().to_owned(),
             start_time: run.start_at.unwrap_or(run.queued_at).0,
-            current_users: if run.state.is_final() { 0 } else { shown.users },
-            target_users: shown.target_users,
-            progress: round(shown.progress),
+            current_users: if run.state.is_final() { 0 } else { progress.users },
+            target_users: progress.target_users,
+            progress: round(progress.percent),
             message: run.message.clone(),
         }
     }
 }
 
-fn event_word(state: State) -> &'static str {
+fn notification_type(state: RunState) -> &'static str {
     match state {
-        State::Pending => "QUEUED",
-        State::Starting => "STARTING",
-        State::Running => "STARTED",
-        State::Paused => "PAUSED",
-        State::Stopping => "STOPPING",
-        State::Completed => "COMPLETED",
-        State::Failed => "FAILED",
-        State::Cancelled => "CANCELLED",
-        State::Lost => "LOST",
+        RunState::Pending => "TEST_QUEUED",
+        RunState::Starting => "TEST_STARTING",
+        RunState::Running => "TEST_STARTED",
+        RunState::Paused => "TEST_PAUSED",
+        RunState::Stopping => "TEST_STOPPING",
+        RunState::Completed => "TEST_COMPLETED",
+        RunState::Failed => "TEST_FAILED",
+        RunState::Cancelled => "TEST_CANCELLED",
+        RunState::Lost => "TEST_LOST",
     }
 }
 
-/// A sample as a member: the value to three digits, then its second in the digits beyond, so that equal values stay
-/// apart.
-fn member(value: f64, second: u32) -> String {
+/// A value with three decimals, followed by the number of its second. A sorted set would store equal members once.
+fn timeline_member(value: f64, second: u32) -> String {
     format!("{value:.3}{:06}", second % 1_000_000)
 }
 
@@ -321,10 +320,10 @@ mod tests {
 
     /// L3
     #[test]
-    fn a_member_is_a_plain_number_that_stands_for_its_value() {
-        let (first, second) = (member(0.0, 7), member(0.0, 8));
+    fn equal_values_of_two_seconds_are_different_numbers() {
+        let (first, second) = (timeline_member(0.0, 7), timeline_member(0.0, 8));
         assert_ne!(first, second);
-        assert_eq!(member(1250.5, 17), "1250.500000017");
+        assert_eq!(timeline_member(1250.5, 17), "1250.500000017");
         assert!((first.parse::<f64>().unwrap() - 0.0).abs() < 0.001);
     }
 }

@@ -1,59 +1,63 @@
-//! What the generator measures against what a server knows to be true: p50, p99 and p99.9 within 1 %, and what a
-//! witness saw the machine itself take for the way there and back during that run; as many ways as requests may be
-//! answered together.
+//! Compares the latencies that the generator measures with those that a server logs. p50, p99 and p99.9 may differ by 1 %
+//! and the round trip that a probe measured during the run, times the number of requests that are answered together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_load::generator::{Generator, Job, Share, Targets};
-use hob_load::plan::{Load, Plan};
-use hob_load::{Spread, Tally};
+use hob_load::plan::{LoadModel, Plan};
+use hob_load::{Histogram, Totals};
 
-use crate::oracle::{Answer, Oracle};
-use crate::witness::{Ways, Witness};
+use crate::probe::{LatencyProbe, RoundTrips};
+use crate::server::{Reply, TestServer};
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
-/// What other programs do to the machine hits requests and the witness at different times: a round in which they
-/// differ is measured again, and a generator that measures wrongly fails them all.
+/// Other programs delay requests and the probe at different times, so a round that fails is repeated. A generator that
+/// measures wrongly fails all rounds.
 const ROUNDS: usize = 6;
 
 /// Runs a plan to its end.
-pub(crate) async fn run(plan: &Plan, threads: u32) -> Tally {
+pub(crate) async fn run(plan: &Plan, threads: u32) -> Totals {
     run_at(plan, threads, Instant::now() + Duration::from_millis(20)).await
 }
 
-async fn run_at(plan: &Plan, threads: u32, start: Instant) -> Tally {
+async fn run_at(plan: &Plan, threads: u32, start: Instant) -> Totals {
     let plan = Arc::new(plan.clone());
-    let route = Targets::default().resolve(&plan, 0).await.unwrap();
+    let targets = Targets::default().resolve(&plan, 0).await.unwrap();
     let job =
-        Job { plan: Arc::clone(&plan), run_type: 0, share: Share::WHOLE, threads, seed: 7, start, route };
+        Job { plan: Arc::clone(&plan), run_type: 0, share: Share::WHOLE, threads, seed: 7, start, targets };
     let mut generator = Generator::start(&job).unwrap();
-    let mut tally = Tally::new(&plan);
+    let mut totals = Totals::new(&plan);
     while let Some(second) = generator.next().await {
-        tally.add(&second);
+        totals.add(&second);
     }
-    tally
+    totals
 }
 
-/// Holds measured latencies against true ones, of which there must be as many. So many requests may be answered
-/// `together`, and then wait for each other's way.
-fn compare(measured: &Spread, mut truth: Vec<Duration>, ways: &Ways, together: u32) -> Result<(), String> {
-    assert_eq!(measured.count(), truth.len() as u64, "every request is measured, once");
+/// Compares measured latencies with the logged ones. `together` requests may be answered at the same time and delay each
+/// other.
+fn compare(
+    measured: &Histogram,
+    mut truth: Vec<Duration>,
+    round_trips: &RoundTrips,
+    together: u32,
+) -> Result<(), String> {
+    assert_eq!(measured.count(), truth.len() as u64, "every request is measured once");
     truth.sort_unstable();
     for quantile in QUANTILES {
         let rank = (truth.len() as f64 * quantile).ceil() as usize;
-        let (true_one, way) = (truth[rank - 1], ways.quantile(quantile) * together);
+        let (logged, round_trip) = (truth[rank - 1], round_trips.quantile(quantile) * together);
         let found = Duration::from_micros(measured.quantile_us(quantile));
-        if found < true_one.mul_f64(0.99) || found > true_one.mul_f64(1.01) + way {
+        if found < logged.mul_f64(0.99) || found > logged.mul_f64(1.01) + round_trip {
             let name = format!("p{}", quantile * 100.0);
-            return Err(format!("{name} is {found:?}, in truth {true_one:?} and {way:?} for the way"));
+            return Err(format!("{name} is {found:?}, logged {logged:?} and round trip {round_trip:?}"));
         }
     }
     Ok(())
 }
 
-/// Measures until a round agrees.
-async fn agrees(mut round: impl AsyncFnMut() -> Result<(), String>) {
+/// Repeats a round until it passes.
+async fn repeat_until_ok(mut round: impl AsyncFnMut() -> Result<(), String>) {
     let mut disagreements = Vec::new();
     for _ in 0..ROUNDS {
         match round().await {
@@ -65,21 +69,21 @@ async fn agrees(mut round: impl AsyncFnMut() -> Result<(), String>) {
 }
 
 const SHORT: Duration = Duration::from_secs(3);
-/// Few, since closed users who are answered together stay together, and wait for each other: without optimisation
-/// that is much.
+/// Few: closed users that are answered together stay together and delay each other, noticeably so in a debug build.
 const USERS: u32 = 4;
 
-async fn open_and_closed(behaviour: fn(u64) -> Answer) {
-    for (load, together) in [(Load::rate(400.0, SHORT, 500), 1), (Load::users(USERS, SHORT), USERS)] {
-        agrees(async || {
-            let (oracle, witness) = (Oracle::start(behaviour), Witness::start());
-            let tally = run(&Plan::quick(&oracle.url("/"), load.clone()).unwrap(), 1).await;
-            let ways = witness.tell();
-            compare(tally.actual(), oracle.took(), &ways, together)?;
-            // Nobody had to wait for a user, so that both ways to measure are one; but for the generator's own slip.
-            let slip = Duration::from_micros(tally.slip().quantile_us(0.99));
+async fn open_and_closed(behaviour: fn(u64) -> Reply) {
+    for (load, together) in [(LoadModel::rate(400.0, SHORT, 500), 1), (LoadModel::users(USERS, SHORT), USERS)]
+    {
+        repeat_until_ok(async || {
+            let (server, probe) = (TestServer::start(behaviour), LatencyProbe::start());
+            let totals = run(&Plan::quick(&server.url("/"), load.clone()).unwrap(), 1).await;
+            let round_trips = probe.finish();
+            compare(totals.actual(), server.took(), &round_trips, together)?;
+            // No arrival waited for a user, so both latencies are equal except for the slip of the generator.
+            let slip = Duration::from_micros(totals.slip().quantile_us(0.99));
             let (intended, actual) =
-                (tally.intended().quantile_us(0.99), tally.actual().quantile_us(0.99) as f64 * 1.01);
+                (totals.intended().quantile_us(0.99), totals.actual().quantile_us(0.99) as f64 * 1.01);
             if Duration::from_micros(intended) > Duration::from_micros(actual as u64) + slip {
                 return Err(format!("from the intended start {intended} µs, slip {slip:?}"));
             }
@@ -90,69 +94,71 @@ async fn open_and_closed(behaviour: fn(u64) -> Answer) {
 }
 
 #[tokio::test]
-async fn a_constant_latency_is_measured_truly() {
-    open_and_closed(|_| Answer::After(Duration::from_millis(40))).await;
+async fn constant_latency_is_measured_correctly() {
+    open_and_closed(|_| Reply::After(Duration::from_millis(40))).await;
 }
 
 #[tokio::test]
-async fn two_latencies_are_told_apart() {
-    open_and_closed(|n| Answer::After(Duration::from_millis(if n.is_multiple_of(5) { 200 } else { 40 })))
+async fn two_latencies_are_measured_correctly() {
+    open_and_closed(|n| Reply::After(Duration::from_millis(if n.is_multiple_of(5) { 200 } else { 40 })))
         .await;
 }
 
 #[tokio::test]
-async fn one_slow_request_in_two_hundred_is_seen() {
-    open_and_closed(|n| Answer::After(Duration::from_millis(if n % 200 == 7 { 100 } else { 30 }))).await;
+async fn one_slow_request_in_200_is_measured() {
+    open_and_closed(|n| Reply::After(Duration::from_millis(if n % 200 == 7 { 100 } else { 30 }))).await;
 }
 
 const FREEZE: Duration = Duration::from_secs(2);
 
-/// Runs a plan against a server that stands still two seconds after the start.
-async fn run_frozen(oracle: &Oracle, load: Load, start: Instant) -> (Tally, Ways) {
-    let (plan, witness) = (Plan::quick(&oracle.url("/"), load).unwrap(), Witness::start());
+/// Runs a plan against a server that freezes two seconds after the start.
+async fn run_frozen(server: &TestServer, load: LoadModel, start: Instant) -> (Totals, RoundTrips) {
+    let (plan, probe) = (Plan::quick(&server.url("/"), load).unwrap(), LatencyProbe::start());
     let freezing = async {
         tokio::time::sleep_until((start + Duration::from_secs(2)).into()).await;
-        oracle.freeze(FREEZE);
+        server.freeze(FREEZE);
     };
-    let (tally, ()) = tokio::join!(run_at(&plan, 1, start), freezing);
-    (tally, witness.tell())
+    let (totals, ()) = tokio::join!(run_at(&plan, 1, start), freezing);
+    (totals, probe.finish())
 }
 
-/// A server that stands still makes everybody wait who came meanwhile, also those for whom no user was free: the
-/// latency from the intended start knows, whatever the one from the actual start says.
+/// All arrivals during a freeze have to wait, including those without a free user. The latency from the intended start
+/// shows it; the latency from the actual start need not.
 #[tokio::test]
-async fn a_freeze_is_felt_by_all_who_should_have_started_during_it() {
+async fn freeze_counts_for_all_arrivals_during_it() {
     let (rate, lasting) = (200.0, Duration::from_secs(8));
-    for most_users in [10, 1000] {
-        agrees(async || {
-            let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(30)));
+    for max_users in [10, 1000] {
+        repeat_until_ok(async || {
+            let server = TestServer::start(|_| Reply::After(Duration::from_millis(30)));
             let start = Instant::now() + Duration::from_millis(20);
-            let (tally, ways) = run_frozen(&oracle, Load::rate(rate, lasting, most_users), start).await;
-            // First come, first served: the n-th that was answered is the n-th that came.
-            let mut answered = oracle.answered();
+            let (totals, round_trips) =
+                run_frozen(&server, LoadModel::rate(rate, lasting, max_users), start).await;
+            // Requests are served in order: the n-th response belongs to the n-th arrival.
+            let mut answered = server.answered();
             answered.sort_unstable();
             let came = |n: usize| start + Duration::from_secs_f64(n as f64 / rate);
             let waited: Vec<Duration> =
                 answered.iter().enumerate().map(|(n, at)| at.saturating_duration_since(came(n))).collect();
-            assert_eq!(waited.len(), (rate * lasting.as_secs_f64()) as usize, "none is left out");
-            let under_way = tally.actual().above(1_000_000);
-            if most_users == 10 && under_way > 10 {
+            assert_eq!(waited.len(), (rate * lasting.as_secs_f64()) as usize, "every arrival is answered");
+            let under_way = totals.actual().count_above(1_000_000);
+            if max_users == 10 && under_way > 10 {
                 return Err(format!("{under_way} requests were under way when it froze"));
             }
-            compare(tally.intended(), waited, &ways, 1)
+            compare(totals.intended(), waited, &round_trips, 1)
         })
         .await;
     }
 }
 
-/// Closed users stand still with the server, and what they measure is what the server did to them.
+/// Closed users wait with the server and measure what it logs.
 #[tokio::test]
-async fn a_freeze_is_measured_truly_by_closed_users() {
-    agrees(async || {
-        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(30)));
+async fn closed_users_measure_a_freeze_correctly() {
+    repeat_until_ok(async || {
+        let server = TestServer::start(|_| Reply::After(Duration::from_millis(30)));
         let start = Instant::now() + Duration::from_millis(20);
-        let (tally, ways) = run_frozen(&oracle, Load::users(USERS, Duration::from_secs(6)), start).await;
-        compare(tally.actual(), oracle.took(), &ways, USERS)
+        let (totals, round_trips) =
+            run_frozen(&server, LoadModel::users(USERS, Duration::from_secs(6)), start).await;
+        compare(totals.actual(), server.took(), &round_trips, USERS)
     })
     .await;
 }

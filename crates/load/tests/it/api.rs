@@ -1,10 +1,10 @@
-//! The API and the pages, over the wire.
+//! The API and the console pages over HTTP.
 
 use hob_web::Service as _;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use hob_load::{Config, Load, State};
+use hob_load::{Config, Load, RunState};
 use hob_service::Live;
 use hob_testkit::{LIMIT, TestApp, TestContext, wait_for};
 use http::StatusCode;
@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::oracle::{Answer, Oracle};
-use crate::site::{NEEDS, plan};
+use crate::kit::{NEEDS, plan};
+use crate::server::{Reply, TestServer};
 
 pub(crate) struct Site {
     pub(crate) app: TestApp,
-    tests: Load,
-    pub(crate) oracle: Oracle,
+    load: Load,
+    pub(crate) server: TestServer,
     _context: TestContext,
 }
 
@@ -26,21 +26,21 @@ impl Site {
     pub(crate) async fn open() -> Self {
         let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
         let config = Config { threads: 1, ..Config::default() };
-        let tests = Load::open(context.context(), Live::fixed(config)).await.unwrap();
-        let app = TestApp::start(context.context(), tests.routes()).await;
-        tests.start(app.web().changes());
-        let oracle = Oracle::start(|n| {
+        let load = Load::open(context.context(), Live::fixed(config)).await.unwrap();
+        let app = TestApp::start(context.context(), load.routes()).await;
+        load.start(app.web().changes());
+        let server = TestServer::start(|n| {
             if n % 10 == 3 {
-                Answer::Raw(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n".to_vec())
+                Reply::Raw(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n".to_vec())
             } else {
-                Answer::After(Duration::from_millis(2))
+                Reply::After(Duration::from_millis(2))
             }
         });
-        Self { app, tests, oracle, _context: context }
+        Self { app, load, server, _context: context }
     }
 
     async fn add(&self, rate: u32, lasting: &str) -> i64 {
-        let source = plan(&self.oracle.url(""), rate, lasting);
+        let source = plan(&self.server.url(""), rate, lasting);
         let answer = self.app.post("/api/v1/load/plans", &json!({ "source": source })).await;
         assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
         answer.json::<Value>()["id"].as_i64().unwrap()
@@ -57,7 +57,7 @@ impl Site {
         run["state"].as_str().unwrap().to_owned()
     }
 
-    pub(crate) async fn wait_for(&self, id: &str, state: State) {
+    pub(crate) async fn wait_for(&self, id: &str, state: RunState) {
         wait_for(format!("{id} to be {state}"), LIMIT, async || {
             let found = self.state(id).await;
             if found == state.to_string() { Ok(()) } else { Err(found) }
@@ -67,21 +67,21 @@ impl Site {
 }
 
 #[tokio::test]
-async fn a_plan_is_made_edited_run_and_reported() {
+async fn plan_is_added_edited_run_and_reported() {
     let site = Site::open().await;
     let id = site.add(30, "2s").await;
     let path = format!("/api/v1/load/plans/{id}");
     let shown: Value = site.app.get(&path).await.json();
     assert_eq!((&shown["name"], &shown["version"]), (&json!("Site check"), &json!(1)));
     assert_eq!(shown["run_types"][0]["groups"][0]["steps"], json!(["home"]));
-    let edited = plan(&site.oracle.url(""), 40, "2s");
+    let edited = plan(&site.server.url(""), 40, "2s");
     let answer = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
     assert_eq!((answer.status, &answer.json::<Value>()["version"]), (StatusCode::OK, &json!(2)));
     let answer = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
     assert_eq!(answer.status, StatusCode::CONFLICT);
 
     let run = site.run(id).await;
-    site.wait_for(&run, State::Completed).await;
+    site.wait_for(&run, RunState::Completed).await;
     let report: Value = site.app.get(&format!("/api/v1/load/runs/{run}/report")).await.json();
     assert_eq!((&report["requests"], &report["failed"]), (&json!(80), &json!(8)));
     let timeline: Vec<Value> = site.app.get(&format!("/api/v1/load/runs/{run}/timeline?from=1")).await.json();
@@ -96,9 +96,9 @@ async fn a_plan_is_made_edited_run_and_reported() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_refused_and_named() {
+async fn invalid_input_is_rejected_with_its_field() {
     let site = Site::open().await;
-    let wrong = plan(&site.oracle.url(""), 30, "2s").replace("GET /", "FETCH /");
+    let wrong = plan(&site.server.url(""), 30, "2s").replace("GET /", "FETCH /");
     let answer = site.app.post("/api/v1/load/plans", &json!({ "source": wrong })).await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
     let field = answer.json::<Value>()["errors"][0]["field"].as_str().unwrap().to_owned();
@@ -108,8 +108,8 @@ async fn what_is_wrong_is_refused_and_named() {
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
     let error = answer.json::<Value>()["errors"][0].clone();
     assert_eq!(error["field"], json!("source:1:14:a[0]"), "{error}");
-    let stranger = plan("http://example.com", 1, "1s");
-    let answer = site.app.post("/api/v1/load/plans", &json!({ "source": stranger })).await;
+    let forbidden = plan("http://example.com", 1, "1s");
+    let answer = site.app.post("/api/v1/load/plans", &json!({ "source": forbidden })).await;
     let id = answer.json::<Value>()["id"].as_i64().unwrap();
     let answer = site.app.post(&format!("/api/v1/load/plans/{id}/runs"), &json!({})).await;
     assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
@@ -125,23 +125,24 @@ async fn what_is_wrong_is_refused_and_named() {
 }
 
 #[tokio::test]
-async fn a_run_is_paused_and_cancelled_over_the_api() {
+async fn run_is_paused_resumed_and_cancelled() {
     let site = Site::open().await;
     let run = site.run(site.add(50, "10m").await).await;
-    site.wait_for(&run, State::Running).await;
-    let act =
-        async |what: &str| site.app.post(&format!("/api/v1/load/runs/{run}/{what}"), &json!({})).await.status;
+    site.wait_for(&run, RunState::Running).await;
+    let act = async |action: &str| {
+        site.app.post(&format!("/api/v1/load/runs/{run}/{action}"), &json!({})).await.status
+    };
     assert_eq!(act("pause").await, StatusCode::OK);
     assert_eq!(act("pause").await, StatusCode::CONFLICT);
     assert_eq!(act("resume").await, StatusCode::OK);
     assert_eq!(act("cancel").await, StatusCode::OK);
-    site.wait_for(&run, State::Cancelled).await;
+    site.wait_for(&run, RunState::Cancelled).await;
     assert_eq!(act("cancel").await, StatusCode::CONFLICT);
 }
 
 /// L6 L8
 #[tokio::test]
-async fn a_watcher_that_was_away_catches_up_by_number() {
+async fn reconnected_client_catches_up_by_number() {
     let site = Site::open().await;
     let run = site.run(site.add(30, "4s").await).await;
     let url = |after: u64| format!("ws://{}/api/v1/load/runs/{run}/live?after={after}", site.app.address());
@@ -163,7 +164,7 @@ async fn a_watcher_that_was_away_catches_up_by_number() {
     };
     assert_eq!(first["data"]["second"], json!(0));
     drop(socket);
-    site.wait_for(&run, State::Completed).await;
+    site.wait_for(&run, RunState::Completed).await;
     let (mut socket, _) = connect_async(url(first["seq"].as_u64().unwrap())).await.unwrap();
     let mut seconds = Vec::new();
     let mut last = Value::Null;
@@ -176,24 +177,24 @@ async fn a_watcher_that_was_away_catches_up_by_number() {
     assert!(seconds.len() >= 3 && seconds[0] == 1, "{seconds:?}");
     assert!(seconds.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seconds:?}");
     assert_eq!((&last["kind"], &last["data"]["status"]), (&json!("status"), &json!("COMPLETED")));
-    assert!(site.tests.views().active().await.unwrap().is_empty());
+    assert!(site.load.views().active().await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn pages_work_without_scripts() {
     let site = Site::open().await;
-    let source = plan(&site.oracle.url(""), 20, "2s");
+    let source = plan(&site.server.url(""), 20, "2s");
     let answer = site.app.submit("/load/plans", &[("source", "name = 1"), ("format", "toml")]).await;
     assert!(answer.text().contains("line 1"), "{}", answer.text());
     let answer = site.app.submit("/load/plans", &[("source", &source), ("format", "toml")]).await;
     assert_eq!(answer.header("location"), "/load/plans/1", "{}", answer.text());
-    let wish = [("run_type", "smoke"), ("priority", "1"), ("runners", "1"), ("max_users", "")];
+    let request = [("run_type", "smoke"), ("priority", "1"), ("runners", "1"), ("max_users", "")];
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let answer = site.app.submit("/load/plans/1/runs", &wish).await;
+        let answer = site.app.submit("/load/plans/1/runs", &request).await;
         let page = answer.header("location").to_owned();
         let id = page.rsplit('/').next().unwrap().to_owned();
-        site.wait_for(&id, State::Completed).await;
+        site.wait_for(&id, RunState::Completed).await;
         let text = site.app.get(&page).await.text();
         for words in ["completed", "Requests per second", "home", "error_rate &lt; 50%", "status 404"] {
             assert!(
@@ -223,6 +224,6 @@ async fn pages_work_without_scripts() {
     let file = site.app.get(&format!("/load/runs/{}/report.html", runs[0])).await;
     assert!(
         file.text().starts_with("<!doctype html>") && !file.text().contains("href=\"/"),
-        "it stands alone"
+        "the file is self-contained"
     );
 }

@@ -1,13 +1,13 @@
-//! The console in a real browser: make a plan, run it, watch it live, cancel it, open a report, compare two.
+//! The console in a browser: add a plan, run it, follow it live, cancel it, open its report, compare two runs.
 
 use std::path::Path;
 
-use hob_load::State;
+use hob_load::RunState;
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::{Browser, LIMIT, Scheme, Window, assert_readable, screenshot, wait_for};
 
 use crate::api::Site;
-use crate::site::plan;
+use crate::kit::plan;
 
 async fn text(client: &Client, css: &str) -> String {
     match client.find(Locator::Css(css)).await {
@@ -20,8 +20,8 @@ async fn press(client: &Client, css: &str) {
     client.find(Locator::Css(css)).await.unwrap().click().await.unwrap();
 }
 
-/// Looks at pages wide, dark and at the width of a phone; pictures are left under `target/screenshots`.
-async fn look(browser: &Browser, site: &Site, pages: &[(&str, &str)]) {
+/// Checks pages in light, dark and phone windows; screenshots are in `target/screenshots`.
+async fn check_pages(browser: &Browser, site: &Site, pages: &[(&str, &str)]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
     for (kind, width, scheme) in
         [("light", 1440, Scheme::Light), ("dark", 1440, Scheme::Dark), ("phone", 500, Scheme::Light)]
@@ -45,7 +45,7 @@ async fn write_plan(client: &Client, site: &Site, source: &str) {
     press(client, "form.editor button.primary").await;
 }
 
-/// Presses “Run”, and answers with the run's id.
+/// Presses Run and returns the id of the run.
 async fn run(client: &Client) -> String {
     press(client, "form.inline button.primary").await;
     wait_for("the page of the run", LIMIT, async || {
@@ -56,11 +56,11 @@ async fn run(client: &Client) -> String {
 }
 
 #[tokio::test]
-async fn a_plan_is_written_run_watched_cancelled_and_compared() {
+async fn plan_is_saved_run_followed_cancelled_and_compared() {
     let site = Site::open().await;
     let browser = Browser::start();
     let client = browser.open(Window::default()).await;
-    let source = plan(&site.oracle.url(""), 40, "10m");
+    let source = plan(&site.server.url(""), 40, "10m");
 
     write_plan(&client, &site, &source.replace("GET /", "FETCH /")).await;
     wait_for("the mistake", LIMIT, async || text(&client, "#mistake").await.contains("line 13")).await;
@@ -68,14 +68,14 @@ async fn a_plan_is_written_run_watched_cancelled_and_compared() {
     wait_for("the plan", LIMIT, async || text(&client, "h1").await == "Site check").await;
 
     let first = run(&client).await;
-    // The page follows the run by itself.
+    // The page updates itself.
     wait_for("live numbers", LIMIT, async || text(&client, "#report").await.contains("Requests per second"))
         .await;
     let before = text(&client, "#report dl.vitals dd").await;
     wait_for("newer numbers", LIMIT, async || text(&client, "#report dl.vitals dd").await != before).await;
     wait_for("the button", LIMIT, async || client.find(Locator::Css("#cancel")).await.is_ok()).await;
     press(&client, "#cancel").await;
-    site.wait_for(&first, State::Cancelled).await;
+    site.wait_for(&first, RunState::Cancelled).await;
     wait_for("the end on the page", LIMIT, async || text(&client, "#state").await.contains("cancelled"))
         .await;
     let file = client.find(Locator::Css("#download")).await.unwrap().attr("href").await.unwrap().unwrap();
@@ -91,7 +91,7 @@ async fn a_plan_is_written_run_watched_cancelled_and_compared() {
     wait_for("live numbers", LIMIT, async || text(&client, "#report").await.contains("Requests per second"))
         .await;
     press(&client, "#cancel").await;
-    site.wait_for(&second, State::Cancelled).await;
+    site.wait_for(&second, RunState::Cancelled).await;
     let compared = format!("/load/compare?a={first}&b={second}");
     client.goto(&site.app.url(&compared)).await.unwrap();
     let page = text(&client, "main").await;
@@ -105,5 +105,5 @@ async fn a_plan_is_written_run_watched_cancelled_and_compared() {
         ("report", file.as_str()),
         ("compare", compared.as_str()),
     ];
-    look(&browser, &site, &pages).await;
+    check_pages(&browser, &site, &pages).await;
 }

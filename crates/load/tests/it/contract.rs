@@ -1,19 +1,19 @@
-//! The contract L1–L11, on every store.
+//! The contracts L1 to L11, on every store.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hob_database::PageRequest;
-use hob_load::plan::{Files, Format, Written};
+use hob_load::plan::{Format, PlanFiles, PlanSource};
 use hob_load::{
-    Current, EditOutcome, Keys, Level, Line, MetricType, Notification, Ring, SessionId, State, Status,
-    TestId, Wish,
+    CurrentMetrics, EditOutcome, Keys, LogLevel, LogLine, LogStream, MetricType, Notification, RunRequest,
+    RunState, RunStatus, SessionId, TestId,
 };
 use hob_store::{BusEvent, ChannelFilter, cmd};
 use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
 
-use crate::oracle::{Answer, Oracle};
-use crate::site::{NEEDS, add, clerk, plan, queue, reach, run, worker};
+use crate::kit::{NEEDS, add, plan, queue, queue_node, run, wait_for_state, worker_node};
+use crate::server::{Reply, TestServer};
 
 fn keys(context: &TestContext) -> Keys {
     Keys::new(context.layout)
@@ -37,16 +37,16 @@ async fn list(context: &TestContext, key: impl AsRef<[u8]>) -> Vec<String> {
     context.store.run(cmd("LRANGE").arg(key.as_ref()).arg(0).arg(-1).clone()).await.unwrap()
 }
 
-/// Waits until requests come.
-async fn goes_on(oracle: &Oracle) {
-    let before = oracle.requests();
-    wait_for("requests", LIMIT, async || oracle.requests() > before + 30).await;
+/// Waits until the server receives requests.
+async fn wait_for_traffic(server: &TestServer) {
+    let before = server.requests();
+    wait_for("requests", LIMIT, async || server.requests() > before + 30).await;
 }
 
-/// Waits until none came for a second; answers how long after `asked` the last one did.
-async fn stops_after(oracle: &Oracle, asked: Instant) -> Duration {
+/// Waits for a second without requests; returns how long after `asked` the last one arrived.
+async fn time_to_stop(server: &TestServer, asked: Instant) -> Duration {
     let last = wait_for("quiet", LIMIT, async || {
-        let last = oracle.last()?;
+        let last = server.last()?;
         (last.max(asked).elapsed() > Duration::from_secs(1)).then_some(last)
     })
     .await;
@@ -57,29 +57,29 @@ every_service! {
     NEEDS;
 
     /// L5 L7: shared keys that another client has replaced by another type are written again.
-    async fn a_list_of_the_wrong_type_stops_no_run(context: TestContext) {
-        let tests = worker(context.context()).await;
-        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-        let plan = add(&tests, &oracle.url(""), 10, "1s").await;
+    async fn keys_of_the_wrong_type_do_not_stop_a_run(context: TestContext) {
+        let load = worker_node(context.context()).await;
+        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let plan = add(&load, &server.url(""), 10, "1s").await;
         let keys = keys(&context);
         for shard in keys.space().shards() {
             context.test_store().as_outsider(cmd("SET").arg(keys.active(shard)).arg("x").clone()).await;
         }
         context.test_store().as_outsider(cmd("SET").arg(keys.pending()).arg("x").clone()).await;
-        let first = queue(&tests, plan, Wish::default()).await;
+        let first = queue(&load, plan, RunRequest::default()).await;
         context.test_store().as_outsider(cmd("SET").arg(keys.logs(&first)).arg("x").clone()).await;
-        // Both at once: the run writes it every second.
+        // Atomically, because the run writes the key every second.
         let spoil = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')";
         let spoil = cmd("EVAL").arg(spoil).arg(1).arg(keys.writer(&first)).clone();
         context.test_store().as_outsider(spoil).await;
-        assert_eq!(reach(&tests, &first, State::Completed).await.state, State::Completed);
+        assert_eq!(wait_for_state(&load, &first, RunState::Completed).await.state, RunState::Completed);
         wait_for("the status", LIMIT, async || {
-            let status: Option<Status> = get(&context, keys.status(&first)).await;
+            let status: Option<RunStatus> = get(&context, keys.status(&first)).await;
             status.filter(|status| status.status == "COMPLETED")
         })
         .await;
         context.test_store().as_outsider(cmd("SET").arg(keys.pending()).arg("x").clone()).await;
-        tests.keep_views_once(0).await.unwrap();
+        load.maintain_once(0).await.unwrap();
         assert!(!exists(&context, keys.pending()).await);
         for shard in keys.space().shards() {
             let kind: String = context.store.run(cmd("TYPE").arg(keys.active(shard)).clone()).await.unwrap();
@@ -88,16 +88,16 @@ every_service! {
     }
 
     /// L1 L2 L3 L5 L8 L9 L11
-    async fn a_run_is_shown_in_the_documented_keys_while_it_runs_and_put_away_after(context: TestContext) {
-        let oracle = Oracle::start(|n| if n.is_multiple_of(10) { Answer::Raw(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec()) } else { Answer::After(Duration::from_millis(5)) });
-        let tests = worker(context.context()).await;
-        let plan = add(&tests, &oracle.url(""), 50, "4s").await;
+    async fn documented_keys_show_a_run_and_are_cleaned_up_after_it(context: TestContext) {
+        let server = TestServer::start(|n| if n.is_multiple_of(10) { Reply::Raw(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec()) } else { Reply::After(Duration::from_millis(5)) });
+        let load = worker_node(context.context()).await;
+        let plan = add(&load, &server.url(""), 50, "4s").await;
         let keys = keys(&context);
-        let mut heard = context.store.bus().subscribe(&[ChannelFilter::pattern("notifications:*")]).await.unwrap();
-        let id = queue(&tests, plan, Wish::default()).await;
+        let mut heard = context.store.bus().subscribe(&[Topic::pattern("notifications:*")]).await.unwrap();
+        let id = queue(&load, plan, RunRequest::default()).await;
 
-        let current: Current = wait_for("live metrics", LIMIT, async || {
-            let current: Option<Current> = get(&context, keys.current(&id)).await;
+        let current: CurrentMetrics = wait_for("live metrics", LIMIT, async || {
+            let current: Option<CurrentMetrics> = get(&context, keys.current(&id)).await;
             current.filter(|current| current.progress >= 50.0)
         }).await;
         assert_eq!(current.test_id, id.to_string());
@@ -106,22 +106,22 @@ every_service! {
         assert!(current.min_response_time > 0.0 && current.p50 >= current.min_response_time);
         assert!(current.avg_response_time >= 4.0 && current.p99 <= current.max_response_time);
         assert!(ttl(&context, keys.current(&id)).await <= Duration::from_secs(10));
-        let status: Status = get(&context, keys.status(&id)).await.unwrap();
+        let status: RunStatus = get(&context, keys.status(&id)).await.unwrap();
         assert_eq!(status.status, "RUNNING");
         assert!(ttl(&context, keys.status(&id)).await > Duration::from_secs(3000));
-        assert_eq!(tests.views().active().await.unwrap(), [id.to_string()]);
+        assert_eq!(load.views().active().await.unwrap(), [id.to_string()]);
         assert!(!list(&context, keys.buffer(&id)).await.is_empty());
         assert!(ttl(&context, keys.buffer(&id)).await <= Duration::from_secs(300));
 
-        let ended = reach(&tests, &id, State::Completed).await;
-        assert_eq!((ended.state, ended.message.as_str()), (State::Completed, "Completed"));
-        wait_for("the end to be shown", LIMIT, async || {
-            get::<Status>(&context, keys.status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
+        let ended = wait_for_state(&load, &id, RunState::Completed).await;
+        assert_eq!((ended.state, ended.message.as_str()), (RunState::Completed, "Completed"));
+        wait_for("the final status", LIMIT, async || {
+            get::<RunStatus>(&context, keys.status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
         }).await;
-        let status: Status = get(&context, keys.status(&id)).await.unwrap();
+        let status: RunStatus = get(&context, keys.status(&id)).await.unwrap();
         assert_eq!((status.progress, status.current_users), (100.0, 0));
-        wait_for("what concerned the running to be put away", LIMIT, async || {
-            !exists(&context, keys.current(&id)).await && tests.views().active().await.unwrap().is_empty()
+        wait_for("the keys of the running test to be deleted", LIMIT, async || {
+            !exists(&context, keys.current(&id)).await && load.views().active().await.unwrap().is_empty()
         }).await;
         assert!(!exists(&context, keys.buffer(&id)).await);
         for metric in MetricType::ALL {
@@ -145,81 +145,81 @@ every_service! {
         }
         assert_eq!(types, ["TEST_QUEUED", "TEST_STARTING", "TEST_STARTED", "TEST_COMPLETED"]);
 
-        let report = tests.report(&run(&tests, &id).await).await.unwrap().unwrap();
-        assert_eq!((report.requests, oracle.requests()), (200, 200));
+        let report = load.report(&run(&load, &id).await).await.unwrap().unwrap();
+        assert_eq!((report.requests, server.requests()), (200, 200));
         assert_eq!((report.failed, report.faults[0].what.as_str()), (20, "status 500"));
     }
 
-    /// L2: what is over stays over.
-    async fn a_finished_run_accepts_no_change(context: TestContext) {
-        let tests = clerk(context.context()).await;
-        let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
-        let id = queue(&tests, plan, Wish::default()).await;
+    /// L2: a final state never changes.
+    async fn finished_run_rejects_changes(context: TestContext) {
+        let load = queue_node(context.context()).await;
+        let plan = add(&load, "http://127.0.0.1:1", 1, "1s").await;
+        let id = queue(&load, plan, RunRequest::default()).await;
         use hob_load::Transition;
-        assert_eq!(tests.pause(&id).await.unwrap(), Transition::Rejected(State::Pending));
-        assert_eq!(tests.cancel(&id).await.unwrap(), Transition::Applied(State::Cancelled));
-        for changed in [tests.cancel(&id).await, tests.pause(&id).await, tests.resume(&id).await] {
-            assert_eq!(changed.unwrap(), Transition::Rejected(State::Cancelled));
+        assert_eq!(load.pause(&id).await.unwrap(), Transition::Rejected(RunState::Pending));
+        assert_eq!(load.cancel(&id).await.unwrap(), Transition::Applied(RunState::Cancelled));
+        for changed in [load.cancel(&id).await, load.pause(&id).await, load.resume(&id).await] {
+            assert_eq!(changed.unwrap(), Transition::Rejected(RunState::Cancelled));
         }
-        assert_eq!(tests.cancel(&TestId::new("nobody").unwrap()).await.unwrap(), Transition::Gone);
-        let status: Status = get(&context, keys(&context).status(&id)).await.unwrap();
+        assert_eq!(load.cancel(&TestId::new("unknown").unwrap()).await.unwrap(), Transition::Gone);
+        let status: RunStatus = get(&context, keys(&context).status(&id)).await.unwrap();
         assert_eq!(status.status, "CANCELLED");
     }
 
     /// L4
-    async fn errors_do_not_roll_away_with_the_other_lines(context: TestContext) {
-        let tests = clerk(context.context()).await;
+    async fn other_lines_do_not_push_out_errors(context: TestContext) {
+        let load = queue_node(context.context()).await;
         let id = TestId::new("T_1").unwrap();
-        let error = Line { user_id: Some("user_001".into()), ..Line::new(1706430000000, Level::Error, "broke") };
-        tests.logs().write(&id, &[error]).await.unwrap();
-        let lines: Vec<Line> = (0..1500).map(|n| Line::new(1706430000000 + n, Level::Info, format!("line {n}"))).collect();
-        tests.logs().write(&id, &lines).await.unwrap();
+        let error = LogLine { user_id: Some("user_001".into()), ..LogLine::new(1706430000000, LogLevel::Error, "broke") };
+        load.logs().write(&id, &[error]).await.unwrap();
+        let lines: Vec<LogLine> = (0..1500).map(|n| LogLine::new(1706430000000 + n, LogLevel::Info, format!("line {n}"))).collect();
+        load.logs().write(&id, &lines).await.unwrap();
         let kept = list(&context, keys(&context).logs(&id)).await;
         assert_eq!(kept.len(), 1000);
         assert_eq!(kept[0], r#"{"timestamp":1706430001499,"level":"INFO","message":"line 1499"}"#, "newest first");
-        let errors = tests.logs().read(&id, Ring::Errors, 0, 10).await.unwrap();
+        let errors = load.logs().read(&id, LogStream::Errors, 0, 10).await.unwrap();
         assert_eq!(errors.entries, [br#"{"timestamp":1706430000000,"level":"ERROR","message":"broke","userId":"user_001"}"#.to_vec()]);
-        let all = tests.logs().read(&id, Ring::All, 0, 2).await.unwrap();
-        let rest = tests.logs().read(&id, Ring::All, all.newest - 1, 10).await.unwrap();
+        let all = load.logs().read(&id, LogStream::All, 0, 2).await.unwrap();
+        let rest = load.logs().read(&id, LogStream::All, all.newest - 1, 10).await.unwrap();
         assert_eq!((rest.entries.len(), rest.missed_after(all.newest - 1)), (1, false));
         assert!(ttl(&context, keys(&context).logs(&id)).await <= Duration::from_secs(3600));
     }
 
     /// L5
-    async fn the_list_of_active_tests_is_swept(context: TestContext) {
-        let tests = clerk(context.context()).await;
+    async fn stale_active_runs_are_removed(context: TestContext) {
+        let load = queue_node(context.context()).await;
         for n in 0..20 {
-            tests.views().activate(&TestId::new(format!("left_over_{n}")).unwrap()).await.unwrap();
+            load.views().activate(&TestId::new(format!("left_over_{n}")).unwrap()).await.unwrap();
         }
-        assert_eq!(tests.views().active().await.unwrap().len(), 20);
-        tests.keep_views_once(0).await.unwrap();
-        assert!(tests.views().active().await.unwrap().is_empty());
+        assert_eq!(load.views().active().await.unwrap().len(), 20);
+        load.maintain_once(0).await.unwrap();
+        assert!(load.views().active().await.unwrap().is_empty());
     }
 
     /// L6
-    async fn watchers_are_noted_until_they_leave(context: TestContext) {
-        let tests = clerk(context.context()).await;
+    async fn sessions_are_stored_until_they_end(context: TestContext) {
+        let load = queue_node(context.context()).await;
         let (id, session) = (TestId::new("T_1").unwrap(), SessionId::new("session_123").unwrap());
-        assert!(tests.views().watch(&id, &session, "192.168.1.100", 1706430000000).await.unwrap());
+        assert!(load.views().add_session(&id, &session, "192.168.1.100", 1706430000000).await.unwrap());
         let key = keys(&context).sessions(&id);
-        let noted: String = context.store.run(cmd("HGET").arg(&key).arg("session_123").clone()).await.unwrap();
-        assert_eq!(noted, r#"{"clientIp":"192.168.1.100","connectedAt":1706430000000}"#);
+        let session: String = context.store.run(cmd("HGET").arg(&key).arg("session_123").clone()).await.unwrap();
+        assert_eq!(session, r#"{"clientIp":"192.168.1.100","connectedAt":1706430000000}"#);
         assert!(ttl(&context, &key).await <= Duration::from_secs(3600));
-        tests.views().unwatch(&id, &session).await.unwrap();
+        load.views().remove_session(&id, &session).await.unwrap();
         assert!(!exists(&context, &key).await);
     }
 
     /// L7
-    async fn higher_priorities_go_first_but_waiting_counts_too(context: TestContext) {
-        let tests = clerk(context.context()).await;
-        let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+    async fn higher_priorities_start_first_but_waiting_counts(context: TestContext) {
+        let load = queue_node(context.context()).await;
+        let plan = add(&load, "http://127.0.0.1:1", 1, "1s").await;
         let mut ids = Vec::new();
         for priority in [0, 5, 1, 5] {
-            ids.push(queue(&tests, plan, Wish { priority, max_users: Some(100), ..Wish::default() }).await);
+            ids.push(queue(&load, plan, RunRequest { priority, max_users: Some(100), ..RunRequest::default() }).await);
         }
-        let order: Vec<TestId> = tests.waiting().await.unwrap().into_iter().map(|run| run.id).collect();
+        let order: Vec<TestId> = load.pending().await.unwrap().into_iter().map(|run| run.id).collect();
         assert_eq!(order, [ids[1].clone(), ids[3].clone(), ids[2].clone(), ids[0].clone()]);
-        tests.keep_views_once(1).await.unwrap();
+        load.maintain_once(1).await.unwrap();
         let listed = list(&context, keys(&context).pending()).await;
         let first = format!(r#"{{"testId":"{}","planId":{plan},"maxUsers":100,"priority":5}}"#, ids[1]);
         assert_eq!((listed.len(), &listed[0]), (4, &first));
@@ -227,178 +227,178 @@ every_service! {
         let an_hour = i64::try_from(Duration::from_secs(3600).as_millis()).unwrap();
         let older = hob_database::sql("UPDATE load_run SET rank = rank - $2 WHERE id = $1").bind(&ids[0]).bind(an_hour);
         context.database.execute(older).await.unwrap();
-        assert_eq!(tests.waiting().await.unwrap()[0].id, ids[0]);
+        assert_eq!(load.pending().await.unwrap()[0].id, ids[0]);
     }
 
     /// L7
-    async fn what_outsiders_push_is_taken_in_or_dropped(context: TestContext) {
-        let tests = clerk(context.context()).await;
-        let plan = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+    async fn pushed_entries_are_imported_or_dropped(context: TestContext) {
+        let load = queue_node(context.context()).await;
+        let plan = add(&load, "http://127.0.0.1:1", 1, "1s").await;
         let key = keys(&context).pending();
         let entry = format!(r#"{{ "testId": "TestWithGradle_1_20250828183842", "planId": {plan}, "maxUsers": 7, "priority": 1 }}"#);
         for pushed in [entry.as_str(), r#"{"testId":"x","planId":999,"maxUsers":1,"priority":1}"#, "rubbish"] {
             context.test_store().as_outsider(cmd("RPUSH").arg(&key).arg(pushed).clone()).await;
         }
-        tests.keep_views_once(1).await.unwrap();
-        let waiting = tests.waiting().await.unwrap();
+        load.maintain_once(1).await.unwrap();
+        let waiting = load.pending().await.unwrap();
         assert_eq!(waiting.len(), 1);
         assert_eq!((waiting[0].id.as_str(), waiting[0].max_users, waiting[0].priority),
             ("TestWithGradle_1_20250828183842", Some(7), 1));
         let listed = list(&context, &key).await;
         assert_eq!(listed, [format!(r#"{{"testId":"TestWithGradle_1_20250828183842","planId":{plan},"maxUsers":7,"priority":1}}"#)]);
-        // A second look changes nothing, and neither does pushing it once more.
+        // Idempotent, also when the entry is pushed again.
         context.test_store().as_outsider(cmd("RPUSH").arg(&key).arg(&entry).clone()).await;
-        tests.keep_views_once(1).await.unwrap();
-        assert_eq!((tests.waiting().await.unwrap().len(), list(&context, &key).await), (1, listed));
+        load.maintain_once(1).await.unwrap();
+        assert_eq!((load.pending().await.unwrap().len(), list(&context, &key).await), (1, listed));
     }
 
     /// L10
-    async fn an_edited_plan_is_not_served_stale_and_a_run_keeps_its_version(context: TestContext) {
-        let tests = clerk(context.context()).await;
-        let id = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+    async fn edit_invalidates_the_cache_and_a_run_keeps_its_version(context: TestContext) {
+        let load = queue_node(context.context()).await;
+        let id = add(&load, "http://127.0.0.1:1", 1, "1s").await;
         let keys = keys(&context);
         let (key_id, kind) = (hob_load::KeyPlanId::new(id.0).unwrap(), hob_load::RunTypeId::new("smoke").unwrap());
-        assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 1);
-        let groups = tests.cache().groups(id, "smoke").await.unwrap();
+        assert_eq!(load.plan(id).await.unwrap().unwrap().version, 1);
+        let groups = load.cache().groups(id, "smoke").await.unwrap();
         assert_eq!((groups[0].name.as_str(), groups[0].plan_version), ("read", 1));
-        let users = tests.cache().users(id, "smoke").await.unwrap();
+        let users = load.cache().users(id, "smoke").await.unwrap();
         assert_eq!((users.len(), users[1]["login"].as_str()), (2, "bob"));
         for key in [keys.plan(&key_id), keys.groups(&key_id, &kind), keys.users(&key_id, &kind)] {
             assert!(ttl(&context, &key).await <= Duration::from_secs(300), "{key}");
         }
-        let queued = queue(&tests, id, Wish::default()).await;
+        let queued = queue(&load, id, RunRequest::default()).await;
         let edited = plan("http://127.0.0.1:2", 1, "1s").replace("\"read\"", "\"look\"");
-        let edited = Written::toml(edited);
-        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), EditOutcome::Saved(2));
+        let edited = PlanSource::toml(edited);
+        assert_eq!(load.edit_plan(id, Some(1), &edited).await.unwrap(), EditOutcome::Saved(2));
         assert!(!exists(&context, keys.plan(&key_id)).await && !exists(&context, keys.users(&key_id, &kind)).await);
-        assert_eq!(tests.edit_plan(id, Some(1), &edited).await.unwrap(), EditOutcome::Conflict(2));
-        assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 2);
-        assert_eq!(tests.cache().groups(id, "smoke").await.unwrap()[0].name, "look");
-        assert_eq!(run(&tests, &queued).await.plan_version, 1);
-        assert!(tests.delete_plan(id).await.unwrap());
-        assert!(tests.plan(id).await.unwrap().is_none());
-        assert!(tests.plans(&PageRequest::default()).await.unwrap().rows.is_empty());
+        assert_eq!(load.edit_plan(id, Some(1), &edited).await.unwrap(), EditOutcome::Conflict(2));
+        assert_eq!(load.plan(id).await.unwrap().unwrap().version, 2);
+        assert_eq!(load.cache().groups(id, "smoke").await.unwrap()[0].name, "look");
+        assert_eq!(run(&load, &queued).await.plan_version, 1);
+        assert!(load.delete_plan(id).await.unwrap());
+        assert!(load.plan(id).await.unwrap().is_none());
+        assert!(load.plans(&PageRequest::default()).await.unwrap().rows.is_empty());
     }
 
     /// L10
-    async fn a_node_waits_for_another_that_loads_the_plan_but_not_for_one_that_died(context: TestContext) {
-        let tests = clerk(context.context()).await;
-        let id = add(&tests, "http://127.0.0.1:1", 1, "1s").await;
+    async fn node_waits_for_another_that_loads_the_plan_but_not_for_a_dead_one(context: TestContext) {
+        let load = queue_node(context.context()).await;
+        let id = add(&load, "http://127.0.0.1:1", 1, "1s").await;
         let key_id = hob_load::KeyPlanId::new(id.0).unwrap();
         let (loading, cached) = (keys(&context).loading(&key_id), keys(&context).plan(&key_id));
         context.test_store().as_outsider(cmd("SET").arg(&loading).arg("1").arg("PX").arg(2000).clone()).await;
         let asked = Instant::now();
-        assert_eq!(tests.plan(id).await.unwrap().unwrap().version, 1, "nobody loaded it, so this node did");
-        assert!(asked.elapsed() >= Duration::from_millis(300), "but it waited first");
+        assert_eq!(load.plan(id).await.unwrap().unwrap().version, 1, "no other node loaded it");
+        assert!(asked.elapsed() >= Duration::from_millis(300), "this node waited first");
         context.test_store().as_outsider(cmd("DEL").arg(&cached).clone()).await;
         context.test_store().as_outsider(cmd("SET").arg(&loading).arg("1").arg("PX").arg(2000).clone()).await;
         let theirs = r#"{"planId":1,"version":1,"name":"by another node","format":"toml","source":"","createdAt":0}"#;
-        let (found, ()) = tokio::join!(tests.plan(id), async {
+        let (found, ()) = tokio::join!(load.plan(id), async {
             context.test_store().as_outsider(cmd("SET").arg(&cached).arg(theirs).arg("PX").arg(60_000).clone()).await;
         });
         assert_eq!(found.unwrap().unwrap().name, "by another node");
     }
 
-    /// L10: users come from a file that was handed in with the plan, each kind of run from its own.
-    async fn the_users_of_a_kind_of_run_come_from_a_file(context: TestContext) {
-        let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
-        let tests = worker(context.context()).await;
-        let source = plan(&oracle.url(""), 4, "1s");
+    /// L10: each run type reads its users from a file of the plan.
+    async fn users_of_a_run_type_come_from_a_file(context: TestContext) {
+        let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+        let load = worker_node(context.context()).await;
+        let source = plan(&server.url(""), 4, "1s");
         let given = "users = [{ login = \"ann\" }, { login = \"bob\" }]";
         let source = source.replace(given, "csv_file = \"few.csv\"\n[run.full]\ncsv_file = \"many.csv\"");
-        let mut files = Files::default();
+        let mut files = PlanFiles::default();
         files.put("many.csv", "login\ncarl\ndora\n");
-        let mut written = Written { source, format: Format::Toml, files };
-        let refused = tests.add_plan(&written).await.unwrap_err();
+        let mut written = PlanSource { source, format: Format::Toml, files };
+        let refused = load.add_plan(&written).await.unwrap_err();
         assert!(refused.to_string().contains("no file \"few.csv\""), "{refused}");
         written.files.put("few.csv", "login\nann\n");
-        let id = tests.add_plan(&written).await.unwrap();
+        let id = load.add_plan(&written).await.unwrap();
         for (kind, users) in [("smoke", vec!["ann"]), ("full", vec!["carl", "dora"])] {
-            let cached = tests.cache().users(id, kind).await.unwrap();
+            let cached = load.cache().users(id, kind).await.unwrap();
             assert_eq!(cached.iter().map(|user| user["login"].as_str()).collect::<Vec<_>>(), users);
         }
         // The run keeps the files of its version.
-        let run = queue(&tests, id, Wish { run_type: Some("full".into()), ..Wish::default() }).await;
+        let run = queue(&load, id, RunRequest { run_type: Some("full".into()), ..RunRequest::default() }).await;
         written.files.put("many.csv", "login\nzoe\n");
-        assert_eq!(tests.edit_plan(id, Some(1), &written).await.unwrap(), EditOutcome::Saved(2));
-        assert_eq!(tests.cache().users(id, "full").await.unwrap()[0]["login"], "zoe");
-        let ended = reach(&tests, &run, State::Completed).await;
-        assert_eq!(ended.state, State::Completed, "{}", ended.message);
-        let received = oracle.received();
+        assert_eq!(load.edit_plan(id, Some(1), &written).await.unwrap(), EditOutcome::Saved(2));
+        assert_eq!(load.cache().users(id, "full").await.unwrap()[0]["login"], "zoe");
+        let ended = wait_for_state(&load, &run, RunState::Completed).await;
+        assert_eq!(ended.state, RunState::Completed, "{}", ended.message);
+        let received = server.received();
         let who = |request: &String| request.split(' ').nth(1).unwrap().to_owned();
         let asked: BTreeSet<String> = received.iter().map(who).collect();
         assert_eq!(asked, ["/?who=carl", "/?who=dora"].map(str::to_owned).into());
     }
 
-    /// L4: as in the document's example.
-    async fn users_that_connect_are_told_of(context: TestContext) {
-        let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
-        let tests = worker(context.context()).await;
-        let plan = add(&tests, &oracle.url(""), 5, "1s").await;
-        let id = queue(&tests, plan, Wish::default()).await;
-        reach(&tests, &id, State::Completed).await;
+    /// L4: the documented example.
+    async fn connected_users_are_logged(context: TestContext) {
+        let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+        let load = worker_node(context.context()).await;
+        let plan = add(&load, &server.url(""), 5, "1s").await;
+        let id = queue(&load, plan, RunRequest::default()).await;
+        wait_for_state(&load, &id, RunState::Completed).await;
         let lines = list(&context, keys(&context).logs(&id)).await;
         let line = lines.iter().find(|line| line.contains("connected")).unwrap_or_else(|| panic!("{lines:?}"));
-        let line: Line = serde_json::from_str(line).unwrap();
-        assert_eq!((line.level, line.message.as_str()), (Level::Info, "User 1 connected successfully"));
+        let line: LogLine = serde_json::from_str(line).unwrap();
+        assert_eq!((line.level, line.message.as_str()), (LogLevel::Info, "User 1 connected successfully"));
         assert_eq!(line.user_id.as_deref(), Some("user_001"));
     }
 
-    /// L9: losing the store in the middle of a run loses nothing of it.
-    async fn a_run_survives_the_loss_of_the_store(context: TestContext) {
-        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-        let tests = worker(context.context()).await;
-        let plan = add(&tests, &oracle.url(""), 40, "3s").await;
-        let id = queue(&tests, plan, Wish::default()).await;
-        wait_for("requests", LIMIT, async || oracle.requests() > 20).await;
+    /// L9: losing the data of the store during a run loses no measurement.
+    async fn run_survives_the_loss_of_the_store(context: TestContext) {
+        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let load = worker_node(context.context()).await;
+        let plan = add(&load, &server.url(""), 40, "3s").await;
+        let id = queue(&load, plan, RunRequest::default()).await;
+        wait_for("requests", LIMIT, async || server.requests() > 20).await;
         context.test_store().flush_all().await;
-        let ended = reach(&tests, &id, State::Completed).await;
-        assert_eq!(ended.state, State::Completed, "{}", ended.message);
-        let report = tests.report(&ended).await.unwrap().unwrap();
-        assert_eq!((report.requests, oracle.requests()), (120, 120));
-        wait_for("the end to be shown", LIMIT, async || {
-            get::<Status>(&context, keys(&context).status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
+        let ended = wait_for_state(&load, &id, RunState::Completed).await;
+        assert_eq!(ended.state, RunState::Completed, "{}", ended.message);
+        let report = load.report(&ended).await.unwrap().unwrap();
+        assert_eq!((report.requests, server.requests()), (120, 120));
+        wait_for("the final status", LIMIT, async || {
+            get::<RunStatus>(&context, keys(&context).status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
         }).await;
     }
 
-    async fn runners_on_several_nodes_share_the_work_and_start_together(context: TestContext) {
-        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-        let tests = worker(context.context()).await;
+    async fn runners_on_several_nodes_share_the_load_and_start_together(context: TestContext) {
+        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let load = worker_node(context.context()).await;
         let others = [context.another_node().await, context.another_node().await];
-        let _others = [worker(&others[0]).await, worker(&others[1]).await];
-        let plan = add(&tests, &oracle.url(""), 60, "3s").await;
-        let id = queue(&tests, plan, Wish { runners: Some(3), ..Wish::default() }).await;
-        let ended = reach(&tests, &id, State::Completed).await;
-        assert_eq!(ended.state, State::Completed, "{}", ended.message);
-        let runners = tests.runners(&ended).await.unwrap();
+        let _others = [worker_node(&others[0]).await, worker_node(&others[1]).await];
+        let plan = add(&load, &server.url(""), 60, "3s").await;
+        let id = queue(&load, plan, RunRequest { runners: Some(3), ..RunRequest::default() }).await;
+        let ended = wait_for_state(&load, &id, RunState::Completed).await;
+        assert_eq!(ended.state, RunState::Completed, "{}", ended.message);
+        let runners = load.runners(&ended).await.unwrap();
         assert_eq!(runners.iter().map(|runner| runner.number).collect::<BTreeSet<_>>(), [0, 1, 2].into());
-        let report = tests.report(&ended).await.unwrap().unwrap();
-        assert_eq!((report.requests, oracle.requests()), (180, 180));
-        let seconds = tests.seconds(&ended, 0, usize::MAX).await.unwrap();
-        assert!(seconds[0].requests() > 30, "all of them work from the first second on: {}", seconds[0].requests());
+        let report = load.report(&ended).await.unwrap().unwrap();
+        assert_eq!((report.requests, server.requests()), (180, 180));
+        let seconds = load.seconds(&ended, 0, usize::MAX).await.unwrap();
+        assert!(seconds[0].requests() > 30, "all runners work from the first second: {}", seconds[0].requests());
         others.iter().for_each(|context| context.tasks.stop_token().cancel());
     }
 
-    /// At the target, the last request comes at most a second after a run was paused or cancelled. A machine that is
-    /// busy with other things may take longer once, not each time.
-    async fn traffic_stops_within_a_second(context: TestContext) {
-        let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-        let tests = worker(context.context()).await;
-        let plan = add(&tests, &oracle.url(""), 100, "10m").await;
+    /// The target receives its last request at most a second after a pause or a cancellation. A busy machine may take longer
+    /// once, but not every time.
+    async fn requests_stop_within_a_second(context: TestContext) {
+        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let load = worker_node(context.context()).await;
+        let plan = add(&load, &server.url(""), 100, "10m").await;
         let mut stopped = Vec::new();
         for _ in 0..3 {
-            let id = queue(&tests, plan, Wish::default()).await;
-            goes_on(&oracle).await;
+            let id = queue(&load, plan, RunRequest::default()).await;
+            wait_for_traffic(&server).await;
             let asked = Instant::now();
-            tests.pause(&id).await.unwrap();
-            let paused = stops_after(&oracle, asked).await;
-            assert_eq!(run(&tests, &id).await.state, State::Paused);
-            tests.resume(&id).await.unwrap();
-            goes_on(&oracle).await;
+            load.pause(&id).await.unwrap();
+            let paused = time_to_stop(&server, asked).await;
+            assert_eq!(run(&load, &id).await.state, RunState::Paused);
+            load.resume(&id).await.unwrap();
+            wait_for_traffic(&server).await;
             let asked = Instant::now();
-            tests.cancel(&id).await.unwrap();
-            let cancelled = stops_after(&oracle, asked).await;
-            assert_eq!(reach(&tests, &id, State::Cancelled).await.state, State::Cancelled);
+            load.cancel(&id).await.unwrap();
+            let cancelled = time_to_stop(&server, asked).await;
+            assert_eq!(wait_for_state(&load, &id, RunState::Cancelled).await.state, RunState::Cancelled);
             stopped.push((paused, cancelled));
             if paused.max(cancelled) <= Duration::from_secs(1) {
                 return;
@@ -407,10 +407,10 @@ every_service! {
         panic!("after a pause and after a cancellation, each time: {stopped:?}");
     }
 
-    async fn a_target_that_may_not_be_tested_is_refused(context: TestContext) {
-        let tests = clerk(context.context()).await;
-        let plan = add(&tests, "http://example.com", 1, "1s").await;
-        let refused = tests.queue_run(plan, &Wish::default()).await.unwrap_err();
+    async fn forbidden_target_is_rejected(context: TestContext) {
+        let load = queue_node(context.context()).await;
+        let plan = add(&load, "http://example.com", 1, "1s").await;
+        let refused = load.queue_run(plan, &RunRequest::default()).await.unwrap_err();
         assert!(refused.to_string().contains("example.com"), "{refused}");
     }
 }

@@ -1,4 +1,4 @@
-//! Plans that are nearly right, or made to exhaust their reader: each is read or refused in bounded time and memory.
+//! Mutated and hostile plans are read or rejected in bounded time and memory.
 
 use hob_load::plan::{Format, Plan};
 use hob_testkit::fuzz;
@@ -44,7 +44,7 @@ fn json() -> String {
 }
 
 #[test]
-fn the_plan_that_is_mutated_is_right() {
+fn unmutated_plan_is_valid() {
     Plan::read(TOML, Format::Toml).unwrap();
     Plan::read(&json(), Format::Json).unwrap();
 }
@@ -58,7 +58,7 @@ fn mutated_plans_in_toml_are_read_within_limits() {
 
 #[test]
 fn mutated_plans_in_json_are_read_within_limits() {
-    // The second one made the reader loop.
+    // The second document once made the reader loop.
     let documents = [&json(), r#"{"a":[{"b":1,,}]}"#];
     fuzz("fuzz::mutated_plans_in_json_are_read_within_limits", &documents, |text| {
         drop(Plan::read(text, Format::Json));

@@ -1,31 +1,31 @@
-//! What the generator sends, and how it takes what comes back.
+//! The requests of the generator, and how it handles responses.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_load::generator::{Generator, Job, Share, Targets};
-use hob_load::plan::{Format, Load, Plan};
-use hob_load::{Fault, Second, Tally};
+use hob_load::plan::{Format, LoadModel, Plan};
+use hob_load::{Fault, Second, Totals};
 use hob_testkit::{LIMIT, wait_for};
 
 use crate::accuracy::run;
-use crate::oracle::{Answer, Oracle};
+use crate::server::{Reply, TestServer};
 
-fn raw(text: &str) -> Answer {
-    Answer::Raw(text.as_bytes().to_vec())
+fn raw(text: &str) -> Reply {
+    Reply::Raw(text.as_bytes().to_vec())
 }
 
 fn read(text: &str) -> Plan {
     Plan::read(text, Format::Toml).unwrap_or_else(|mistake| panic!("{mistake}"))
 }
 
-fn faults(tally: &Tally, step: usize) -> Vec<Fault> {
-    tally.steps()[step].faults.keys().copied().collect()
+fn faults(totals: &Totals, step: usize) -> Vec<Fault> {
+    totals.steps()[step].faults.keys().copied().collect()
 }
 
 #[tokio::test]
-async fn values_cookies_and_users_find_their_way_into_later_requests() {
-    let oracle = Oracle::start(|n| match n {
+async fn values_cookies_and_users_are_sent_in_later_requests() {
+    let server = TestServer::start(|n| match n {
         0 => raw(
             "HTTP/1.1 200 OK\r\nset-cookie: session=s1; Path=/\r\nx-next: 42\r\ncontent-length: 17\r\n\r\n\
              {\"token\": \"t-99\"}",
@@ -54,11 +54,11 @@ async fn values_cookies_and_users_find_their_way_into_later_requests() {
         headers = {{ authorization = "Bearer ${{token}}" }}
         expect = {{ status = 200, contains = "done" }}
         "#,
-        oracle.url("")
+        server.url("")
     ));
-    let tally = run(&plan, 1).await;
-    assert_eq!((tally.requests(), tally.failed()), (2, 0), "{:?}", tally.steps());
-    let received = oracle.received();
+    let totals = run(&plan, 1).await;
+    assert_eq!((totals.requests(), totals.failed()), (2, 0), "{:?}", totals.steps());
+    let received = server.received();
     assert!(received[0].starts_with("POST /main/login HTTP/1.1\r\nhost: 127.0.0.1:"), "{}", received[0]);
     assert!(received[0].contains("content-type: application/json\r\n"), "{}", received[0]);
     assert!(received[0].ends_with(r#"{"login":"ann","password":"a b"}"#), "{}", received[0]);
@@ -69,19 +69,19 @@ async fn values_cookies_and_users_find_their_way_into_later_requests() {
 }
 
 #[tokio::test]
-async fn each_way_to_fail_is_counted_as_what_it_is() {
+async fn each_failure_is_counted_by_its_reason() {
     for (behaviour, fault) in [
         (
             Arc::new(|| raw("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n"))
-                as Arc<dyn Fn() -> Answer + Send + Sync>,
+                as Arc<dyn Fn() -> Reply + Send + Sync>,
             Fault::Status(503),
         ),
         (Arc::new(|| raw("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnope")), Fault::Check(0)),
         (Arc::new(|| raw("SSH-2.0-OpenSSH\r\n")), Fault::Protocol),
-        (Arc::new(|| Answer::Close), Fault::Closed),
-        (Arc::new(|| Answer::After(Duration::from_secs(60))), Fault::Timeout),
+        (Arc::new(|| Reply::Close), Fault::Closed),
+        (Arc::new(|| Reply::After(Duration::from_secs(60))), Fault::Timeout),
     ] {
-        let oracle = Oracle::start(move |_| behaviour());
+        let server = TestServer::start(move |_| behaviour());
         let plan = read(&format!(
             r#"
             name = "f"
@@ -92,45 +92,45 @@ async fn each_way_to_fail_is_counted_as_what_it_is() {
             load = {{ rate = 2, for = "1s" }}
             step = [{{ name = "a", request = "GET /", expect = {{ contains = "yes" }} }}]
             "#,
-            oracle.url("")
+            server.url("")
         ));
-        let tally = run(&plan, 1).await;
+        let totals = run(&plan, 1).await;
         let expected = if let Fault::Status(_) = fault { Fault::Check(0) } else { fault };
-        assert_eq!((tally.requests(), tally.failed(), faults(&tally, 0)), (2, 2, vec![expected]));
+        assert_eq!((totals.requests(), totals.failed(), faults(&totals, 0)), (2, 2, vec![expected]));
     }
-    let plan = Plan::quick("http://127.0.0.1:1/", Load::rate(2.0, Duration::from_secs(1), 5)).unwrap();
-    let tally = run(&plan, 1).await;
-    assert_eq!(faults(&tally, 0), [Fault::Connect]);
+    let plan = Plan::quick("http://127.0.0.1:1/", LoadModel::rate(2.0, Duration::from_secs(1), 5)).unwrap();
+    let totals = run(&plan, 1).await;
+    assert_eq!(faults(&totals, 0), [Fault::Connect]);
 }
 
 #[tokio::test]
-async fn a_status_of_400_and_above_has_failed_unless_it_is_expected() {
-    let oracle = Oracle::start(|_| raw("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"));
+async fn status_of_400_or_above_fails_unless_expected() {
+    let server = TestServer::start(|_| raw("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\nload = {{ rate = 1, for = '1s' }}\n\
          step = [{{ name = 'a', request = 'GET /' }}, {{ name = 'b', request = 'GET /', expect = {{ status = 404 }} }}]",
-        oracle.url("")
+        server.url("")
     ));
-    let tally = run(&plan, 1).await;
-    assert_eq!(faults(&tally, 0), [Fault::Status(404)]);
-    assert_eq!(faults(&tally, 1), []);
+    let totals = run(&plan, 1).await;
+    assert_eq!(faults(&totals, 0), [Fault::Status(404)]);
+    assert_eq!(faults(&totals, 1), []);
 }
 
 #[tokio::test]
-async fn a_connection_that_the_server_closed_while_idle_is_no_error() {
-    // Says keep-alive and closes all the same, after every response.
-    let oracle = Oracle::start(|n| match n % 2 {
+async fn closed_idle_connection_is_not_an_error() {
+    // Closes the connection after every response in spite of keep-alive.
+    let server = TestServer::start(|n| match n % 2 {
         0 => raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
-        _ => Answer::Close,
+        _ => Reply::Close,
     });
-    let plan = Plan::quick(&oracle.url("/"), Load::rate(20.0, Duration::from_secs(1), 1)).unwrap();
-    let tally = run(&plan, 1).await;
-    assert_eq!((tally.requests(), tally.failed()), (20, 0));
+    let plan = Plan::quick(&server.url("/"), LoadModel::rate(20.0, Duration::from_secs(1), 1)).unwrap();
+    let totals = run(&plan, 1).await;
+    assert_eq!((totals.requests(), totals.failed()), (20, 0));
 }
 
-/// N runners merged equal one.
+/// N runners send the same requests as one.
 #[tokio::test]
-async fn shares_of_a_plan_are_its_whole_and_nothing_twice() {
+async fn shares_of_a_plan_add_up_to_the_whole() {
     let plan = "name = 's'\ntarget = 'TARGET'\n[run.all]\ncsv = \"\"\"\nid\n0\n1\n2\n3\n4\n5\n6\n\"\"\"\n\
         [[scenario]]\nname = 'open'\nload = { rate = 60, for = '1s', arrivals = 'poisson' }\n\
         step = [{ name = 'a', request = 'GET /open/${iteration}/${id}' }]\n\
@@ -138,24 +138,24 @@ async fn shares_of_a_plan_are_its_whole_and_nothing_twice() {
         step = [{ name = 'b', request = 'GET /ramp/${iteration}/${id}' }]";
     let mut paths = Vec::new();
     for (runners, threads) in [(1, 1), (3, 2)] {
-        let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
-        let plan = Arc::new(read(&plan.replace("TARGET", &oracle.url(""))));
-        let route = Targets::default().resolve(&plan, 0).await.unwrap();
+        let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+        let plan = Arc::new(read(&plan.replace("TARGET", &server.url(""))));
+        let targets = Targets::default().resolve(&plan, 0).await.unwrap();
         let start = Instant::now();
         let shares = (0..runners).map(|index| Share { index, of: runners });
         let mut generators: Vec<Generator> = shares
             .map(|share| {
-                let (plan, route) = (Arc::clone(&plan), route.clone());
-                Generator::start(&Job { plan, run_type: 0, share, threads, seed: 3, start, route }).unwrap()
+                let (plan, targets) = (Arc::clone(&plan), targets.clone());
+                Generator::start(&Job { plan, run_type: 0, share, threads, seed: 3, start, targets }).unwrap()
             })
             .collect();
-        let mut merged = Tally::new(&plan);
+        let mut merged = Totals::new(&plan);
         for generator in &mut generators {
             while let Some(second) = generator.next().await {
                 merged.add(&second);
             }
         }
-        let received = oracle.received();
+        let received = server.received();
         assert_eq!(merged.requests(), received.len() as u64);
         let mut lines: Vec<String> =
             received.iter().map(|request| request.lines().next().unwrap().to_owned()).collect();
@@ -167,26 +167,26 @@ async fn shares_of_a_plan_are_its_whole_and_nothing_twice() {
 }
 
 #[tokio::test]
-async fn a_pause_holds_up_everything_and_a_stop_ends_it_at_once() {
-    let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(1)));
-    let plan = Plan::quick(&oracle.url("/"), Load::rate(200.0, Duration::from_secs(600), 50)).unwrap();
+async fn pause_holds_requests_and_stop_ends_them() {
+    let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+    let plan = Plan::quick(&server.url("/"), LoadModel::rate(200.0, Duration::from_secs(600), 50)).unwrap();
     let plan = Arc::new(plan);
-    let route = Targets::default().resolve(&plan, 0).await.unwrap();
+    let targets = Targets::default().resolve(&plan, 0).await.unwrap();
     let job =
-        Job { plan, run_type: 0, share: Share::WHOLE, threads: 1, seed: 1, start: Instant::now(), route };
+        Job { plan, run_type: 0, share: Share::WHOLE, threads: 1, seed: 1, start: Instant::now(), targets };
     let mut generator = Generator::start(&job).unwrap();
-    wait_for("requests", LIMIT, async || oracle.requests() > 50).await;
-    generator.orders().pause();
+    wait_for("requests", LIMIT, async || server.requests() > 50).await;
+    generator.control().pause();
     tokio::time::sleep(Duration::from_millis(300)).await;
-    let before = oracle.requests();
+    let before = server.requests();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(oracle.requests(), before, "nothing starts during a pause");
+    assert_eq!(server.requests(), before, "nothing starts during a pause");
     let resumed = Instant::now();
-    generator.orders().resume();
-    wait_for("requests after the pause", LIMIT, async || oracle.requests() > before + 50).await;
-    let rate = (oracle.requests() - before) as f64 / resumed.elapsed().as_secs_f64();
-    assert!(rate < 600.0, "what was not sent during the pause is not sent after it: {rate}/s");
-    generator.orders().stop();
+    generator.control().resume();
+    wait_for("requests after the pause", LIMIT, async || server.requests() > before + 50).await;
+    let rate = (server.requests() - before) as f64 / resumed.elapsed().as_secs_f64();
+    assert!(rate < 600.0, "requests of the pause are not sent after it: {rate}/s");
+    generator.control().stop();
     let seconds: Vec<Second> = {
         let mut seconds = Vec::new();
         while let Some(second) = generator.next().await {
@@ -195,33 +195,33 @@ async fn a_pause_holds_up_everything_and_a_stop_ends_it_at_once() {
         seconds
     };
     let counted: u64 = seconds.iter().map(Second::requests).sum();
-    assert!(counted > 90 && counted <= oracle.requests(), "{counted}");
+    assert!(counted > 90 && counted <= server.requests(), "{counted}");
 }
 
 #[tokio::test]
-async fn users_come_and_go_as_the_stages_say() {
-    let oracle = Oracle::start(|_| Answer::After(Duration::from_millis(20)));
+async fn number_of_users_follows_the_stages() {
+    let server = TestServer::start(|_| Reply::After(Duration::from_millis(20)));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\n\
          load = {{ stages = [{{ users = 8, for = '2s' }}, {{ users = 8, for = '1s' }}, {{ users = 0, for = '1s' }}] }}\n\
          step = [{{ name = 'a', request = 'GET /' }}]",
-        oracle.url("")
+        server.url("")
     ));
-    let tally = run(&plan, 2).await;
-    let users: Vec<u64> = tally.points().iter().map(|point| point.users).collect();
+    let totals = run(&plan, 2).await;
+    let users: Vec<u64> = totals.points().iter().map(|point| point.users).collect();
     assert!(users[0] < 8 && users[0] >= 2, "{users:?}");
     assert_eq!(users.iter().max(), Some(&8), "{users:?}");
-    assert!(tally.points()[2].requests > tally.points()[0].requests, "{:?}", tally.points());
+    assert!(totals.points()[2].requests > totals.points()[0].requests, "{:?}", totals.points());
 }
 
 #[tokio::test]
-async fn pacing_keeps_a_users_rate_however_fast_the_server_is() {
-    let oracle = Oracle::start(|_| Answer::After(Duration::ZERO));
+async fn pacing_limits_the_rate_of_a_user() {
+    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\nload = {{ users = 5, for = '2s' }}\npacing = '100ms'\n\
          step = [{{ name = 'a', request = 'GET /' }}]",
-        oracle.url("")
+        server.url("")
     ));
-    let tally = run(&plan, 1).await;
-    assert!((95..=105).contains(&tally.requests()), "{} instead of 5 × 10/s × 2 s", tally.requests());
+    let totals = run(&plan, 1).await;
+    assert!((95..=105).contains(&totals.requests()), "{} instead of 5 × 10/s × 2 s", totals.requests());
 }

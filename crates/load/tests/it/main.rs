@@ -1,4 +1,4 @@
-//! Contract and accuracy tests of load tests.
+//! Tests of contracts, accuracy, the API and the console.
 
 mod accuracy;
 mod api;
@@ -6,8 +6,8 @@ mod browser;
 mod contract;
 mod fuzz;
 mod generator;
-mod oracle;
+mod kit;
 mod plan;
-mod site;
+mod probe;
+mod server;
 mod tls;
-mod witness;

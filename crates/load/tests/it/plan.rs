@@ -1,8 +1,8 @@
-//! The language of plans: what is read, and how what is wrong is refused.
+//! The language of plans, and how mistakes are reported.
 
 use std::time::Duration;
 
-use hob_load::plan::{Format, Load, Plan};
+use hob_load::plan::{Format, LoadModel, Plan};
 
 const PLAN: &str = r#"name = "shop"
 target = "http://127.0.0.1:8080"
@@ -40,7 +40,7 @@ request = "GET http://localhost:9000/list?n=1"
 "#;
 
 #[test]
-fn a_plan_reads_the_same_in_both_languages() {
+fn toml_and_json_give_the_same_plan() {
     let value: toml::Value = toml::from_str(PLAN).unwrap();
     let json = serde_json::to_string_pretty(&value).unwrap();
     for plan in [Plan::read(PLAN, Format::Toml).unwrap(), Plan::read(&json, Format::Json).unwrap()] {
@@ -54,19 +54,19 @@ fn a_plan_reads_the_same_in_both_languages() {
         assert_eq!((plan.groups(smoke), plan.groups(full)), (vec!["read"], vec!["read", "write"]));
         assert_eq!((plan.target_users(smoke), plan.target_users(full)), (1, 10));
         assert_eq!((plan.planned_rate(smoke), plan.planned_rate(full)), (10.0, 200.0));
-        assert!(matches!(plan.scenarios[0].load, Load::Open { .. }));
+        assert!(matches!(plan.scenarios[0].load, LoadModel::Open { .. }));
     }
 }
 
 #[test]
-fn a_wrong_plan_is_refused_with_its_line_and_field() {
+fn mistake_is_reported_with_its_line_and_field() {
     for (right, wrong, line, field) in [
         ("rate = 100", "rate = \"fast\"", 12, "scenario[0].load.rate"),
         ("rate = 100", "rate = -1", 12, "scenario[0].load"),
         ("rate = 100", "rate = 100, users = 5", 12, "scenario[0].load"),
         ("for = \"30s\"", "for = \"30\"", 12, "scenario[0].load.for"),
         ("\"GET /\"", "\"FETCH /\"", 18, "scenario[0].step[0].request"),
-        ("\"GET /\"", "\"GET /${nobody}\"", 18, "scenario[0].step[0].request"),
+        ("\"GET /\"", "\"GET /${unknown}\"", 18, "scenario[0].step[0].request"),
         ("name = \"buy\"", "name = \"home\"", 22, "scenario[0].step[1].name"),
         ("[\"read\"]", "[\"reed\"]", 5, "run.smoke.groups[0]"),
         ("scale = 0.1", "scale = 0", 6, "run.smoke.scale"),
@@ -83,7 +83,7 @@ fn a_wrong_plan_is_refused_with_its_line_and_field() {
 }
 
 #[test]
-fn a_wrong_plan_in_json_is_refused_with_its_line_and_field() {
+fn mistake_in_json_is_reported_with_its_line_and_field() {
     let json = "{\n  \"name\": \"x\",\n  \"target\": \"http://127.0.0.1\",\n  \"scenario\": [\n    {\n      \
         \"name\": \"s\",\n      \"load\": {\"rate\": 1, \"for\": \"1s\"},\n      \"step\": [\n        \
         {\"name\": \"a\", \"request\": \"GET /\"}\n      ]\n    }\n  ]\n}";
@@ -100,10 +100,10 @@ fn a_wrong_plan_in_json_is_refused_with_its_line_and_field() {
 }
 
 #[test]
-fn what_has_no_bounds_is_refused() {
-    let huge = format!("{PLAN}\n# {}", "x".repeat(Plan::MOST_BYTES));
+fn limits_are_enforced() {
+    let huge = format!("{PLAN}\n# {}", "x".repeat(Plan::MAX_BYTES));
     assert!(Plan::read(&huge, Format::Toml).unwrap_err().message.contains("more than 262144"));
-    let steps: String = (0..=Plan::MOST_STEPS)
+    let steps: String = (0..=Plan::MAX_STEPS)
         .map(|n| format!("[[scenario.step]]\nname = \"s{n}\"\nrequest = \"GET /\"\n"))
         .collect();
     let text = format!(
@@ -117,7 +117,7 @@ fn what_has_no_bounds_is_refused() {
 }
 
 #[test]
-fn a_cap_on_users_scales_the_plan_down() {
+fn max_users_scales_the_plan_down() {
     let plan = Plan::read(PLAN, Format::Toml).unwrap();
     let full = plan.run_type("full").unwrap();
     assert_eq!(plan.clone().capped(4, full).target_users(full), 4);

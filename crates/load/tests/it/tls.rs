@@ -1,4 +1,4 @@
-//! Targets that speak TLS.
+//! HTTPS targets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::accuracy::run;
 
-/// A server with a certificate for localhost; answers with its port and its authority as PEM.
+/// Starts a server with a self-signed certificate for localhost; returns its port and the certificate as PEM.
 async fn serve() -> (u16, String) {
     let signed = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signed.signing_key.serialize_der()));
@@ -53,16 +53,16 @@ fn plan(port: u16, tls: &str) -> Plan {
 }
 
 #[tokio::test]
-async fn a_server_is_trusted_if_the_plan_names_its_authority() {
+async fn server_is_trusted_with_the_ca_of_the_plan() {
     let (port, ca) = serve().await;
-    let tally = run(&plan(port, &format!("tls = {{ ca = '''{ca}''' }}")), 1).await;
-    assert_eq!((tally.requests(), tally.failed()), (20, 0), "{:?}", tally.steps());
-    assert!(tally.actual().quantile_us(0.5) < Duration::from_secs(1).as_micros() as u64);
+    let totals = run(&plan(port, &format!("tls = {{ ca = '''{ca}''' }}")), 1).await;
+    assert_eq!((totals.requests(), totals.failed()), (20, 0), "{:?}", totals.steps());
+    assert!(totals.actual().quantile_us(0.5) < Duration::from_secs(1).as_micros() as u64);
 }
 
 #[tokio::test]
-async fn a_stranger_is_not_trusted() {
+async fn unknown_issuer_is_rejected() {
     let (port, _) = serve().await;
-    let tally = run(&plan(port, ""), 1).await;
-    assert_eq!(tally.steps()[0].faults.keys().collect::<Vec<_>>(), [&Fault::Tls]);
+    let totals = run(&plan(port, ""), 1).await;
+    assert_eq!(totals.steps()[0].faults.keys().collect::<Vec<_>>(), [&Fault::Tls]);
 }

@@ -1,8 +1,8 @@
--- Keep a part of a plan at hand, unless a newer version is known (L10).
--- KEYS  1 newest version known · 2 cache
+-- Cache a part of a plan, unless a newer version of the plan exists (L10).
+-- KEYS  1 newest version, 2 cached part
 -- ARGV  version, value, ttl_ms
--- Returns {'filled'} · {'stale'}
--- TTL: a cache; the version's is renewed with it and so outlives what could be stale.
+-- Returns {'filled'}, or {'stale'}
+-- TTL: of a cache. The version is renewed with every part, so it outlives all of them.
 local known = redis.call('GET', KEYS[1])
 if known and tonumber(known) > tonumber(ARGV[1]) then return {'stale'} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[3])

@@ -1,34 +1,34 @@
-//! What every field may have wrong with it: names, times, and how a mistake is named.
+//! Checks that many fields share: names and periods.
 
 use std::time::Duration;
 
 use hob_service::Period;
 
-use crate::plan::{Pause, Plan};
+use crate::plan::{Plan, ThinkTime};
 
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(120);
-const LONGEST_NAME: usize = 100;
+const MAX_TIMEOUT: Duration = Duration::from_secs(120);
+const MAX_NAME_LEN: usize = 100;
 
-/// A mistake whose line is not known yet.
-pub(super) type Refusal = (String, String);
+/// The path of a field and what is wrong with it; the line is found later.
+pub(super) type FieldError = (String, String);
 
-pub(super) type Result<T> = std::result::Result<T, Refusal>;
+pub(super) type Result<T> = std::result::Result<T, FieldError>;
 
-pub(super) fn wrong(path: impl Into<String>, message: impl Into<String>) -> Refusal {
+pub(super) fn wrong(path: impl Into<String>, message: impl Into<String>) -> FieldError {
     (path.into(), message.into())
 }
 
-pub(super) fn at(path: &str) -> impl Fn(String) -> Refusal {
+pub(super) fn at(path: &str) -> impl Fn(String) -> FieldError {
     let path = path.to_owned();
     move |message| (path.clone(), message)
 }
 
 pub(super) fn check_name(path: &str, name: &str) -> Result<()> {
     let is_plain = |name: &str| name.trim() == name && !name.chars().any(char::is_control);
-    if (1..=LONGEST_NAME).contains(&name.len()) && is_plain(name) {
+    if (1..=MAX_NAME_LEN).contains(&name.len()) && is_plain(name) {
         return Ok(());
     }
-    Err(wrong(path, format!("a name has 1 to {LONGEST_NAME} characters, no space at either end")))
+    Err(wrong(path, format!("a name has 1 to {MAX_NAME_LEN} bytes, without leading or trailing spaces")))
 }
 
 pub(super) fn period(path: &str, text: &str) -> Result<Duration> {
@@ -38,19 +38,22 @@ pub(super) fn period(path: &str, text: &str) -> Result<Duration> {
 pub(super) fn timeout(path: &str, text: Option<&str>) -> Result<Option<Duration>> {
     let Some(text) = text else { return Ok(None) };
     let timeout = period(path, text)?;
-    if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
-        return Err(wrong(path, format!("a timeout is at most {}s", LONGEST_TIMEOUT.as_secs())));
+    if timeout.is_zero() || timeout > MAX_TIMEOUT {
+        return Err(wrong(
+            path,
+            format!("a timeout is longer than 0 and at most {}s", MAX_TIMEOUT.as_secs()),
+        ));
     }
     Ok(Some(timeout))
 }
 
-/// `100ms`, or `100ms..500ms`.
-pub(super) fn pause(path: &str, text: Option<&str>) -> Result<Option<Pause>> {
+/// Parses `100ms` or `100ms..500ms`.
+pub(super) fn think_time(path: &str, text: Option<&str>) -> Result<Option<ThinkTime>> {
     let Some(text) = text else { return Ok(None) };
-    let (least, most) = text.split_once("..").unwrap_or((text, text));
-    let (least, most) = (period(path, least)?, period(path, most)?);
-    if least > most || most > Plan::LONGEST {
-        return Err(wrong(path, "the first time is the shorter one"));
+    let (min, max) = text.split_once("..").unwrap_or((text, text));
+    let (min, max) = (period(path, min)?, period(path, max)?);
+    if min > max || max > Plan::MAX_DURATION {
+        return Err(wrong(path, "the first period must not be longer than the second"));
     }
-    Ok(Some(Pause { least, most }))
+    Ok(Some(ThinkTime { min, max }))
 }

@@ -1,13 +1,13 @@
-//! A step: its request, what is expected of the response, and what is taken out of it.
+//! A step: its request, checks and extractions.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::field::{Result, at, check_name, pause, period, timeout, wrong};
-use crate::plan::expect::{Check, Extract, From, parse_path, parse_regex};
+use super::field::{Result, at, check_name, period, think_time, timeout, wrong};
+use crate::plan::check::{Check, Extraction, ValueSource, parse_path, parse_regex};
+use crate::plan::document::{self, Statuses};
 use crate::plan::request::{Origin, Request};
-use crate::plan::source::{self, Statuses};
-use crate::plan::template::{Names, Template};
+use crate::plan::template::{Template, Variables};
 use crate::plan::{Plan, Step};
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -22,7 +22,7 @@ pub(super) fn step(
     plan: &mut Plan,
     defaults: &Defaults<'_>,
     path: &str,
-    from: &source::Step,
+    from: &document::Step,
 ) -> Result<Step> {
     check_name(&format!("{path}.name"), &from.name)?;
     if plan.steps.iter().any(|step| step.name == from.name) {
@@ -32,23 +32,23 @@ pub(super) fn step(
     let checks = checks(&format!("{path}.expect"), &from.expect)?;
     let mut extract = Vec::new();
     for (name, text) in &from.extract {
-        let from = From::parse(text).map_err(at(&format!("{path}.extract.{name}")))?;
-        extract.push(Extract { variable: plan.names.declare(name), from });
+        let from = ValueSource::parse(text).map_err(at(&format!("{path}.extract.{name}")))?;
+        extract.push(Extraction { variable: plan.variables.declare(name), from });
     }
-    let needs_body = checks.iter().any(Check::needs_body) || extract.iter().any(Extract::needs_body);
+    let needs_body = checks.iter().any(Check::needs_body) || extract.iter().any(Extraction::needs_body);
     Ok(Step {
         name: from.name.clone(),
         group: from.group.clone(),
         request,
         checks,
         extract,
-        think: pause(&format!("{path}.think"), from.think.as_deref())?,
+        think: think_time(&format!("{path}.think"), from.think.as_deref())?,
         timeout: timeout(&format!("{path}.timeout"), from.timeout.as_deref())?.unwrap_or(defaults.timeout),
         needs_body,
     })
 }
 
-fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::Step) -> Result<Request> {
+fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &document::Step) -> Result<Request> {
     let field = format!("{path}.request");
     let (method, url) =
         from.request.split_once(' ').ok_or_else(|| wrong(&field, "write a method and a path: \"GET /\""))?;
@@ -57,7 +57,12 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::
     }
     let (origin, url_path) = if url.starts_with('/') {
         let target = defaults.target.clone();
-        (target.ok_or_else(|| wrong(&field, "the plan has no `target` that this path belongs to"))?, url)
+        (
+            target.ok_or_else(|| {
+                wrong(&field, "a path needs the `target` of the plan; set it, or write a full URL")
+            })?,
+            url,
+        )
     } else {
         let (origin, url_path) = split_url(url).map_err(at(&field))?;
         (Origin::parse(origin).map_err(at(&field))?, url_path)
@@ -66,9 +71,10 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::
         plan.origins.push(origin.clone());
         plan.origins.len() - 1
     });
-    let names = &plan.names;
-    let url_path = Template::parse(url_path, names).map_err(at(&field))?;
-    let (kind, body) = body(path, from, names)?.map_or((None, None), |(kind, body)| (kind, Some(body)));
+    let variables = &plan.variables;
+    let url_path = Template::parse(url_path, variables).map_err(at(&field))?;
+    let (content_type, body) =
+        body(path, from, variables)?.map_or((None, None), |(content_type, body)| (content_type, Some(body)));
     let mut headers: BTreeMap<String, (String, &str)> = BTreeMap::new();
     let global = defaults.headers.iter().map(|(name, value)| ("headers".to_owned(), name, value));
     let own = from.headers.iter().map(|(name, value)| (format!("{path}.headers"), name, value));
@@ -76,22 +82,26 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &source::
         check_header(&table, name, value)?;
         headers.insert(name.to_ascii_lowercase(), (table, value));
     }
-    if let Some(kind) = kind {
-        headers.entry("content-type".into()).or_insert_with(|| (path.to_owned(), kind));
+    if let Some(content_type) = content_type {
+        headers.entry("content-type".into()).or_insert_with(|| (path.to_owned(), content_type));
     }
     headers.entry("user-agent".into()).or_insert_with(|| (path.to_owned(), "hob"));
     let mut read = Vec::new();
     for (name, (table, value)) in headers {
-        let value = Template::parse(value, names).map_err(at(&format!("{table}.{name}")))?;
+        let value = Template::parse(value, variables).map_err(at(&format!("{table}.{name}")))?;
         read.push((name, value));
     }
     Ok(Request::new(method.to_owned(), (index, &origin), url_path, read, body))
 }
 
-/// The body, and the type that its form implies.
-fn body(path: &str, from: &source::Step, names: &Names) -> Result<Option<(Option<&'static str>, Template)>> {
+/// The content type that the form of the body implies, and the body.
+fn body(
+    path: &str,
+    from: &document::Step,
+    variables: &Variables,
+) -> Result<Option<(Option<&'static str>, Template)>> {
     let parse =
-        |field: &str, text: &str| Template::parse(text, names).map_err(at(&format!("{path}.{field}")));
+        |field: &str, text: &str| Template::parse(text, variables).map_err(at(&format!("{path}.{field}")));
     match (&from.body, &from.json, &from.form) {
         (None, None, None) => Ok(None),
         (Some(text), None, None) => Ok(Some((None, parse("body", text)?))),
@@ -100,7 +110,7 @@ fn body(path: &str, from: &source::Step, names: &Names) -> Result<Option<(Option
         }
         (None, None, Some(form)) => {
             let field =
-                |(name, value): (&'_ String, &source::Scalar)| Ok((name.clone(), parse("form", &value.0)?));
+                |(name, value): (&'_ String, &document::Scalar)| Ok((name.clone(), parse("form", &value.0)?));
             let fields = form.iter().map(field).collect::<Result<Vec<_>>>()?;
             let fields = fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
             Ok(Some((Some("application/x-www-form-urlencoded"), Template::form(fields))))
@@ -109,13 +119,13 @@ fn body(path: &str, from: &source::Step, names: &Names) -> Result<Option<(Option
     }
 }
 
-fn checks(path: &str, from: &source::Expect) -> Result<Vec<Check>> {
+fn checks(path: &str, from: &document::Expect) -> Result<Vec<Check>> {
     let mut checks = Vec::new();
     match &from.status {
         None => {}
         Some(Statuses::One(status)) => checks.push(Check::Status(vec![*status])),
         Some(Statuses::Any(any)) if any.is_empty() => {
-            return Err(wrong(format!("{path}.status"), "no status is expected"));
+            return Err(wrong(format!("{path}.status"), "the list of statuses is empty"));
         }
         Some(Statuses::Any(any)) => checks.push(Check::Status(any.clone())),
     }
@@ -139,17 +149,17 @@ fn checks(path: &str, from: &source::Expect) -> Result<Vec<Check>> {
 fn check_header(path: &str, name: &str, value: &str) -> Result<()> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(is_token) || value.chars().any(char::is_control) {
-        return Err(wrong(format!("{path}.{name}"), "this cannot be sent as a header"));
+        return Err(wrong(format!("{path}.{name}"), "not a valid header"));
     }
     if ["host", "content-length", "transfer-encoding", "connection", "cookie"]
         .contains(&name.to_ascii_lowercase().as_str())
     {
-        return Err(wrong(format!("{path}.{name}"), "this header is written by the generator itself"));
+        return Err(wrong(format!("{path}.{name}"), "this header is set by the generator itself"));
     }
     Ok(())
 }
 
-/// `http://host:port` and the rest, which is a path.
+/// Splits a URL into `http://host:port` and the path.
 pub(super) fn split_url(url: &str) -> std::result::Result<(&str, &str), String> {
     let after =
         url.find("://").map(|at| at + 3).ok_or_else(|| format!("{url:?} is neither a path nor a URL"))?;

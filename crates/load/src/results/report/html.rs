@@ -1,4 +1,4 @@
-//! The report as a page: a part of the console, or one file that needs nothing else.
+//! The report as HTML: a part of a console page, or a self-contained file.
 
 use askama::Template;
 use hob_database::UnixMs;
@@ -8,7 +8,7 @@ use hob_web::{STYLESHEET, Time};
 use super::Report;
 use crate::results::charts::Charts;
 
-/// The numbers and pictures of a report.
+/// The tables and charts of a report.
 #[derive(Template)]
 #[template(path = "report_body.html")]
 pub(crate) struct ReportBody<'a> {
@@ -22,7 +22,7 @@ struct ReportFile<'a> {
     report: &'a Report,
     started: Time,
     style: &'static str,
-    /// HTML already.
+    /// Rendered HTML.
     body: String,
 }
 
@@ -31,7 +31,7 @@ impl Report {
         ReportBody { report: self, charts: Charts::new(self) }
     }
 
-    /// One file with everything in it.
+    /// A self-contained HTML file.
     #[must_use]
     pub fn html(&self) -> String {
         let body = self.body().render().unwrap_or_default();

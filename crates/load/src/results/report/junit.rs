@@ -1,14 +1,13 @@
-//! The report for CI: each threshold is a test case.
+//! The report as JUnit XML for CI: each threshold is a test case.
 
 use std::fmt::Write as _;
 
 use super::Report;
 
 impl Report {
-    /// JUnit XML.
     #[must_use]
     pub fn junit(&self) -> String {
-        let failed = self.thresholds.iter().filter(|verdict| !verdict.met).count();
+        let failed = self.thresholds.iter().filter(|result| !result.met).count();
         let mut out = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
         let _ = writeln!(
             out,
@@ -18,17 +17,17 @@ impl Report {
             self.seconds
         );
         if self.thresholds.is_empty() {
-            let _ = writeln!(out, r#"  <testcase classname="load" name="ran to its end"/>"#);
+            let _ = writeln!(out, r#"  <testcase classname="load" name="completed"/>"#);
         }
-        for verdict in &self.thresholds {
-            let name = escape(&verdict.threshold);
-            if verdict.met {
+        for result in &self.thresholds {
+            let name = escape(&result.threshold);
+            if result.met {
                 let _ = writeln!(out, r#"  <testcase classname="load" name="{name}"/>"#);
             } else {
                 let _ = writeln!(
                     out,
-                    r#"  <testcase classname="load" name="{name}"><failure message="is {}"/></testcase>"#,
-                    verdict.measured()
+                    r#"  <testcase classname="load" name="{name}"><failure message="measured {}"/></testcase>"#,
+                    result.measured()
                 );
             }
         }

@@ -1,14 +1,13 @@
-//! The report in a terminal.
+//! The report as text for a terminal.
 
 use std::fmt::Write as _;
 
 use super::Report;
-use crate::results::histogram::Summary;
+use crate::results::histogram::LatencySummary;
 
 const WIDTH: usize = 44;
 
 impl Report {
-    /// For a terminal: numbers, histogram, steps, thresholds.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -37,27 +36,27 @@ impl Report {
             }
         }
         self.write_histogram(&mut out);
-        self.write_verdicts(&mut out);
+        self.write_results(&mut out);
         out
     }
 
     fn write_histogram(&self, out: &mut String) {
-        let most = self.histogram.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
+        let largest = self.histogram.iter().map(|bar| bar.count).max().unwrap_or(0).max(1);
         out.push('\n');
         for bar in &self.histogram {
-            // What is there must be seen, be it ever so little.
-            let len = (bar.count as usize * WIDTH).div_ceil(most as usize);
+            // Rounded up, so that every count is visible.
+            let len = (bar.count as usize * WIDTH).div_ceil(largest as usize);
             let _ = writeln!(out, "  ≤ {:>9} {:<WIDTH$} {}", ms(bar.up_to), "█".repeat(len), bar.count);
         }
     }
 
-    fn write_verdicts(&self, out: &mut String) {
+    fn write_results(&self, out: &mut String) {
         for fault in self.faults.iter().take(10) {
             let _ = writeln!(out, "  {:>8} × {}: {}", fault.count, fault.step, fault.what);
         }
-        for verdict in &self.thresholds {
-            let sign = if verdict.met { "✓" } else { "✗" };
-            let _ = writeln!(out, "  {sign} {} (is {})", verdict.threshold, verdict.measured());
+        for result in &self.thresholds {
+            let sign = if result.met { "✓" } else { "✗" };
+            let _ = writeln!(out, "  {sign} {} (measured {})", result.threshold, result.measured());
         }
         if let Some(reason) = &self.generator_limited {
             let _ = writeln!(out, "  ! generator-limited: {reason}");
@@ -65,7 +64,7 @@ impl Report {
     }
 }
 
-fn line(out: &mut String, name: &str, latency: &Summary) {
+fn line(out: &mut String, name: &str, latency: &LatencySummary) {
     let name: String = name.chars().take(23).collect();
     let _ = write!(out, "  {name:<24}");
     for value in [latency.p50, latency.p90, latency.p99, latency.p999, latency.max, latency.mean] {
@@ -74,7 +73,7 @@ fn line(out: &mut String, name: &str, latency: &Summary) {
     out.push('\n');
 }
 
-/// Milliseconds in the unit that suits them.
+/// Milliseconds in a unit that fits their size.
 pub(crate) fn ms(ms: f64) -> String {
     match ms {
         ms if ms < 1.0 => format!("{:.0}µs", ms * 1000.0),

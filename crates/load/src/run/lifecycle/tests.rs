@@ -1,4 +1,4 @@
-//! Claims, fences and rows, where a test has to stand in for a node that dies.
+//! Claims, fences and rows: tests that play the part of a node that dies.
 
 use hob_service::Live;
 use hob_testkit::{LIMIT, Needs, TestContext, every_service, wait_for};
@@ -8,11 +8,11 @@ use hob_web::Web;
 use hob_database::sql;
 
 use super::*;
-use crate::generator::meter::{Meter, Outcome};
-use crate::plan::Written;
-use crate::results::histogram::Spread;
+use crate::generator::meter::{Meter, RequestOutcome};
+use crate::plan::PlanSource;
+use crate::results::histogram::Histogram;
 use crate::results::second::{Fault, StepSecond};
-use crate::{Config, Load, Wish};
+use crate::{Config, Load, QueueOutcome, RunRequest};
 
 const NEEDS: Needs = Needs {
     schemas: &[("schemas/load.toml", include_str!("../../../../../schemas/load.toml"))],
@@ -24,23 +24,23 @@ const PLAN: &str = "name = 'x'\ntarget = 'http://127.0.0.1:1'\n[[scenario]]\nnam
 const LEASE: Duration = Duration::from_secs(5);
 
 async fn queued(context: &TestContext) -> (Load, TestId) {
-    let tests = Load::open(context.context(), Live::fixed(Config::default())).await.unwrap();
-    let plan = tests.add_plan(&Written::toml(PLAN)).await.unwrap();
-    let crate::Accepted::Run(id) = tests.queue_run(plan, &Wish::default()).await.unwrap() else {
+    let load = Load::open(context.context(), Live::fixed(Config::default())).await.unwrap();
+    let plan = load.add_plan(&PlanSource::toml(PLAN)).await.unwrap();
+    let QueueOutcome::Queued(id) = load.queue_run(plan, &RunRequest::default()).await.unwrap() else {
         panic!("not queued")
     };
-    (tests, id)
+    (load, id)
 }
 
 fn second(at: u32) -> Second {
-    let latencies = Spread::new(vec![(1000, 3)], 3000, 1000, 1000);
+    let latencies = Histogram::new(vec![(1000, 3)], 3000, 1000, 1000);
     let step = StepSecond { intended: latencies.clone(), actual: latencies, ..StepSecond::default() };
     Second { second: at, steps: [(0, step)].into(), ..Second::default() }
 }
 
-/// Requests of four seconds and three steps, from a few microseconds to some seconds: when each ended after the start,
-/// its step, and what became of it.
-fn requests() -> impl Iterator<Item = (Duration, usize, Outcome)> {
+/// Requests of four seconds and three steps, from a few microseconds to some seconds: the end of each after the start, its
+/// step, and its outcome.
+fn requests() -> impl Iterator<Item = (Duration, usize, RequestOutcome)> {
     let mut state = 1_u64;
     let mut draw = move |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -49,20 +49,25 @@ fn requests() -> impl Iterator<Item = (Duration, usize, Outcome)> {
     (0..4_000_u64).map(move |n| {
         let actual = Duration::from_micros(draw(10_u64.pow(1 + (n % 7) as u32)));
         let fault = n.is_multiple_of(11).then(|| Fault::Status(500 + (n % 3) as u16));
-        let outcome =
-            Outcome { intended: actual * 2, actual, fault, bytes_in: draw(1000), bytes_out: draw(100) };
+        let outcome = RequestOutcome {
+            intended: actual * 2,
+            actual,
+            fault,
+            bytes_in: draw(1000),
+            bytes_out: draw(100),
+        };
         (Duration::from_millis(n), draw(3) as usize, outcome)
     })
 }
 
-/// What one of so many runners measures of them, each having every so many-th.
+/// The measurements of one of `runners` runners, which share the requests evenly.
 fn measured(runners: u64, runner: u64) -> Vec<Second> {
     let start = std::time::Instant::now();
     let mut meter = Meter::new(start, 3);
     for (n, (at, step, outcome)) in (0..).zip(requests()) {
         if n % runners == runner {
             meter.record(start + at, step, outcome, 7 / runners);
-            meter.slipped(outcome.actual / 10);
+            meter.record_slip(outcome.actual / 10);
         }
     }
     meter.finish(start + Duration::from_secs(4), 7 / runners)
@@ -72,60 +77,60 @@ every_service! {
     NEEDS;
 
     /// L9
-    async fn a_row_is_written_once_however_often_it_is_tried(context: TestContext) {
-        let (tests, id) = queued(&context).await;
+    async fn rows_are_written_once(context: TestContext) {
+        let (load, id) = queued(&context).await;
         let run = claim(&context.database, "a", LEASE).await.unwrap().unwrap();
         let number = add_runner(&context.database, &id, run.epoch, "a", LEASE).await.unwrap().unwrap();
-        assert_eq!(add_runner(&context.database, &id, run.epoch, "a", LEASE).await.unwrap(), None, "one seat for each node");
+        assert_eq!(add_runner(&context.database, &id, run.epoch, "a", LEASE).await.unwrap(), None, "one runner per node");
         start(&context.database, &run, Duration::ZERO).await.unwrap();
-        let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
+        let runner_id = RunnerId { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
         let seconds = [second(0), second(1)];
         for _ in 0..3 {
-            let written = write_seconds(&context.database, &seat, &seconds, RunnerState::Working, "", LEASE).await;
+            let written = write_seconds(&context.database, &runner_id, &seconds, RunnerState::Working, "", LEASE).await;
             assert_eq!(written.unwrap(), Membership::Active);
         }
-        let all = tests.seconds(&run, 0, usize::MAX).await.unwrap();
+        let all = load.seconds(&run, 0, usize::MAX).await.unwrap();
         assert_eq!(all.iter().map(Second::requests).collect::<Vec<_>>(), [3, 3]);
-        write_seconds(&context.database, &seat, &[], RunnerState::Done, "", LEASE).await.unwrap();
-        let late = write_seconds(&context.database, &seat, &[second(2)], RunnerState::Working, "", LEASE).await;
-        assert_eq!(late.unwrap(), Membership::Removed, "whoever has left writes nothing more");
-        assert_eq!(tests.seconds(&run, 0, usize::MAX).await.unwrap().len(), 2);
+        write_seconds(&context.database, &runner_id, &[], RunnerState::Done, "", LEASE).await.unwrap();
+        let late = write_seconds(&context.database, &runner_id, &[second(2)], RunnerState::Working, "", LEASE).await;
+        assert_eq!(late.unwrap(), Membership::Removed, "a runner that has finished cannot write");
+        assert_eq!(load.seconds(&run, 0, usize::MAX).await.unwrap().len(), 2);
     }
 
-    /// L9: the same requests, measured by seven runners and by one, are the same in every bucket of every second and
-    /// step, though each row was handed in twice and late ones before early ones.
-    async fn what_many_runners_measured_is_what_one_would_have(context: TestContext) {
-        let (tests, id) = queued(&context).await;
+    /// L9: the same requests, measured by seven runners and by one, give the same buckets in every second and step, although
+    /// each row is written twice and later ones before earlier ones.
+    async fn seven_runners_measure_the_same_as_one(context: TestContext) {
+        let (load, id) = queued(&context).await;
         context.database.execute(sql("UPDATE load_run SET runners = 7")).await.unwrap();
         let run = claim(&context.database, "node 0", LEASE).await.unwrap().unwrap();
         let whole = measured(1, 0);
         for runner in 0..7 {
             let node = format!("node {runner}");
             let number = add_runner(&context.database, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
-            let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node };
+            let runner_id = RunnerId { run: id.clone(), epoch: run.epoch, number, node };
             let seconds = measured(7, runner);
             for part in [&seconds[2..], &seconds[..3], &seconds[..]] {
-                let written = write_seconds(&context.database, &seat, part, RunnerState::Working, "", LEASE).await;
+                let written = write_seconds(&context.database, &runner_id, part, RunnerState::Working, "", LEASE).await;
                 assert_eq!(written.unwrap(), Membership::Active);
             }
         }
-        let merged = tests.seconds(&run, 0, usize::MAX).await.unwrap();
+        let merged = load.seconds(&run, 0, usize::MAX).await.unwrap();
         assert_eq!(merged.len(), whole.len());
         for (merged, whole) in merged.iter().zip(&whole) {
             assert_eq!(merged, whole);
         }
         let mut plain = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 600_000_000, 3).unwrap();
         requests().for_each(|(_, _, outcome)| plain.record(outcome.actual.as_micros() as u64).unwrap());
-        let mut all = Spread::default();
+        let mut all = Histogram::default();
         merged.iter().flat_map(|second| second.steps.values()).for_each(|step| all.merge(&step.actual));
         let buckets: Vec<(u64, u64)> =
             plain.iter_recorded().map(|at| (at.value_iterated_to(), at.count_at_value())).collect();
         assert_eq!(all.buckets(), buckets);
     }
 
-    /// L9: as many runners and steps as there may be.
-    async fn the_largest_second_is_read_whole(context: TestContext) {
-        let (tests, id) = queued(&context).await;
+    /// L9: with the highest number of runners and steps.
+    async fn largest_second_is_read_completely(context: TestContext) {
+        let (load, id) = queued(&context).await;
         context.database.execute(sql("UPDATE load_run SET runners = 64")).await.unwrap();
         let run = claim(&context.database, "node 0", LEASE).await.unwrap().unwrap();
         let steps: std::collections::BTreeMap<u16, StepSecond> =
@@ -134,31 +139,31 @@ every_service! {
         for runner in 0..64 {
             let node = format!("node {runner}");
             let number = add_runner(&context.database, &id, run.epoch, &node, LEASE).await.unwrap().unwrap();
-            let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node };
-            let written = write_seconds(&context.database, &seat, &seconds, RunnerState::Working, "", LEASE).await;
+            let runner_id = RunnerId { run: id.clone(), epoch: run.epoch, number, node };
+            let written = write_seconds(&context.database, &runner_id, &seconds, RunnerState::Working, "", LEASE).await;
             assert_eq!(written.unwrap(), Membership::Active);
         }
-        let merged = tests.seconds(&run, 0, usize::MAX).await.unwrap();
+        let merged = load.seconds(&run, 0, usize::MAX).await.unwrap();
         assert_eq!(merged.iter().map(Second::requests).collect::<Vec<_>>(), [64 * 64 * 3; 2]);
     }
 
-    /// The older seconds here cannot be read at all.
-    async fn the_card_reads_only_the_seconds_that_it_shows(context: TestContext) {
-        let (tests, id) = queued(&context).await;
+    /// The older seconds are corrupt.
+    async fn card_reads_only_the_seconds_that_it_shows(context: TestContext) {
+        let (load, id) = queued(&context).await;
         let run = claim(&context.database, "a", LEASE).await.unwrap().unwrap();
         let number = add_runner(&context.database, &id, run.epoch, "a", LEASE).await.unwrap().unwrap();
         start(&context.database, &run, Duration::ZERO).await.unwrap();
-        let seat = RunnerId { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
+        let runner_id = RunnerId { run: id.clone(), epoch: run.epoch, number, node: "a".into() };
         let seconds: Vec<Second> = (0..300).map(second).collect();
-        write_seconds(&context.database, &seat, &seconds, RunnerState::Working, "", LEASE).await.unwrap();
+        write_seconds(&context.database, &runner_id, &seconds, RunnerState::Working, "", LEASE).await.unwrap();
         let spoil = sql("UPDATE load_second SET data = $1 WHERE second < $2").bind(Vec::<u8>::new()).bind(180);
         context.database.execute(spoil).await.unwrap();
-        let card = tests.card().await;
+        let card = load.card().await;
         assert_eq!((card.word.as_str(), card.spark), ("1 running", vec![Some(3.0); 120]));
     }
 
     /// L7
-    async fn a_run_is_claimed_once_and_only_its_conductor_ends_it(context: TestContext) {
+    async fn run_is_claimed_once_and_only_its_coordinator_ends_it(context: TestContext) {
         let (_, id) = queued(&context).await;
         let first = claim(&context.database, "a", Duration::ZERO).await.unwrap().unwrap();
         assert_eq!(claim(&context.database, "b", LEASE).await.unwrap(), None);
@@ -172,39 +177,39 @@ every_service! {
         assert!(adopted.fence > first.fence && adopted.epoch == first.epoch);
         assert_eq!(renew_lease(&context.database, &first, LEASE).await.unwrap(), None);
         let late = finish(&context.database, &first, Ending::Completed, "", "null").await.unwrap();
-        assert_eq!(late, Transition::Gone, "a deposed conductor changes nothing");
+        assert_eq!(late, Transition::Gone, "a former coordinator changes nothing");
         let ended = finish(&context.database, &adopted, Ending::Completed, "", "null").await.unwrap();
-        assert_eq!(ended, Transition::Applied(State::Completed));
-        assert_eq!(runs::find(&context.database, &id).await.unwrap().unwrap().state, State::Completed);
+        assert_eq!(ended, Transition::Applied(RunState::Completed));
+        assert_eq!(runs::find(&context.database, &id).await.unwrap().unwrap().state, RunState::Completed);
     }
 
-    async fn a_run_whose_claimant_died_before_it_began_is_queued_again(context: TestContext) {
-        let (tests, id) = queued(&context).await;
+    async fn run_is_requeued_when_its_coordinator_dies_before_the_start(context: TestContext) {
+        let (load, id) = queued(&context).await;
         claim(&context.database, "dead", Duration::ZERO).await.unwrap().unwrap();
-        tests.start(Web::open(context.context(), Live::fixed(hob_web::Config::default())).unwrap().changes());
+        load.start(Web::open(context.context(), Live::fixed(hob_web::Config::default())).unwrap().changes());
         wait_for("another node to take it", LIMIT, async || {
-            let run = tests.run(&id).await.unwrap().unwrap();
-            run.state == State::Running && run.holder.as_deref() == Some(context.node.as_str())
+            let run = load.run(&id).await.unwrap().unwrap();
+            run.state == RunState::Running && run.holder.as_deref() == Some(context.node.as_str())
         }).await;
-        tests.cancel(&id).await.unwrap();
+        load.cancel(&id).await.unwrap();
     }
 
-    async fn a_run_whose_node_died_ends_as_lost(context: TestContext) {
-        let (tests, id) = queued(&context).await;
+    async fn run_of_a_dead_node_ends_as_lost(context: TestContext) {
+        let (load, id) = queued(&context).await;
         let run = claim(&context.database, "dead", Duration::ZERO).await.unwrap().unwrap();
         add_runner(&context.database, &id, run.epoch, "dead", Duration::ZERO).await.unwrap().unwrap();
         start(&context.database, &run, Duration::ZERO).await.unwrap();
-        tests.start(Web::open(context.context(), Live::fixed(hob_web::Config::default())).unwrap().changes());
+        load.start(Web::open(context.context(), Live::fixed(hob_web::Config::default())).unwrap().changes());
         let begun = std::time::Instant::now();
         let ended = wait_for("a final state", LIMIT, async || {
-            tests.run(&id).await.unwrap().filter(|run| run.state.is_final())
+            load.run(&id).await.unwrap().filter(|run| run.state.is_final())
         }).await;
-        assert_eq!((ended.state, ended.state.public()), (State::Lost, "FAILED"), "{}", ended.message);
+        assert_eq!((ended.state, ended.state.public_status()), (RunState::Lost, "FAILED"), "{}", ended.message);
         assert!(begun.elapsed() < Duration::from_secs(15));
-        assert!(runs_report(&tests, &ended).await);
+        assert!(has_report(&load, &ended).await);
     }
 }
 
-async fn runs_report(tests: &Load, run: &Run) -> bool {
-    tests.report(run).await.unwrap().is_some()
+async fn has_report(load: &Load, run: &Run) -> bool {
+    load.report(run).await.unwrap().is_some()
 }

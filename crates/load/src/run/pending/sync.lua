@@ -1,16 +1,17 @@
--- Make the public list of waiting tests what the database says, and keep what outsiders pushed meanwhile (L7).
+-- Replace the public list of pending runs by the queue of the database, and keep what was pushed since it was read (L7).
 -- KEYS  1 list
--- ARGV  number of known entries, those entries as they were read, the new list
+-- ARGV  number of entries read, those entries, the new entries
 -- Returns {'synced', length}
--- No TTL: work waits as long as it takes. Bounded by the runs that wait; what outsiders push is taken in every second.
+-- No TTL: a run stays in the queue until it starts. The list is bounded by the pending runs; pushed entries are imported
+-- every second.
 local known = {}
 local count = tonumber(ARGV[1])
 for index = 2, #ARGV do known[ARGV[index]] = true end
-local newcomers = {}
+local pushed = {}
 for _, entry in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
-  if not known[entry] then newcomers[#newcomers + 1] = entry end
+  if not known[entry] then pushed[#pushed + 1] = entry end
 end
 redis.call('DEL', KEYS[1])
 for index = count + 2, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[index]) end
-for _, entry in ipairs(newcomers) do redis.call('RPUSH', KEYS[1], entry) end
+for _, entry in ipairs(pushed) do redis.call('RPUSH', KEYS[1], entry) end
 return {'synced', redis.call('LLEN', KEYS[1])}

@@ -1,10 +1,10 @@
--- Show the status of a test (L2).
--- KEYS  1 writer · 2 status
+-- Write the status of a run (L2).
+-- KEYS  1 writer, 2 status
 -- ARGV  fence, writer_ttl_ms, status, status_ttl_ms
--- Returns {'shown'} · {'late'} when a later conductor writes these keys
--- TTL: renewed with every write, and every few seconds while the test is not over.
+-- Returns {'written'}, or {'fenced'} when a later coordinator has written these keys
+-- TTL: renewed by every write, every few seconds until the run ends.
 local writer = redis.call('GET', KEYS[1])
-if writer and (tonumber(writer) or 0) > tonumber(ARGV[1]) then return {'late'} end
+if writer and (tonumber(writer) or 0) > tonumber(ARGV[1]) then return {'fenced'} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
-return {'shown'}
+return {'written'}

@@ -1,4 +1,4 @@
-//! What is expected of a response, and what is taken out of it for later steps.
+//! Checks of a response, and the extraction of values for later steps.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use hob_expression::JsonPath;
 use regex::bytes::Regex;
 
-/// A response, as checks see it.
+/// A response for checks and extractions.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer<'a> {
+pub struct ResponseView<'a> {
     pub status: u16,
-    /// The status line and the headers, as they came.
+    /// The status line and the headers as received.
     pub head: &'a [u8],
     /// Empty unless the step needs it.
     pub body: &'a [u8],
@@ -18,7 +18,7 @@ pub struct Answer<'a> {
     pub took: Duration,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> ResponseView<'a> {
     /// The value of the first header of that name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&'a str> {
@@ -30,10 +30,10 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// One thing that is expected.
+/// An expectation of a response.
 #[derive(Clone, Debug)]
 pub enum Check {
-    /// One of these; without such a check, a status below 400.
+    /// One of these. Without this check, the status must be below 400.
     Status(Vec<u16>),
     Contains(String),
     Matches(Regex),
@@ -50,16 +50,18 @@ pub enum Check {
 
 impl Check {
     #[must_use]
-    pub fn holds(&self, answer: &Answer<'_>) -> bool {
+    pub fn holds(&self, response: &ResponseView<'_>) -> bool {
         match self {
-            Self::Status(any) => any.contains(&answer.status),
-            Self::Contains(text) => contains(answer.body, text.as_bytes()),
-            Self::Matches(regex) => regex.is_match(answer.body),
+            Self::Status(any) => any.contains(&response.status),
+            Self::Contains(text) => contains(response.body, text.as_bytes()),
+            Self::Matches(regex) => regex.is_match(response.body),
             Self::Header { name, contains } => {
-                answer.header(name).is_some_and(|value| value.contains(contains.as_str()))
+                response.header(name).is_some_and(|value| value.contains(contains.as_str()))
             }
-            Self::Json { path, equals } => json_text(answer.body, path).is_some_and(|found| found == *equals),
-            Self::Within(limit) => answer.took <= *limit,
+            Self::Json { path, equals } => {
+                json_text(response.body, path).is_some_and(|found| found == *equals)
+            }
+            Self::Within(limit) => response.took <= *limit,
         }
     }
 
@@ -84,32 +86,32 @@ impl fmt::Display for Check {
     }
 }
 
-/// Takes a value out of a response.
+/// Extracts a value from a response.
 #[derive(Clone, Debug)]
-pub struct Extract {
-    /// The variable that it becomes.
+pub struct Extraction {
+    /// The index of the variable to set.
     pub variable: usize,
-    pub from: From,
+    pub from: ValueSource,
 }
 
-/// Where a value is.
+/// Where to find a value.
 #[derive(Clone, Debug)]
-pub enum From {
+pub enum ValueSource {
     Json(JsonPath),
     Header(String),
     /// The first group of the first match.
     Regex(Regex),
 }
 
-impl Extract {
+impl Extraction {
     /// The value, if the response has it.
     #[must_use]
-    pub fn take(&self, answer: &Answer<'_>) -> Option<String> {
+    pub fn take(&self, response: &ResponseView<'_>) -> Option<String> {
         match &self.from {
-            From::Json(path) => json_text(answer.body, path),
-            From::Header(name) => answer.header(name).map(str::to_owned),
-            From::Regex(regex) => {
-                let found = regex.captures(answer.body)?;
+            ValueSource::Json(path) => json_text(response.body, path),
+            ValueSource::Header(name) => response.header(name).map(str::to_owned),
+            ValueSource::Regex(regex) => {
+                let found = regex.captures(response.body)?;
                 let group = found.get(1).or_else(|| found.get(0))?;
                 String::from_utf8(group.as_bytes().to_vec()).ok()
             }
@@ -117,12 +119,12 @@ impl Extract {
     }
 
     pub(super) fn needs_body(&self) -> bool {
-        !matches!(self.from, From::Header(_))
+        !matches!(self.from, ValueSource::Header(_))
     }
 }
 
-impl From {
-    /// Reads `json $.token`, `header location` or `regex id=(\d+)`.
+impl ValueSource {
+    /// Parses `json $.token`, `header location` or `regex id=(\d+)`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (kind, rest) = text.split_once(' ').unwrap_or((text, ""));
         match kind {
@@ -135,15 +137,15 @@ impl From {
 }
 
 pub(super) fn parse_path(text: &str) -> Result<JsonPath, String> {
-    text.parse().map_err(|mistake| format!("{text:?} is no JSON path: {mistake}"))
+    text.parse().map_err(|mistake| format!("{text:?} is not a JSON path: {mistake}"))
 }
 
 pub(super) fn parse_regex(text: &str) -> Result<Regex, String> {
-    // The pattern is a user's and runs on every response: it is kept small.
+    // A user's pattern, run on every response: its compiled size is limited.
     regex::bytes::RegexBuilder::new(text)
         .size_limit(1 << 20)
         .build()
-        .map_err(|error| format!("{text:?} is no regular expression: {error}"))
+        .map_err(|error| format!("{text:?} is not a regular expression: {error}"))
 }
 
 fn contains(body: &[u8], text: &[u8]) -> bool {
@@ -161,7 +163,7 @@ fn json_text(body: &[u8], path: &JsonPath) -> Option<String> {
 mod tests {
     use super::*;
 
-    const ANSWER: Answer<'static> = Answer {
+    const RESPONSE: ResponseView<'static> = ResponseView {
         status: 201,
         head: b"HTTP/1.1 201 Created\r\nLocation: /items/17\r\n\r\n",
         body: br#"{"token": "abc", "n": 3, "ok": true}"#,
@@ -169,7 +171,7 @@ mod tests {
     };
 
     #[test]
-    fn values_are_taken_from_json_headers_and_patterns() {
+    fn values_are_extracted_from_json_headers_and_patterns() {
         for (text, value) in [
             ("json $.token", Some("abc")),
             ("json $.n", Some("3")),
@@ -178,16 +180,16 @@ mod tests {
             (r#"regex "n": (\d)"#, Some("3")),
             ("regex nothing", None),
         ] {
-            let extract = Extract { variable: 0, from: From::parse(text).unwrap() };
-            assert_eq!(extract.take(&ANSWER).as_deref(), value, "{text}");
+            let extraction = Extraction { variable: 0, from: ValueSource::parse(text).unwrap() };
+            assert_eq!(extraction.take(&RESPONSE).as_deref(), value, "{text}");
         }
-        assert!(From::parse("xml //a").is_err());
-        assert!(From::parse("regex (").is_err());
-        assert!(From::parse("json $..token").unwrap_err().contains("column 3"));
+        assert!(ValueSource::parse("xml //a").is_err());
+        assert!(ValueSource::parse("regex (").is_err());
+        assert!(ValueSource::parse("json $..token").unwrap_err().contains("column 3"));
     }
 
     #[test]
-    fn each_check_can_hold_and_fail() {
+    fn each_check_can_pass_and_fail() {
         let path = || parse_path("$.ok").unwrap();
         for (holds, fails) in [
             (Check::Status(vec![200, 201]), Check::Status(vec![200])),
@@ -203,8 +205,8 @@ mod tests {
             ),
             (Check::Within(Duration::from_millis(20)), Check::Within(Duration::from_millis(19))),
         ] {
-            assert!(holds.holds(&ANSWER), "{holds}");
-            assert!(!fails.holds(&ANSWER), "{fails}");
+            assert!(holds.holds(&RESPONSE), "{holds}");
+            assert!(!fails.holds(&RESPONSE), "{fails}");
         }
     }
 }

@@ -1,19 +1,19 @@
-//! A timer that is good to some fifty microseconds, where the runtime's own counts in milliseconds.
+//! A timer with a precision of about 50 µs. The timer of the runtime counts in milliseconds.
 
 use std::time::Instant;
 
-/// Wakes one task at a time.
+/// Used by one task at a time.
 #[derive(Debug)]
-pub(super) struct Alarm(inner::Timer);
+pub(super) struct PreciseTimer(inner::Timer);
 
-impl Alarm {
-    /// Must be made inside a runtime.
+impl PreciseTimer {
+    /// Must be called inside a runtime.
     pub(super) fn new() -> std::io::Result<Self> {
         inner::Timer::new().map(Self)
     }
 
-    /// Waits until `at`, never less.
-    pub(super) async fn until(&self, at: Instant) {
+    /// Waits until `at`, never shorter.
+    pub(super) async fn sleep_until(&self, at: Instant) {
         loop {
             let left = at.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -50,7 +50,7 @@ mod inner {
             AsyncFd::with_interest(fd, Interest::READABLE).map(Self)
         }
 
-        /// May end early; the caller looks at the clock.
+        /// May end early; the caller checks the clock.
         pub(super) async fn wait(&self, left: Duration) {
             let value =
                 Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
@@ -60,7 +60,7 @@ mod inner {
                 return tokio::time::sleep(left).await;
             }
             if let Ok(mut ready) = self.0.readable().await {
-                // Setting it again forgets what it counted, so that nothing needs to be read.
+                // Setting the timer again clears its count, so the count need not be read.
                 ready.clear_ready();
             }
         }
@@ -92,15 +92,15 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_never_rings_early_and_mostly_in_less_than_a_millisecond() {
-        let alarm = Alarm::new().unwrap();
+    async fn timer_is_never_early_and_mostly_less_than_a_millisecond_late() {
+        let timer = PreciseTimer::new().unwrap();
         let mut in_time = 0;
         for _ in 0..50 {
             let at = Instant::now() + Duration::from_micros(300);
-            alarm.until(at).await;
-            let late = Instant::now().checked_duration_since(at).expect("not before its time");
+            timer.sleep_until(at).await;
+            let late = Instant::now().checked_duration_since(at).expect("not early");
             in_time += usize::from(late < Duration::from_millis(1));
         }
-        assert!(in_time > 10, "{in_time} of 50 in time, on a machine that may be busy");
+        assert!(in_time > 10, "{in_time} of 50 in time; the machine may be busy");
     }
 }

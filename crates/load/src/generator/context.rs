@@ -1,4 +1,4 @@
-//! What all virtual users of one thread share.
+//! What the virtual users of one thread share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,47 +8,52 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
 use super::connection::Destination;
-use super::meter::{Meter, Outcome};
-use super::valve::Valve;
-use super::{Happening, Job, Sample, Share};
+use super::control::RunClock;
+use super::meter::{Meter, RequestOutcome};
+use super::{Job, Share, UserEvent, UserEventKind};
 use crate::plan::Plan;
 use crate::results::second::Second;
 
-/// Errors told per second and thread, and as many other lines; errors are counted, all of them.
-const MOST_SAMPLES: u64 = 10;
+/// Failures reported per second and thread, and the same number of other events. All failures are counted.
+const MAX_EVENTS_PER_SECOND: u64 = 10;
 
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct WorkerContext {
     pub(super) plan: Arc<Plan>,
     pub(super) run_type: usize,
     pub(super) share: Share,
     pub(super) seed: u64,
     pub(super) destinations: Vec<Destination>,
-    /// The steps of each scenario that are part of the run.
+    /// The steps of each scenario that the run type includes.
     pub(super) steps: Vec<Vec<usize>>,
     /// Whether requests differ from one iteration to the next.
     pub(super) has_variables: bool,
-    pub(super) valve: Valve,
+    pub(super) clock: RunClock,
     pub(super) throttle: Option<Throttle>,
     meter: Mutex<Meter>,
     active_users: AtomicU64,
     idle: Notify,
-    samples: mpsc::Sender<Sample>,
-    /// Errors told in this second, and other lines.
-    sampled: [AtomicU64; 2],
+    user_events: mpsc::Sender<UserEvent>,
+    /// The failures and the other events that were reported in this second.
+    reported: [AtomicU64; 2],
 }
 
-/// At most so many requests per second.
+/// Limits the requests per second.
 #[derive(Debug)]
 pub(super) struct Throttle {
     interval: Duration,
     next: Mutex<Instant>,
 }
 
-impl Desk {
-    pub(super) fn new(job: &Job, share: Share, valve: Valve, samples: mpsc::Sender<Sample>) -> Self {
+impl WorkerContext {
+    pub(super) fn new(
+        job: &Job,
+        share: Share,
+        clock: RunClock,
+        user_events: mpsc::Sender<UserEvent>,
+    ) -> Self {
         let (plan, run_type, start) = (Arc::clone(&job.plan), job.run_type, job.start);
-        let throttle = job.route.most_rate.map(|rate| Throttle::new(rate / f64::from(share.of), start));
+        let throttle = job.targets.max_rate.map(|rate| Throttle::new(rate / f64::from(share.of), start));
         let included = |step: &&usize| plan.run_types[run_type].includes(&plan.steps[**step]);
         let steps =
             plan.scenarios.iter().map(|scenario| scenario.steps.iter().filter(included).copied().collect());
@@ -58,43 +63,42 @@ impl Desk {
             meter: Mutex::new(Meter::new(start, plan.steps.len())),
             active_users: AtomicU64::new(0),
             idle: Notify::new(),
-            sampled: Default::default(),
+            reported: Default::default(),
             plan,
             run_type,
             share,
             seed: job.seed,
-            destinations: job.route.destinations.clone(),
-            valve,
+            destinations: job.targets.destinations.clone(),
+            clock,
             throttle,
-            samples,
+            user_events,
         }
     }
 
-    pub(super) fn record(&self, now: Instant, step: usize, user: u64, outcome: Outcome) {
+    pub(super) fn record(&self, now: Instant, step: usize, user: u64, outcome: RequestOutcome) {
         self.meter.lock().record(now, step, outcome, self.active_users.load(Relaxed));
         if let Some(fault) = outcome.fault {
-            self.tell(Sample { user, what: Happening::Failed { step, fault } });
+            self.report(UserEvent { user, kind: UserEventKind::Failed { step, fault } });
         }
     }
 
-    /// A user has a connection.
     pub(super) fn connected(&self, user: u64) {
-        self.tell(Sample { user, what: Happening::Connected });
+        self.report(UserEvent { user, kind: UserEventKind::Connected });
     }
 
-    pub(super) fn slipped(&self, slip: Duration) {
-        self.meter.lock().slipped(slip);
+    pub(super) fn record_slip(&self, slip: Duration) {
+        self.meter.lock().record_slip(slip);
     }
 
-    pub(super) fn waited(&self) {
-        self.meter.lock().waited();
+    pub(super) fn record_queued_arrival(&self) {
+        self.meter.lock().record_queued_arrival();
     }
 
-    pub(super) fn enter(&self) {
+    pub(super) fn user_started(&self) {
         self.active_users.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn leave(&self) {
+    pub(super) fn user_finished(&self) {
         if self.active_users.fetch_sub(1, Relaxed) == 1 {
             self.idle.notify_one();
         }
@@ -104,16 +108,16 @@ impl Desk {
         self.active_users.load(Relaxed)
     }
 
-    /// Waits until no user is busy.
-    pub(super) async fn idle(&self) {
+    /// Waits until no user is active.
+    pub(super) async fn wait_until_idle(&self) {
         while self.active_users() > 0 {
             self.idle.notified().await;
         }
     }
 
-    /// The seconds that are over.
-    pub(super) fn roll(&self) -> Vec<Second> {
-        self.sampled.iter().for_each(|sampled| sampled.store(0, Relaxed));
+    /// The seconds that have ended since the last call.
+    pub(super) fn take_seconds(&self) -> Vec<Second> {
+        self.reported.iter().for_each(|count| count.store(0, Relaxed));
         let mut meter = self.meter.lock();
         meter.roll(Instant::now(), self.active_users());
         meter.take()
@@ -123,14 +127,14 @@ impl Desk {
         self.meter.lock().finish(Instant::now(), self.active_users())
     }
 
-    fn tell(&self, sample: Sample) {
-        let kind = match sample.what {
-            Happening::Failed { .. } => 0,
-            Happening::Connected => 1,
+    fn report(&self, event: UserEvent) {
+        let kind = match event.kind {
+            UserEventKind::Failed { .. } => 0,
+            UserEventKind::Connected => 1,
         };
-        if self.sampled[kind].fetch_add(1, Relaxed) < MOST_SAMPLES {
-            // A reader that is too slow misses some.
-            let _ = self.samples.try_send(sample);
+        if self.reported[kind].fetch_add(1, Relaxed) < MAX_EVENTS_PER_SECOND {
+            // When the channel is full, the event is dropped.
+            let _ = self.user_events.try_send(event);
         }
     }
 }
@@ -140,17 +144,17 @@ impl Throttle {
         Self { interval: Duration::from_secs_f64(1.0 / per_second), next: Mutex::new(start) }
     }
 
-    /// Waits for a turn.
-    pub(super) async fn turn(&self) {
+    /// Waits until the next request may start.
+    pub(super) async fn acquire(&self) {
         let now = Instant::now();
-        let turn = {
+        let slot = {
             let mut next = self.next.lock();
-            let turn = (*next).max(now);
-            *next = turn + self.interval;
-            turn
+            let slot = (*next).max(now);
+            *next = slot + self.interval;
+            slot
         };
-        if turn > now {
-            tokio::time::sleep_until(turn.into()).await;
+        if slot > now {
+            tokio::time::sleep_until(slot.into()).await;
         }
     }
 }

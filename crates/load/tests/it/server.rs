@@ -1,4 +1,4 @@
-//! A server that answers after latencies of its own choosing, and keeps the truth about them.
+//! A server with a chosen latency per request, which logs what it did.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,17 +10,17 @@ use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// How long the server takes for its `n`-th request, or what else it does with it.
-pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Answer + Send + Sync>;
+/// The reply to the `n`-th request.
+pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Reply + Send + Sync>;
 
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     After(Duration),
-    /// Written as it is, then the connection is closed if asked to.
+    /// These bytes.
     Raw(Vec<u8>),
     Close,
 }
 
-pub(crate) struct Oracle {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     log: Arc<Log>,
 }
@@ -28,16 +28,16 @@ pub(crate) struct Oracle {
 #[derive(Default)]
 struct Log {
     requests: AtomicU64,
-    /// When the last byte of each request was there, and when the last of its response was written.
+    /// When each request was received, and when its response was written.
     spans: Mutex<Vec<(Instant, Instant)>>,
     last: Mutex<Option<Instant>>,
     received: Mutex<Vec<String>>,
     frozen_until: Mutex<Option<Instant>>,
 }
 
-impl Oracle {
-    /// On a runtime of its own, so that the generator's business does not delay it.
-    pub(crate) fn start(behaviour: impl Fn(u64) -> Answer + Send + Sync + 'static) -> Self {
+impl TestServer {
+    /// On its own thread and runtime, so that the generator does not delay it.
+    pub(crate) fn start(behaviour: impl Fn(u64) -> Reply + Send + Sync + 'static) -> Self {
         let log = Arc::new(Log::default());
         let (bound, address) = mpsc::channel();
         let serving = Arc::clone(&log);
@@ -64,27 +64,27 @@ impl Oracle {
         self.log.requests.load(Ordering::SeqCst)
     }
 
-    /// The requests as they came, head and body.
+    /// The first 1000 requests, head and body.
     pub(crate) fn received(&self) -> Vec<String> {
         self.log.received.lock().unwrap().clone()
     }
 
-    /// What requests took in truth.
+    /// The time from each request to its response.
     pub(crate) fn took(&self) -> Vec<Duration> {
         self.log.spans.lock().unwrap().iter().map(|(begun, answered)| *answered - *begun).collect()
     }
 
-    /// When requests were answered.
+    /// When each response was written.
     pub(crate) fn answered(&self) -> Vec<Instant> {
         self.log.spans.lock().unwrap().iter().map(|(_, answered)| *answered).collect()
     }
 
-    /// When the newest request came.
+    /// When the newest request arrived.
     pub(crate) fn last(&self) -> Option<Instant> {
         *self.log.last.lock().unwrap()
     }
 
-    /// Answers nothing for a while.
+    /// Sends no response for a while.
     pub(crate) fn freeze(&self, lasting: Duration) {
         *self.log.frozen_until.lock().unwrap() = Some(Instant::now() + lasting);
     }
@@ -116,8 +116,8 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
             tokio::time::sleep_until(until.into()).await;
         }
         match behaviour(log.requests.fetch_add(1, Ordering::SeqCst)) {
-            Answer::After(latency) => {
-                // To the millisecond, which is good enough: the truth is what it took, not what was wanted.
+            Reply::After(latency) => {
+                // Precise to a millisecond, which is enough: the log has the actual latency.
                 if !latency.is_zero() {
                     tokio::time::sleep_until((begun + latency).into()).await;
                 }
@@ -126,18 +126,18 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
                     return;
                 }
             }
-            Answer::Raw(bytes) => {
+            Reply::Raw(bytes) => {
                 if stream.write_all(&bytes).await.is_err() {
                     return;
                 }
             }
-            Answer::Close => return,
+            Reply::Close => return,
         }
         log.spans.lock().unwrap().push((begun, Instant::now()));
     }
 }
 
-/// The length of the request at the beginning of the bytes, once it is all there.
+/// The length of the first request, once it is complete.
 fn request_len(bytes: &[u8]) -> Option<usize> {
     let head = bytes.windows(4).position(|window| window == b"\r\n\r\n")? + 4;
     let text = String::from_utf8_lossy(&bytes[..head]).to_ascii_lowercase();

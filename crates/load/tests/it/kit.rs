@@ -1,7 +1,7 @@
-//! A node that runs load tests, and a plan for a site on loopback.
+//! Nodes and plans for tests.
 
-use hob_load::plan::Written;
-use hob_load::{Accepted, Config, Load, MIGRATIONS, PlanId, Run, State, TestId, Wish};
+use hob_load::plan::PlanSource;
+use hob_load::{Config, Load, MIGRATIONS, PlanId, QueueOutcome, Run, RunRequest, RunState, TestId};
 use hob_service::{Live, ServiceContext};
 use hob_testkit::{LIMIT, Needs, wait_for};
 use hob_web::Service as _;
@@ -12,22 +12,22 @@ pub(crate) const NEEDS: Needs = Needs {
     migrations: &[MIGRATIONS],
 };
 
-/// A node that works on runs.
-pub(crate) async fn worker(context: &ServiceContext) -> Load {
+/// A node that runs load.
+pub(crate) async fn worker_node(context: &ServiceContext) -> Load {
     let config = Config { threads: 1, ..Config::default() };
-    let tests = Load::open(context, Live::fixed(config)).await.unwrap();
+    let load = Load::open(context, Live::fixed(config)).await.unwrap();
     let web = Web::open(context, Live::fixed(hob_web::Config::default())).unwrap();
-    tests.start(web.changes());
-    tests
+    load.start(web.changes());
+    load
 }
 
-/// A node that only keeps the queue.
-pub(crate) async fn clerk(context: &ServiceContext) -> Load {
+/// A node that only maintains the queue.
+pub(crate) async fn queue_node(context: &ServiceContext) -> Load {
     let config = Config { runs_at_once: 0, ..Config::default() };
     Load::open(context, Live::fixed(config)).await.unwrap()
 }
 
-/// A plan with a rate for some seconds.
+/// A plan with a constant rate.
 pub(crate) fn plan(url: &str, rate: u32, lasting: &str) -> String {
     format!(
         "name = \"Site check\"\ntarget = \"{url}\"\nthresholds = [\"error_rate < 50%\"]\n\
@@ -37,25 +37,25 @@ pub(crate) fn plan(url: &str, rate: u32, lasting: &str) -> String {
     )
 }
 
-pub(crate) async fn add(tests: &Load, url: &str, rate: u32, lasting: &str) -> PlanId {
-    tests.add_plan(&Written::toml(plan(url, rate, lasting))).await.unwrap()
+pub(crate) async fn add(load: &Load, url: &str, rate: u32, lasting: &str) -> PlanId {
+    load.add_plan(&PlanSource::toml(plan(url, rate, lasting))).await.unwrap()
 }
 
-pub(crate) async fn queue(tests: &Load, plan: PlanId, wish: Wish) -> TestId {
-    match tests.queue_run(plan, &wish).await.unwrap() {
-        Accepted::Run(id) => id,
+pub(crate) async fn queue(load: &Load, plan: PlanId, request: RunRequest) -> TestId {
+    match load.queue_run(plan, &request).await.unwrap() {
+        QueueOutcome::Queued(id) => id,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) async fn run(tests: &Load, id: &TestId) -> Run {
-    tests.run(id).await.unwrap().expect("the run is there")
+pub(crate) async fn run(load: &Load, id: &TestId) -> Run {
+    load.run(id).await.unwrap().expect("the run is there")
 }
 
-/// Waits until a run is in a state, or past it.
-pub(crate) async fn reach(tests: &Load, id: &TestId, state: State) -> Run {
+/// Waits until a run is in a state or has ended.
+pub(crate) async fn wait_for_state(load: &Load, id: &TestId, state: RunState) -> Run {
     wait_for(format!("{id} to be {state}"), LIMIT, async || {
-        let run = run(tests, id).await;
+        let run = run(load, id).await;
         if run.state == state || run.state.is_final() { Ok(run) } else { Err(run.state) }
     })
     .await
