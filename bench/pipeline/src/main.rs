@@ -1,6 +1,5 @@
-//! Item transitions a second with a step that does nothing: Hob on its embedded store and on Redis, BullMQ and RQ on the
-//! same Redis. An item makes two transitions, waiting → claimed → done. Then what the store an item takes while it is in
-//! flight, and how much of it is left afterwards.
+//! Item transitions per second with a step that does nothing: Hob on its embedded store and on Redis, BullMQ and RQ on the
+//! same Redis. An item makes two transitions, waiting → claimed → done. Then the memory in the store per item in flight.
 //!
 //! `cargo run --release -p bench-pipeline [ITEMS] [PART]...`, the parts being `embedded`, `redis`, `bullmq`, `rq` and
 //! `memory`; all of them if none is named. Needs `redis-server`, `node`, `npm` and `python3` on the PATH.
@@ -19,17 +18,17 @@ use anyhow::{Result, bail};
 use bench_kit::{Process, free_address, wait_for};
 use hob_store::Address;
 
-/// The others are slower: a part of the items says as much.
+/// The others are slower and get a fraction of the items.
 const BULLMQ_SHARE: u64 = 10;
 const RQ_SHARE: u64 = 100;
 
 const PARTS: [&str; 5] = ["embedded", "redis", "bullmq", "rq", "memory"];
 
-/// What a system took for its items, from the first that it was given to the last that was done.
+/// What a system used for its items, from the first to the last.
 struct Cost {
     items: u64,
     lasted: Duration,
-    /// Of all processes that took part, the Redis included.
+    /// Of all processes, including Redis.
     cpu: Duration,
 }
 
@@ -67,7 +66,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A Redis that keeps everything in memory, as all of them are given it.
+/// A Redis without persistence.
 fn redis() -> Result<(Process, SocketAddr)> {
     let address = free_address()?;
     let port = address.port().to_string();

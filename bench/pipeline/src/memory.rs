@@ -1,4 +1,4 @@
-//! What the store an item takes while its call is under way, as Redis says with `MEMORY USAGE`, and what is left.
+//! Memory in Redis per item in flight (`MEMORY USAGE`), and what is left afterwards.
 
 use hob_web::Service as _;
 use std::collections::BTreeMap;
@@ -13,9 +13,9 @@ use tempfile::TempDir;
 
 use crate::ours;
 
-/// Items whose calls are under way at the same time: as many as a plan may have to one host.
+/// Items in flight: the maximum that a plan may have per host.
 const IN_FLIGHT: u32 = 64;
-/// Items that are waiting during the measurement.
+/// Total number of items.
 const WAITING: u64 = 10_000;
 
 pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
@@ -58,7 +58,7 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
     );
     pipelines.apply(&run.id, hob_pipeline::run::RunAction::Cancel).await?;
     context.tasks.stop(Duration::from_secs(30)).await;
-    ensure!(pipelines.run(&run.id).await?.state == RunState::Cancelled, "it did not end");
+    ensure!(pipelines.run(&run.id).await?.state == RunState::Cancelled, "the run did not end");
     Ok(())
 }
 

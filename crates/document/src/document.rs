@@ -23,7 +23,7 @@ pub struct Document<'t> {
     text: &'t str,
     format: Format,
     value: Value,
-    /// Made for the first mistake.
+    /// Created for the first error.
     outline: OnceCell<Option<Outline>>,
 }
 
@@ -48,8 +48,8 @@ impl<'t> Document<'t> {
             .map_err(|error| self.mistake(&field_of(error.path()), error.inner().to_string()))
     }
 
-    /// A mistake in a field, such as `scenario[0].step[2].request`. If the field is not there, its position is that of
-    /// the innermost one around it.
+    /// An error in a field, such as `scenario[0].step[2].request`. If the field does not exist, the position is that of its
+    /// innermost existing parent.
     pub fn mistake(&self, field: &str, message: impl Into<String>) -> Mistake {
         let outline = self.outline.get_or_init(|| match self.format {
             Format::Json => Outline::of_json(self.text),
@@ -103,7 +103,7 @@ fn parse_yaml(text: &str) -> Result<Unique, Mistake> {
     })
 }
 
-/// The field that a path leads to, as far as it is known: `?` stands for what is not.
+/// The path of a field without unknown parts, which are written as `?`.
 fn field_of(path: &serde_path_to_error::Path) -> String {
     if path.iter().next().is_none() {
         return String::new();
@@ -112,7 +112,7 @@ fn field_of(path: &serde_path_to_error::Path) -> String {
     path.trim_end_matches('?').trim_end_matches('.').to_owned()
 }
 
-/// A message without the position at its end, which a [`Mistake`] has beside it.
+/// Removes the position at the end of a message; [`Mistake`] has it in a field.
 fn without(message: &str, position: &str) -> String {
     message.strip_suffix(position).unwrap_or(message).to_owned()
 }
@@ -121,7 +121,7 @@ fn without(message: &str, position: &str) -> String {
 /// anchor with more than 100 aliases.
 fn yaml_options(text: &str) -> serde_saphyr::Options {
     let bytes = text.len();
-    // What keeps aliases of aliases from growing without limit. Replayed events count as events, too.
+    // Limits aliases of aliases. Replayed events count as events, too.
     let replayed = bytes.clamp(10_000, 1_000_000);
     serde_saphyr::options! {
         with_snippet: false,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_document_reads_alike_in_every_format() {
+    fn all_formats_read_the_same() {
         for (format, text) in [
             (Format::Json, r#"{"beds": [{"rose": 1}, {"oak": 2}]}"#),
             (Format::Toml, "[[beds]]\nrose = 1\n[[beds]]\noak = 2"),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_a_value_has_its_position_and_field() {
+    fn error_in_a_value_has_position_and_field() {
         let expected = "invalid type: string \"x\", expected u32";
         check("{\n \"beds\": [{},\n {\"a.b\": \"x\"}]}", Format::Json, 3, 10, "beds[1].a.b", expected);
         check("[[beds]]\n[[beds]]\na = 1\n\"a.b\" = \"x\"", Format::Toml, 4, 1, "beds[1].a.b", expected);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_in_the_syntax_has_its_position() {
+    fn syntax_error_has_a_position() {
         check("{\"beds\":[{\"b\":1,,}]}", Format::Json, 1, 17, "beds[0]", "key must be a string");
         check("{\"beds\":[}", Format::Json, 1, 10, "beds[0]", "expected value");
         check("{\"beds\":[]}\n1", Format::Json, 2, 1, "", "trailing characters");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_key_is_a_mistake_in_every_format() {
+    fn duplicate_key_is_an_error_in_every_format() {
         assert!(mistake(r#"{"beds": [], "beds": []}"#, Format::Json).3.contains("duplicate key \"beds\""));
         assert!(mistake("beds = []\nbeds = []", Format::Toml).3.contains("duplicate key"));
         assert!(mistake("beds: []\nbeds: []", Format::Yaml).3.contains("duplicate mapping key"));
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_or_expands_too_far_is_refused() {
+    fn long_documents_and_alias_bombs_are_rejected() {
         assert!(mistake(&" ".repeat(1001), Format::Yaml).3.contains("more than 1000"));
         let levels: String =
             (1..8).map(|n| format!("l{n}: &l{n} [{}]\n", format!("*l{}, ", n - 1).repeat(10))).collect();

@@ -1,4 +1,4 @@
-//! A mistake in a document and its position.
+//! Errors in a document, with their position.
 
 /// A position in a text. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,7 +10,7 @@ pub struct Position {
 impl Position {
     pub const START: Self = Self { line: 1, column: 1 };
 
-    /// The position of a byte; that of the end for a byte behind it.
+    /// The position of a byte; the end of the text for a larger offset.
     #[must_use]
     pub fn of_byte(text: &str, byte: usize) -> Self {
         let before = &text.as_bytes()[..byte.min(text.len())];
@@ -22,7 +22,7 @@ impl Position {
     }
 }
 
-/// A mistake in a document.
+/// An error in a document.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: {what}", line = at.line, column = at.column, what = self.what())]
 pub struct Mistake {

@@ -1,7 +1,6 @@
-//! The positions of the values in a document that was parsed without a mistake.
+//! The positions of the values in a valid document.
 //!
-//! It is only made when a mistake needs a position, and from parsers alone: each of them limits how deep values are
-//! nested, so the recursion here is limited too.
+//! It is created only when an error needs a position. The parsers limit nesting, so the recursion here is limited, too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,7 +47,7 @@ impl Outline {
         Some(root.0)
     }
 
-    /// Where a field starts, or the innermost one around it that is there.
+    /// The start of a field, or of its innermost existing parent.
     pub(crate) fn position(&self, text: &str, field: &str) -> Position {
         match self.find(field).start {
             Start::Byte(byte) => Position::of_byte(text, byte),
@@ -62,7 +61,7 @@ impl Outline {
             Inner::List(items) => {
                 after_index(field).and_then(|(index, rest)| Some((items.get(index)?, rest)))
             }
-            // A key may itself contain a dot or a bracket; then the longest key that fits is meant.
+            // A key may contain a dot or a bracket; the longest matching key wins.
             Inner::Map(members) => members
                 .iter()
                 .filter_map(|(key, inner)| Some((key.len(), inner, after_key(field, key)?)))
@@ -73,13 +72,13 @@ impl Outline {
     }
 }
 
-/// What follows the index that a path begins with.
+/// The rest of a path after a leading index.
 fn after_index(path: &str) -> Option<(usize, &str)> {
     let (index, rest) = path.strip_prefix('[')?.split_once(']')?;
     Some((index.parse().ok()?, rest.strip_prefix('.').unwrap_or(rest)))
 }
 
-/// What follows the key that a path begins with.
+/// The rest of a path after a leading key.
 fn after_key<'p>(path: &'p str, key: &str) -> Option<&'p str> {
     let rest = path.strip_prefix(key)?;
     match rest.as_bytes().first() {
@@ -102,7 +101,7 @@ fn json(text: &str, raw: &RawValue) -> Option<Outline> {
         }
         _ => Inner::Leaf,
     };
-    // A raw value is a part of the text that it was read from.
+    // A raw value borrows from the text.
     let start = (raw.get().as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     Some(Outline { start: Start::Byte(start), inner })
 }
@@ -110,7 +109,7 @@ fn json(text: &str, raw: &RawValue) -> Option<Outline> {
 fn table(table: &DeTable<'_>) -> Inner {
     let member = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
         let name: &std::borrow::Cow<'_, str> = key.get_ref();
-        // People look for the key; and the span of a table may be only its header.
+        // The position of the key, since the span of a table may be only its header.
         let start = Start::Byte(key.span().start.min(value.span().start));
         (name.to_string(), Outline { start, inner: inner(value.get_ref()) })
     };

@@ -1,11 +1,11 @@
-//! Any value of any format, as JSON.
+//! A value of any format, as JSON.
 
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A value without duplicate keys. `serde_json::Value` alone would keep the last of them without a word.
+/// A value without duplicate keys. `serde_json::Value` alone would silently keep the last one.
 pub(crate) struct Unique(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Unique {

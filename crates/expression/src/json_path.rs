@@ -1,8 +1,8 @@
-//! Where to look in a JSON document.
+//! Paths into JSON documents.
 //!
 //! A path is `$` and steps: `.name`, `['any name']` or `["any name"]`, `[0]`, `[-1]` from the end, and `[*]` or `.*`
-//! for each. That is the part of RFC 9535 without filters, slices and descents (`..`): the values that a step finds
-//! do not lie within each other, so a path visits every value once at most, and nobody can write one that is slow.
+//! for each. This is RFC 9535 without filters, slices and descendants (`..`): the values that a step selects are
+//! disjoint, so a path visits every value at most once and is never slow.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use crate::{Mistake, Quoted, Reader};
 
-/// The longest path that is read, in bytes.
-const LONGEST: usize = 1000;
-const MOST_STEPS: usize = 32;
+/// Maximum length of a path in bytes.
+const MAX_BYTES: usize = 1000;
+const MAX_STEPS: usize = 32;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPath(pub Vec<Step>);
@@ -21,14 +21,14 @@ pub struct JsonPath(pub Vec<Step>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     Field(String),
-    /// Negative ones count from the end.
+    /// A negative index counts from the end.
     Element(i64),
     /// Each element of an array, each value of an object.
     Each,
 }
 
 impl JsonPath {
-    /// What is there: nothing, one value, or with [`Step::Each`] several.
+    /// The values at the path: none, one, or several with [`Step::Each`].
     #[must_use]
     pub fn find<'a>(&self, document: &'a Value) -> Vec<&'a Value> {
         let mut found = vec![document];
@@ -42,16 +42,16 @@ impl JsonPath {
         found
     }
 
-    /// Reads a path that stands within a larger expression, as far as it goes.
+    /// Reads a path that is part of a larger expression.
     pub fn read(reader: &mut Reader<'_>) -> Result<Self, Mistake> {
         if !reader.symbol("$") {
             return Err(reader.expected("a path that begins with $"));
         }
         let mut steps = Vec::new();
-        // No space within a path, except in brackets.
+        // Spaces are allowed only in brackets.
         while let Some(step) = Step::read(reader)? {
-            if steps.len() == MOST_STEPS {
-                return Err(reader.mistake(format!("a path has at most {MOST_STEPS} steps")));
+            if steps.len() == MAX_STEPS {
+                return Err(reader.mistake(format!("a path has at most {MAX_STEPS} steps")));
             }
             steps.push(step);
         }
@@ -64,8 +64,8 @@ impl FromStr for JsonPath {
 
     fn from_str(text: &str) -> Result<Self, Mistake> {
         let mut reader = Reader::new(text);
-        if text.len() > LONGEST {
-            return Err(reader.mistake(format!("a path has at most {LONGEST} bytes")));
+        if text.len() > MAX_BYTES {
+            return Err(reader.mistake(format!("a path has at most {MAX_BYTES} bytes")));
         }
         let path = Self::read(&mut reader)?;
         reader.end()?;
@@ -130,7 +130,7 @@ impl Step {
     }
 }
 
-/// As it would be written; reads back as the same.
+/// Parses back to the same path.
 impl fmt::Display for JsonPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("$")?;
@@ -146,7 +146,7 @@ impl fmt::Display for JsonPath {
     }
 }
 
-/// Whether a field can be written behind a dot.
+/// Whether a field can be written after a dot.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(in_plain_name)
 }
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn every_step_finds_what_it_names() {
+    fn steps_select_values() {
         let document = json!({"a": {"b c": [1, 2, 3]}, "d": [{"e": true}, {"e": false}, {"f": 0}], "": null});
         for (path, found) in [
             ("$", vec![document.clone()]),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place() {
+    fn error_has_a_column() {
         for (path, told) in [
             ("", "column 1: expected a path that begins with $, but the expression ends"),
             ("a.b", "column 1: expected a path that begins with $, found \"a.b\""),
@@ -206,11 +206,11 @@ mod tests {
     }
 
     #[test]
-    fn a_path_has_an_end() {
-        for path in [format!("${}", "[*]".repeat(MOST_STEPS + 1)), format!("$.{}", "a".repeat(LONGEST))] {
+    fn length_of_a_path_is_bounded() {
+        for path in [format!("${}", "[*]".repeat(MAX_STEPS + 1)), format!("$.{}", "a".repeat(MAX_BYTES))] {
             assert!(path.parse::<JsonPath>().is_err());
         }
-        assert!(format!("${}", "[*]".repeat(MOST_STEPS)).parse::<JsonPath>().is_ok());
+        assert!(format!("${}", "[*]".repeat(MAX_STEPS)).parse::<JsonPath>().is_ok());
     }
 
     fn name() -> impl Strategy<Value = String> {
@@ -239,7 +239,7 @@ mod tests {
         })
     }
 
-    /// The place of every value in a document, as a path without [`Step::Each`].
+    /// The paths of all values in a document, without [`Step::Each`].
     fn places(value: &Value, here: &JsonPath, into: &mut Vec<JsonPath>) {
         let mut go_on = |step: Step, value: &Value| {
             let there = JsonPath(here.0.iter().cloned().chain([step]).collect());
@@ -263,13 +263,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_reads_back_as_the_same(path in path()) {
+        fn display_parses_back_to_the_same_path(path in path()) {
             let shown = path.to_string();
             prop_assert_eq!(shown.parse::<JsonPath>(), Ok(path), "{}", shown);
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text in "\\$?([.\\[\\]*'\"\\\\a0-]|\\PC){0,20}") {
+        fn no_input_panics(text in "\\$?([.\\[\\]*'\"\\\\a0-]|\\PC){0,20}") {
             match text.parse::<JsonPath>() {
                 Ok(path) => prop_assert_eq!(path.to_string().parse::<JsonPath>(), Ok(path)),
                 Err(mistake) => prop_assert!(mistake.column <= text.chars().count() + 1),
@@ -277,7 +277,7 @@ mod tests {
         }
 
         #[test]
-        fn every_value_is_found_at_its_own_place_and_none_twice(document in document(), path in path()) {
+        fn every_value_is_found_at_most_once(document in document(), path in path()) {
             let mut all = Vec::new();
             places(&document, &JsonPath(Vec::new()), &mut all);
             for place in &all {

@@ -1,8 +1,8 @@
-//! What users write in small expressions, and what all of those have in common: a reader that goes from left to right
-//! and tells a mistake with its place, texts in quotes, and paths into JSON documents.
+//! Building blocks for small expressions that users write: a reader whose errors have a position, quoted strings, and
+//! paths into JSON documents.
 //!
-//! Users write them and targets that nobody trusts are measured by them, so everything here is bounded: reading one
-//! takes time in proportion to its length, and a path visits every value of a document once at most.
+//! Expressions and the documents that they are applied to are untrusted, so everything is bounded: parsing takes time in
+//! proportion to the length, and a path visits every value of a document at most once.
 
 mod json_path;
 mod quoted;

@@ -1,10 +1,10 @@
-//! Texts in quotes.
+//! Quoted strings.
 
 use std::fmt::{self, Write as _};
 
 use crate::{Mistake, Reader};
 
-/// Shows a text in double quotes, with escapes that [`Reader::quoted`] knows.
+/// Displays a string in double quotes, with the escapes of [`Reader::quoted`].
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
@@ -26,7 +26,7 @@ impl fmt::Display for Quoted<'_> {
 }
 
 impl Reader<'_> {
-    /// Reads a text in double quotes.
+    /// Reads a string in double quotes.
     pub fn quoted(&mut self) -> Result<String, Mistake> {
         if !self.symbol("\"") {
             return Err(self.expected("a text in double quotes"));
@@ -34,7 +34,7 @@ impl Reader<'_> {
         self.quoted_until('"')
     }
 
-    /// Reads the rest of a text whose opening quote has been read.
+    /// Reads the rest of a string after its opening quote.
     pub(crate) fn quoted_until(&mut self, quote: char) -> Result<String, Mistake> {
         let mut text = String::new();
         while let Some(c) = self.next_char() {

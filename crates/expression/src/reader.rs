@@ -1,19 +1,19 @@
 //! Reads an expression from left to right.
 
-/// What is wrong with an expression, and where.
+/// An error in an expression, with its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {message}")]
 pub struct Mistake {
-    /// The character at which it goes wrong, counted from 1.
+    /// Position in characters, from 1.
     pub column: usize,
     pub message: String,
 }
 
-/// An expression, and how much of it was read.
+/// An expression and the current position.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     text: &'a str,
-    /// In bytes, at the border of a character.
+    /// Byte offset, at a character boundary.
     at: usize,
 }
 
@@ -28,13 +28,13 @@ impl<'a> Reader<'a> {
         &self.text[self.at..]
     }
 
-    /// What was read since the reader was at `begin`.
+    /// The text between `begin` and the current position.
     #[must_use]
     pub fn since(&self, begin: Place) -> &'a str {
         &self.text[begin.0..self.at]
     }
 
-    /// Where the reader is, to come back to.
+    /// The current position, for [`Reader::go_back`].
     #[must_use]
     pub fn place(&self) -> Place {
         Place(self.at)
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         &rest[..length]
     }
 
-    /// Answers with where it then is.
+    /// Returns the position after the spaces.
     pub fn skip_space(&mut self) -> Place {
         self.take_while(char::is_whitespace);
         self.place()
@@ -78,14 +78,14 @@ impl<'a> Reader<'a> {
         there
     }
 
-    /// Reads `symbol` if it comes next. The space before it is gone either way, so that a mistake is told at
-    /// what stands there.
+    /// Reads `symbol` if it comes next. Skips spaces before it in any case, so that an error has the position of the next
+    /// character.
     pub fn symbol(&mut self, symbol: &str) -> bool {
         self.skip_space();
         self.directly(symbol)
     }
 
-    /// Reads `symbol` if it comes next, without any space before it.
+    /// Reads `symbol` if it comes next, without spaces before it.
     pub fn directly(&mut self, symbol: &str) -> bool {
         let there = self.rest().starts_with(symbol);
         if there {
@@ -94,13 +94,13 @@ impl<'a> Reader<'a> {
         there
     }
 
-    /// Makes sure that nothing is left.
+    /// Fails unless the whole expression was read.
     pub fn end(&mut self) -> Result<(), Mistake> {
         self.skip_space();
         if self.rest().is_empty() { Ok(()) } else { Err(self.expected("the end")) }
     }
 
-    /// The mistake that something else stands here.
+    /// The error that `what` was expected here.
     pub fn expected(&mut self, what: &str) -> Mistake {
         self.skip_space();
         let found: String = self.rest().chars().take_while(|c| !c.is_whitespace()).take(20).collect();
@@ -110,12 +110,12 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A mistake at this place.
+    /// An error at the current position.
     pub fn mistake(&self, message: impl Into<String>) -> Mistake {
         Mistake { column: self.text[..self.at].chars().count() + 1, message: message.into() }
     }
 }
 
-/// A place in an expression.
+/// A position in an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(usize);

@@ -1,4 +1,4 @@
-//! `hob pipeline`: carries a plan out in this terminal, on an embedded store and a file beside the plan.
+//! `hob pipeline`: runs a plan in the terminal, with an embedded store and a database file next to the plan.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,13 +20,12 @@ use crate::cli::PipelineCommand;
 use crate::config;
 use crate::exit::Exit;
 
-/// Between two looks at a run.
+/// How often progress is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// How long a stop may take.
 const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
 pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit> {
-    let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         match command {
             PipelineCommand::Run { plan, secret, dry_run, fresh } => {
@@ -45,7 +44,7 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
     })
 }
 
-/// A plan, and the database beside it.
+/// A plan file and its database.
 struct LocalPlan {
     plan: Plan,
     folder: PathBuf,
@@ -62,7 +61,7 @@ impl LocalPlan {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = path.with_extension("hob.db");
         let database = Database::open(&Address::sqlite(&file), &[MIGRATIONS]).await;
-        let database = database.with_context(|| format!("could not open {}", file.display()))?;
+        let database = database.with_context(|| format!("cannot open {}", file.display()))?;
         let runs = Runs::new(&database);
         Ok(Self { plan, folder: folder.to_owned(), lock: path.with_extension("hob.lock"), database, runs })
     }
@@ -83,10 +82,10 @@ impl LocalPlan {
         let cost = pipelines.cost(&self.plan).await?;
         match (cost.items, cost.calls, cost.duration) {
             (Some(items), Some(calls), Some(duration)) => print(&format!(
-                "{items} items, {calls} calls and those that they lead to; the quota makes them last {}",
+                "{items} items, {calls} calls without following items; expected time under the quota: {}",
                 HumanDuration(duration)
             )),
-            _ => print("a listing: how long it is only its API knows"),
+            _ => print("the source is a listing; its length is unknown before the run"),
         }
         Ok(Exit::Clean)
     }
@@ -94,9 +93,9 @@ impl LocalPlan {
     async fn run(&self, secrets: Secrets, fresh: bool) -> Result<Exit> {
         let lock =
             File::create(&self.lock).with_context(|| format!("cannot write {}", self.lock.display()))?;
-        // Two of them would each believe to have the whole quota.
+        // Two processes would each use the whole quota.
         if lock.try_lock().is_err() {
-            bail!("another terminal runs this plan already");
+            bail!("another process is running this plan");
         }
         let (context, pipelines) = self.pipelines(secrets).await?;
         pipelines.put_plan(&self.plan.text).await?;
@@ -111,13 +110,13 @@ impl LocalPlan {
         let (run, progress) = (self.runs.run(&run.id).await?, self.runs.progress(&run.id).await?);
         let dead_letters = progress.of(ItemState::Quarantined);
         print(&format!(
-            "{} is {}: {} of {} items done, {dead_letters} set aside, {} calls{}",
+            "{} is {}: {} of {} items done, {dead_letters} dead letters, {} calls{}",
             run.id,
             run.state,
             progress.of(ItemState::Done),
             progress.total(),
             run.calls,
-            if run.state == RunState::Running { "; the same command goes on" } else { "" },
+            if run.state == RunState::Running { "; run the same command to resume" } else { "" },
         ));
         self.print_outputs(&run, dead_letters).await?;
         self.database.close().await;
@@ -128,7 +127,7 @@ impl LocalPlan {
         Ok(if complete { Exit::Clean } else { Exit::Warnings })
     }
 
-    /// Goes on with the newest run, unless it is over.
+    /// Resumes the newest run, or starts a new one if it has ended.
     async fn start_or_resume(&self, pipelines: &Pipelines, fresh: bool) -> Result<Run> {
         let mut newest = self.runs.newest(&self.plan.name).await?;
         if let Some(run) = &mut newest
@@ -137,7 +136,9 @@ impl LocalPlan {
             if !fresh {
                 print(&format!("Continuing run {}.", run.id));
                 if run.text != self.plan.text {
-                    print("The plan has changed; this run goes on as it began (--fresh starts over).");
+                    print(
+                        "The plan has changed; this run keeps the plan that it started with (--fresh starts a new run).",
+                    );
                 }
                 return Ok(self.runs.apply(&run.id, RunAction::Resume).await?);
             }
@@ -152,7 +153,7 @@ impl LocalPlan {
         Ok(run)
     }
 
-    /// The files of a run, and how many lines each has.
+    /// Prints the output files of a run.
     async fn print_files(&self, run: &Run) -> Result<Vec<Output>> {
         let mut outputs = self.runs.outputs(&run.id).await?;
         outputs.retain(|output| !output.file.is_empty());
@@ -163,7 +164,7 @@ impl LocalPlan {
         Ok(outputs)
     }
 
-    /// The files of a run, and whether the names in the plan lead to them.
+    /// Prints the output files of a run and the links to them.
     async fn print_outputs(&self, run: &Run, dead_letters: u64) -> Result<()> {
         for output in self.print_files(run).await? {
             let Some(Sink::JsonLines { path }) = self.plan.sinks.get(&output.sink) else { continue };
@@ -173,7 +174,7 @@ impl LocalPlan {
                 print(&format!("  {} links to it", path.display()));
             } else if run.state == RunState::Completed && dead_letters > 0 {
                 print(&format!(
-                    "  {} still links to {}, the output of a run that set no items aside",
+                    "  {} still links to {}, the output of a run without dead letters",
                     path.display(),
                     target.display()
                 ));
@@ -184,7 +185,7 @@ impl LocalPlan {
 
     async fn newest(&self) -> Result<Run> {
         let run = self.runs.newest(&self.plan.name).await?;
-        run.ok_or_else(|| anyhow!("there is no run of {} yet", self.plan.name))
+        run.ok_or_else(|| anyhow!("plan {} has no runs", self.plan.name))
     }
 
     async fn status(&self) -> Result<Exit> {
@@ -199,7 +200,7 @@ impl LocalPlan {
             print(&format!("  failed: {class:<12} {state:<12} {count:>9}"));
         }
         if !run.trouble.is_empty() {
-            print(&format!("  trouble: {}", run.trouble));
+            print(&format!("  blocked: {}", run.trouble));
         }
         Ok(Exit::Clean)
     }
@@ -232,16 +233,16 @@ impl LocalPlan {
             .transpose()
             .map_err(|reason| anyhow!("--class: {reason}"))?;
         let items = self.runs.replay(&self.newest().await?.id, class).await?;
-        print(&format!("{items} items will be tried again by the next run of this plan"));
+        print(&format!("{items} items will be retried; start them with `hob pipeline run`"));
         Ok(Exit::Clean)
     }
 }
 
-/// Shows how far a run is, until it is over or paused.
+/// Shows the progress of a run until it ends or is paused.
 async fn watch(pipelines: &Pipelines, run: &Run) -> Result<()> {
     let bar = ProgressBar::new(0);
-    let style =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} items · {msg}").context("the progress bar")?;
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} items · {msg}")
+        .context("invalid progress bar template")?;
     bar.set_style(style);
     loop {
         let now = pipelines.run(&run.id).await?;
@@ -257,7 +258,7 @@ async fn watch(pipelines: &Pipelines, run: &Run) -> Result<()> {
     }
 }
 
-/// Calls, what is left of each window, and when it will be done.
+/// Calls, remaining calls per window, and remaining time.
 async fn message(pipelines: &Pipelines, run: &Run) -> String {
     let mut message = format!("{} calls", run.calls);
     let plan = Plan::parse(&run.text).ok();
@@ -266,20 +267,20 @@ async fn message(pipelines: &Pipelines, run: &Run) -> String {
     {
         for window in &usage.windows {
             message += &format!(
-                " · {} of {} left in {}",
+                " · {} of {} calls left per {}",
                 window.left(),
                 window.usable,
                 HumanDuration(window.period)
             );
         }
         if let Some(until) = usage.blocked_until {
-            message += &format!(" · the API refuses for {}", HumanDuration(until.since(usage.now)));
+            message += &format!(" · API refuses calls for {}", HumanDuration(until.since(usage.now)));
         }
     }
     if let Ok(forecast) = pipelines.forecast(&run.id).await
         && let Some([_, expected, _]) = forecast.duration
     {
-        message += &format!(" · {} to go", HumanDuration(expected));
+        message += &format!(" · {} remaining", HumanDuration(expected));
     }
     if !run.trouble.is_empty() {
         message += &format!(" · {}", run.trouble);
@@ -287,15 +288,15 @@ async fn message(pipelines: &Pipelines, run: &Run) -> String {
     message
 }
 
-/// The secrets of the command line, or else those of the configuration. What is given on the command line is given to
-/// this one plan, and may be sent wherever the plan says.
+/// The secrets of the command line, or else those of the configuration. A plan may send secrets of the command line to
+/// any host.
 fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
     if given.is_empty() {
         return Ok(Secrets::new(Live::fixed(config::load(file)?.config.secrets)));
     }
     let mut list: Vec<(SecretName, SecretEntry)> = Vec::new();
     for pair in given {
-        // Never repeated: it may be the secret itself.
+        // Not part of the error: it may be the secret itself.
         let (name, reference) =
             pair.split_once('=').context("--secret is NAME=env:VARIABLE or NAME=file:PATH")?;
         let from = reference.parse().context("--secret")?;
@@ -305,7 +306,7 @@ fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
     Ok(Secrets::new(Live::fixed(SecretsConfig::from_iter(list))))
 }
 
-#[expect(clippy::print_stdout, reason = "the answer of a command")]
+#[expect(clippy::print_stdout, reason = "output of a command")]
 fn print(line: &str) {
     println!("{line}");
 }

@@ -20,7 +20,7 @@ pub(crate) async fn card(pipelines: &Pipelines) -> Card {
         spark: Vec::new(),
         troubles: vec![Trouble {
             tone: Tone::Bad,
-            text: format!("Cannot read the state of pipelines: {error}"),
+            text: format!("cannot read the state of pipelines: {error}"),
             href: Pipelines::HREF.to_owned(),
             since_ms: None,
         }],
@@ -47,15 +47,15 @@ async fn try_card(pipelines: &Pipelines) -> Result<Card> {
         for (at, count) in
             pipelines.quotas().history(&definition.name, usage.now.minus(CHART_RANGE), CHART_STEP).await?
         {
-            // A call under way counts at its deadline, which is yet to come.
+            // A call in flight counts at its deadline, which is in the future.
             let point = unix_ms(at).saturating_sub(begin) / millis(CHART_STEP);
             spark[usize::try_from(point).unwrap_or(CHART_POINTS).min(CHART_POINTS - 1)] += count;
             calls += count;
         }
     }
     let (tone, word) = match (troubles.len(), refused, running) {
-        (1.., _, _) => (Tone::Bad, format!("{} in trouble", troubles.len())),
-        (_, 1.., _) => (Tone::Warn, "an API refuses calls".to_owned()),
+        (1.., _, _) => (Tone::Bad, format!("{} blocked", troubles.len())),
+        (_, 1.., _) => (Tone::Warn, "API refuses calls".to_owned()),
         (_, _, 0) => (Tone::Idle, "no run".to_owned()),
         (_, _, running) => (Tone::Good, format!("{running} running")),
     };

@@ -1,25 +1,25 @@
-//! What an operator may set.
+//! The `[pipeline]` section of `hob.toml`.
 
 use std::path::PathBuf;
 
 use hob_service::{Period, section};
 
 section! {
-    /// Pipelines: quota-bound, resumable fetching with many workers.
+    /// Pipelines fetch items from APIs with call quotas, resumably and with many workers.
     pub struct Config("pipeline") {
-        /// The quota whose calls the public counters `rate_limit:<hour>` and `counter:<hour>` show.
+        /// The quota that the public counters `rate_limit:<hour>` and `counter:<hour>` count.
         pub public_quota: String = "courtlistener".to_owned(),
-        /// The folder that plans read files from and write files to.
+        /// The folder for the files that plans read and write.
         pub folder: PathBuf = PathBuf::from("hob-data/pipelines"),
-        /// The most items that a node holds of one run.
+        /// Maximum number of items that a node claims of one run.
         pub batch: u32 = 200,
-        /// How long a node may be silent before others take over its items.
+        /// Lease on claimed items. Other nodes take them over when it expires.
         pub lease: Period = Period::from_secs(8),
-        /// The most runs that a node works on at a time.
+        /// Maximum number of runs that a node executes at the same time.
         pub runs: u32 = 32,
-        /// How long the call log is kept, at least: the longest window counts, too.
+        /// How long the call log is kept, or longer if a quota has a longer window.
         pub keep_calls: Period = Period::from_days(2),
-        /// How long archived runs are kept.
+        /// How long archived runs are kept before they are deleted.
         pub keep_archived: Period = Period::from_days(90),
     }
 }

@@ -1,4 +1,4 @@
-//! Why a question could not be answered.
+//! The error type of the crate.
 
 use std::sync::Arc;
 
@@ -12,25 +12,27 @@ pub enum Error {
     Store(#[from] hob_store::Error),
     #[error(transparent)]
     Database(#[from] hob_database::Error),
-    /// A write that several callers shared.
-    #[error("the call log could not be written: {0}")]
+    /// Several callers share one write.
+    #[error("cannot write to the call log: {0}")]
     CallLog(Arc<hob_database::Error>),
-    /// The store was lost again while it was rebuilt, as often as one caller waits for that.
-    #[error("the store keeps being lost")]
+    /// The store lost its data again during a rebuild, and the retries are used up.
+    #[error(
+        "the store keeps losing data while the quota is rebuilt; check Redis for restarts, evictions or FLUSHALL"
+    )]
     StoreUnstable,
-    #[error("there is no {what} {name:?}")]
+    #[error("{what} {name:?} not found")]
     NotFound { what: &'static str, name: String },
-    /// What the caller sent cannot be; `field` names where.
+    /// Invalid input.
     #[error("{field}: {reason}")]
     Invalid { field: &'static str, reason: String },
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// Not in the present state.
+    /// Not possible in the current state.
     #[error("{0}")]
     Conflict(String),
     #[error("{what}: {source}")]
     File { what: String, source: std::io::Error },
-    #[error("the sink's database: {0}")]
+    #[error("sink database: {0}")]
     Sink(#[from] sqlx::Error),
     #[error("{field}: {refused}")]
     Secret { field: String, refused: hob_service::config::SecretRefused },

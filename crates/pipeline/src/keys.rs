@@ -1,3 +1,3 @@
-//! The keys of pipelines, typed, from their schema.
+//! Typed keys, generated from the schema file.
 
 hob_schema_macros::keys!("schemas/pipeline.toml");

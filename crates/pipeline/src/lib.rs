@@ -1,8 +1,8 @@
-//! Pipelines: quota-bound, resumable fetching with many workers.
+//! Pipelines fetch items from APIs with call quotas, resumably and with many workers.
 //!
-//! A [`Plan`](plan::Plan) says where items come from, what is asked about each, and where the results go. A run of
-//! it lives in the database, item by item, for as long as it takes: nodes claim items under leases, reserve every call
-//! against a [quota](quota::Quotas) that all who use the same credential share, and commit what came of it once.
+//! A [`Plan`](plan::Plan) describes where items come from, which request is made for each, and where the results
+//! go. A [`Run`](run::Run) executes it. Runs and items are rows in the database: nodes claim items under leases, reserve
+//! every call against a [quota](quota::Quotas) that all users of a credential share, and commit each result once.
 
 mod card;
 mod config;

@@ -1,4 +1,4 @@
-//! What pipelines export at `/metrics`.
+//! Prometheus metrics.
 
 use hob_service::Metric;
 use metrics::{counter, gauge};
@@ -12,18 +12,18 @@ const FOREIGN: &str = "hob_pipeline_foreign_calls_total";
 const REBUILDS: &str = "hob_pipeline_quota_rebuilds_total";
 
 pub(crate) const METRICS: &[Metric] = &[
-    Metric::gauge(DRIVEN, "Runs that this node works on."),
-    Metric::counter(CALLS, "Calls by quota and status; 0 where no answer came."),
-    Metric::counter(ITEMS, "Attempts at items, by outcome."),
-    Metric::counter(FOREIGN, "Calls made elsewhere with a quota's credential."),
-    Metric::counter(REBUILDS, "Quotas that were rebuilt from the call log."),
+    Metric::gauge(DRIVEN, "Runs that this node executes."),
+    Metric::counter(CALLS, "Calls by quota and status; status 0 if there was no response."),
+    Metric::counter(ITEMS, "Attempts to process an item, by outcome."),
+    Metric::counter(FOREIGN, "Calls that other clients made with a quota's credential."),
+    Metric::counter(REBUILDS, "Rebuilds of a quota from the call log."),
 ];
 
 pub(crate) fn runs_driven(runs: usize) {
     gauge!(DRIVEN).set(runs as f64);
 }
 
-/// A call was made; `status` is 0 where no answer came.
+/// Counts a call; `status` is 0 if there was no response.
 pub(crate) fn called(quota: &QuotaName, status: u16) {
     counter!(CALLS, "quota" => quota.to_string(), "status" => status.to_string()).increment(1);
 }

@@ -1,4 +1,4 @@
-//! The console's pages: runs with their progress, quotas as gauges, failures with their samples.
+//! Console pages: runs with their progress, quotas with their usage, failures with samples.
 
 use std::time::Duration;
 
@@ -23,13 +23,12 @@ use crate::run::item::{self, ItemState, ItemSummary, Progress};
 use crate::run::{Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 
-/// How far back pictures go, and in what steps.
+/// Time range and resolution of the charts.
 pub(crate) const CHART_RANGE: Duration = Duration::from_secs(1800);
 pub(crate) const CHART_STEP: Duration = item::THROUGHPUT_STEP;
 pub(crate) const CHART_POINTS: usize = (CHART_RANGE.as_millis() / CHART_STEP.as_millis()) as usize;
-/// Runs on the first page; older ones are found through the API.
+/// Runs on the overview page. Older ones are available through the API.
 pub(crate) const RUNS_SHOWN: u16 = 25;
-/// Examples of each class of failure.
 const SAMPLES_PER_CLASS: u16 = 5;
 
 pub(crate) fn routes() -> Routes<Pipelines> {
@@ -56,7 +55,7 @@ struct Overview {
 struct RunRow {
     run: Run,
     progress: Progress,
-    /// How much longer the quota makes it last, where that can be said.
+    /// Expected time until the run is done, if known.
     remaining: Option<Quantity>,
 }
 
@@ -108,7 +107,7 @@ async fn overview(State(pipelines): State<Pipelines>, console: Console) -> Resul
     console.page("Pipelines", &page)
 }
 
-/// Keeps the plan, or shows the page again with what is wrong with it.
+/// Saves the plan, or shows the page again with the error.
 async fn save_plan(
     State(pipelines): State<Pipelines>,
     console: Console,
@@ -202,12 +201,12 @@ impl Pipelines {
             quotas.push(self.quota_panel(self.quotas().usage(&definition.name).await?).await?);
         }
         let new_plan =
-            Field::lines("toml", "Plan").hint("In TOML; see docs/pipelines.md for an example.").required();
+            Field::lines("toml", "Plan").hint("TOML. See docs/pipelines.md for an example.").required();
         let new_plan = match invalid {
             Some((text, error)) => new_plan.value(text).error(Some(error)),
             None => new_plan,
         };
-        let empty = Empty::new("No run yet", "Keep a plan below and start it, or run one from a terminal.")
+        let empty = Empty::new("No runs yet", "Save a plan below and start it, or run one from a terminal.")
             .command("hob pipeline run FILE.toml");
         Ok(Overview { runs, plans: self.plans().await?, quotas, new_plan, may_write, empty })
     }
@@ -238,7 +237,7 @@ impl Pipelines {
         Ok(RunPage { run, progress, forecast, quota, throughput, outputs, workers, failures, may_write })
     }
 
-    /// The forecast of a run that is not over; `None` also while the quota cannot be asked.
+    /// The forecast of an unfinished run; `None` also while the quota is unavailable.
     async fn forecast_of(&self, run: &Run) -> Option<Forecast> {
         match run.state {
             RunState::Running | RunState::Paused => self.forecast(&run.id).await.ok(),
@@ -267,12 +266,12 @@ impl Pipelines {
 
 fn bar_chart(what: &str, now: UnixMs, history: &[(UnixMs, u64)]) -> Markup {
     let points = history.iter().map(|(at, count)| (unix_ms(*at), *count as f64));
-    let title = format!("{what} every {} s", CHART_STEP.as_secs());
+    let title = format!("{what} per {} s", CHART_STEP.as_secs());
     let bars = Bars::new(chart_window(now), millis(CHART_STEP)).title(title).unit(Unit::Count).height(120);
     bars.series(what, points).render()
 }
 
-/// The time that a picture shows, in whole steps: the last one has begun already.
+/// The time range of a chart in whole steps, including the current one.
 pub(crate) fn chart_window(now: UnixMs) -> std::ops::Range<u64> {
     let end = unix_ms(now) / millis(CHART_STEP) * millis(CHART_STEP) + millis(CHART_STEP);
     end.saturating_sub(millis(CHART_RANGE))..end
@@ -289,7 +288,7 @@ impl RunRow {
 }
 
 impl RunPage {
-    /// What can be wished for now: the word in the URL, what the button says.
+    /// The actions that the state allows: path segment and button label.
     fn actions(&self) -> Vec<(&'static str, &'static str)> {
         let all = [
             (RunAction::Pause, "pause", "Pause"),
@@ -309,7 +308,7 @@ impl RunPage {
         self.may_write && self.run.state.after(RunAction::Replay).is_some()
     }
 
-    /// The steps, each with its items by state.
+    /// Steps with their items by state.
     fn steps(&self) -> Vec<(&str, [u64; 4])> {
         let mut steps: Vec<(&str, [u64; 4])> = Vec::new();
         for (step, state, count) in &self.progress.steps {

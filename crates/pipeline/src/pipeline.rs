@@ -1,4 +1,4 @@
-//! The handle to everything: plans, runs, quotas, and the tasks that work on them.
+//! The handle of the service, and its background tasks.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -30,18 +30,17 @@ use crate::run::{self, Run, RunAction, RunId};
 use crate::sink::Output;
 use crate::{card, demo, metrics, pages, routes};
 
-/// Between two looks for runs to work on.
+/// How often a node looks for runs to execute.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
-/// Between two looks for dead workers.
+/// How often a node looks for expired claims.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
-/// Between two clean-ups.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
-/// How long the pace of a run is stored. Its page shows the last half hour.
+/// How long throughput is stored. The page of a run shows the last half hour.
 const THROUGHPUT_RETENTION: Duration = Duration::from_secs(3600);
-/// Hosts that are remembered for their limit of requests at a time.
+/// Hosts whose concurrency limits are kept in memory.
 const MAX_HOSTS: usize = 10_000;
 
-/// Pipelines. Clones are handles to the same.
+/// The pipeline service. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Pipelines {
     pub(crate) shared: Arc<Shared>,
@@ -56,9 +55,9 @@ pub(crate) struct Shared {
     pub(crate) quotas: Quotas,
     pub(crate) views: Views,
     pub(crate) http: HttpClient,
-    /// Whom open pages hear of changes from, where there are pages.
+    /// Notifies open pages; not set in a terminal.
     changes: OnceLock<Changes>,
-    /// By host and how many a plan allows.
+    /// Concurrency limits by host and the number that a plan allows.
     hosts: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
 }
 
@@ -95,7 +94,7 @@ impl Service for Pipelines {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Starts to work on runs.
+    /// Starts executing runs.
     fn start(&self, changes: &Changes) {
         let _ = self.shared.changes.set(changes.clone());
         let tasks = &self.shared.context.tasks;
@@ -130,7 +129,7 @@ impl Pipelines {
         &self.shared.quotas
     }
 
-    /// Checks a plan, makes its quota where it brings limits of its own, and keeps it.
+    /// Validates and saves a plan. Defines its quota if the plan has limits.
     pub async fn put_plan(&self, text: &str) -> Result<Plan> {
         let plan = Plan::parse(text)?;
         secrets::check_plan(&self.shared.context.secrets, &plan)?;
@@ -156,14 +155,14 @@ impl Pipelines {
         Ok(plans::list(&self.shared.context.database).await?)
     }
 
-    /// Starts a run of a plan, under an id of the caller's choice or one with the time.
+    /// Starts a run of a plan. The default id is the plan's name and the time.
     pub async fn start_run(&self, plan: &PlanName, id: Option<RunId>) -> Result<Run> {
         let plan = Plan::parse(&self.plan(plan).await?.text)?;
-        // Without colons: it is a part of the names of files.
+        // No colons: the id becomes part of file names.
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
         let id = id.map_or_else(|| format!("{}_{now}", plan.name).parse(), Ok)?;
         let run = run::start(&self.shared.context.database, &id, &plan).await?;
-        tracing::info!(run = %run.id, "a run starts");
+        tracing::info!(run = %run.id, "run started");
         Ok(run)
     }
 
@@ -175,7 +174,7 @@ impl Pipelines {
         self.shared.runs.runs(request).await
     }
 
-    /// The newest run of a plan, whatever its state.
+    /// The newest run of a plan, in any state.
     pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
         self.shared.runs.newest(plan).await
     }
@@ -187,7 +186,7 @@ impl Pipelines {
         Ok(run)
     }
 
-    /// Lets items that were set aside, all or those of a class, be tried again; the run goes on for them.
+    /// Retries dead letters, all or those of a class. A completed run is running again afterwards.
     pub async fn replay(&self, id: &RunId, class: Option<FailureClass>) -> Result<u64> {
         let back = self.shared.runs.replay(id, class).await?;
         self.publish_view(id).await;
@@ -197,7 +196,7 @@ impl Pipelines {
     async fn publish_view(&self, id: &RunId) {
         self.notify_pages();
         if let Err(error) = self.shared.publish_view(id).await {
-            tracing::debug!(run = %id, %error, "the run is not shown");
+            tracing::debug!(run = %id, %error, "run view update failed");
         }
     }
 
@@ -205,7 +204,7 @@ impl Pipelines {
         self.shared.runs.progress(id).await
     }
 
-    /// What the sinks of a run have got.
+    /// What the sinks of a run have received.
     pub async fn outputs(&self, id: &RunId) -> Result<Vec<Output>> {
         self.shared.runs.outputs(id).await
     }
@@ -220,7 +219,7 @@ impl Pipelines {
         self.shared.runs.items(id, state, class, request).await
     }
 
-    /// When a run will be done, as far as one can say.
+    /// Estimates when a run will be done.
     pub async fn forecast(&self, id: &RunId) -> Result<Forecast> {
         let run = self.run(id).await?;
         let plan = Plan::parse(&run.text)?;
@@ -229,7 +228,7 @@ impl Pipelines {
         Ok(forecast::forecast(&plan, &run, &progress, &usage))
     }
 
-    /// What a plan costs, before anything is called.
+    /// Estimates the cost of a plan without making calls.
     pub async fn cost(&self, plan: &Plan) -> Result<PlanCost> {
         let limits = match &plan.limits {
             Some(limits) => limits.clone(),
@@ -239,7 +238,7 @@ impl Pipelines {
         Ok(forecast::cost(plan, items, &limits))
     }
 
-    /// Pages that are open have something new to show.
+    /// Makes open pages reload their content.
     pub(crate) fn notify_pages(&self) {
         self.shared.notify_pages();
     }
@@ -252,7 +251,7 @@ impl Pipelines {
                 if let Ok(run) = ended {
                     driven.remove(&run);
                 } else {
-                    // A panic; its run is not named, so all are looked at again.
+                    // A panic does not tell which run it was, so all drivers are restarted.
                     driven.clear();
                     drivers.shutdown().await;
                 }
@@ -268,7 +267,7 @@ impl Pipelines {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "cannot look for runs"),
+                Err(error) => tracing::warn!(%error, "run query failed"),
             }
             task.beat();
             metrics::runs_driven(driven.len());
@@ -283,8 +282,8 @@ impl Pipelines {
         while task.pause(RECLAIM_INTERVAL).await {
             match item::reclaim_expired(&self.shared.context.database).await {
                 Ok(0) => {}
-                Ok(items) => tracing::warn!(items, "a worker is gone; its items come back"),
-                Err(error) => tracing::warn!(%error, "cannot look for dead workers"),
+                Ok(items) => tracing::warn!(items, "worker lease expired, items released"),
+                Err(error) => tracing::warn!(%error, "expired claim query failed"),
             }
             task.beat();
         }
@@ -298,9 +297,9 @@ impl Pipelines {
             let runs = run::delete_archived(database, config.keep_archived.get()).await;
             let paces = item::delete_old_throughput(database, THROUGHPUT_RETENTION).await;
             match (calls, runs, paces) {
-                (Ok(calls), Ok(runs), Ok(_)) => tracing::debug!(calls, runs, "tidied up"),
+                (Ok(calls), Ok(runs), Ok(_)) => tracing::debug!(calls, runs, "cleanup finished"),
                 (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
-                    tracing::warn!(%error, "cannot tidy up");
+                    tracing::warn!(%error, "cleanup failed");
                 }
             }
             task.beat();
@@ -318,7 +317,7 @@ impl Shared {
             Driver::new(&self, &run, stop)?.drive().await
         };
         if let Err(error) = driven.await {
-            tracing::warn!(run = %id, %error, "the work on a run was interrupted; it goes on soon");
+            tracing::warn!(run = %id, %error, "run interrupted, retrying");
             let _ = runs::set_trouble(&self.context.database, &id, &error.to_string()).await;
         }
         id
@@ -330,7 +329,7 @@ impl Shared {
         }
     }
 
-    /// How many requests to a host may go on at a time.
+    /// Limits concurrent requests to a host.
     pub(crate) fn host_permits(&self, host: &str, max: u32) -> Arc<Semaphore> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() >= MAX_HOSTS {
@@ -340,7 +339,7 @@ impl Shared {
         Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(max as usize))))
     }
 
-    /// Shows a run to those who read the store.
+    /// Writes the public view of a run to the store.
     pub(crate) async fn publish_view(&self, id: &RunId) -> Result<()> {
         let run = run::find(&self.context.database, id).await?;
         let plan = Plan::parse(&run.text)?;

@@ -1,5 +1,5 @@
-//! A plan: where items come from, what is done with each, where the results go. Written in TOML, checked whole before
-//! anything is done with it; a mistake is named with its line and field.
+//! Plans, written in TOML: where items come from, which request is made for each, where the results go. A plan is
+//! validated as a whole; an error has a line and a field.
 
 mod error;
 mod name;
@@ -26,27 +26,27 @@ use crate::plan::retry::RetryPolicy;
 use crate::plan::template::Template;
 use crate::quota::{Limits, QuotaName};
 
-/// Longer texts are no plans.
+/// Maximum size of a plan.
 pub const MAX_BYTES: usize = 256 * 1024;
 
-/// The step of the pages of a listing; no step of a plan may be called so.
+/// The step of the pages of a listing. No step of a plan may have this name.
 pub const PAGES_STEP: &str = "pages";
 
-/// A plan that can be carried out.
+/// A valid plan.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub name: PlanName,
-    /// How much of a shared quota its runs get, against others.
+    /// Share of a quota relative to other runs.
     pub weight: u32,
     pub quota: QuotaName,
-    /// What the quota allows, where the plan says so.
+    /// The limits of the quota, if the plan defines them.
     pub limits: Option<Limits>,
     pub source: Source,
     pub steps: BTreeMap<String, Step>,
     pub sinks: BTreeMap<String, Sink>,
     pub retry: RetryPolicy,
     pub http: Http,
-    /// The text that it was read from.
+    /// The TOML source.
     pub text: String,
 }
 
@@ -65,7 +65,7 @@ pub enum Source {
         step: String,
         keys: Vec<String>,
     },
-    /// One key, or one JSON object with a `key`, a line.
+    /// Each line is a key, or a JSON object with a `key`.
     File {
         step: String,
         path: PathBuf,
@@ -83,33 +83,33 @@ pub struct Pages {
     pub url: Template,
     #[serde(default)]
     pub headers: BTreeMap<String, Template>,
-    /// Where the items of a page are.
+    /// Path of the items in a page.
     pub items: Path,
-    /// Where the key of an item is.
+    /// Path of the key in an item.
     pub key: Path,
-    /// Where the URL of the next page is.
+    /// Path of the URL of the next page.
     pub next: Path,
 }
 
-/// What is done with an item.
+/// How an item is processed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Step {
-    /// The URL to ask; without one, the item's own data is the result.
+    /// URL to request. Without one, the result is the data of the item.
     pub get: Option<Template>,
     pub post: Option<Template>,
     pub headers: BTreeMap<String, Template>,
-    /// What is posted.
+    /// Body of the POST request.
     pub body: Option<Template>,
-    /// Whether to ask only for what changed since an earlier run.
+    /// Whether requests are conditional (`If-None-Match`).
     pub conditional: bool,
-    /// The members of a result; without any, the result is the whole answer.
+    /// Members of the result. If empty, the result is the whole response.
     pub extract: BTreeMap<String, Path>,
     pub follow: Vec<Follow>,
     pub sink: Option<Spanned<String>>,
 }
 
-/// Items that are found in a result.
+/// Items to create from a response.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Follow {
@@ -121,42 +121,42 @@ pub struct Follow {
 /// Where results go.
 #[derive(Clone, Debug)]
 pub enum Sink {
-    /// A file of JSON Lines for each run, called so after the run where `{run}` stands, else with a link of this name.
+    /// One JSON Lines file per run. `{run}` in the path is the run's id; without it, the path is a link to the newest file.
     JsonLines { path: PathBuf },
-    /// A table with a column for each member, where a row with the same key is replaced.
+    /// A table with a column per member. A row replaces the one with the same key.
     Table { database: SinkDatabase, table: String, key: Vec<String> },
 }
 
 #[derive(Clone, Debug)]
 pub enum SinkDatabase {
     Sqlite(PathBuf),
-    /// A secret that holds the URL of a PostgreSQL database.
+    /// Name of the secret with the URL of a PostgreSQL database.
     Postgres(SecretName),
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Http {
-    /// Requests to one host at a time.
+    /// Concurrent requests to one host.
     pub per_host: u32,
     pub timeout: Period,
     pub max_body_kib: u32,
 }
 
-/// Places in a JSON document: `$.results[*].id`.
+/// A path in a JSON document: `$.results[*].id`.
 #[derive(Clone, Debug)]
 pub struct Path(pub(crate) JsonPath);
 
 impl Plan {
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         if text.len() > MAX_BYTES {
-            let reason = format!("a plan has {MAX_BYTES} bytes at most");
+            let reason = format!("a plan has at most {MAX_BYTES} bytes");
             return Err(PlanError { line: 1, field: "plan".to_owned(), reason });
         }
         parse::plan(text)
     }
 
-    /// Every secret that it names.
+    /// The secrets that the plan uses.
     pub fn secrets(&self) -> impl Iterator<Item = &SecretName> {
         let pages = match &self.source {
             Source::Pages { pages, .. } => Some(pages),
@@ -174,7 +174,7 @@ impl Plan {
         of_pages.chain(of_steps).flat_map(Template::secrets).chain(of_sinks)
     }
 
-    /// The members of the results that go to a sink.
+    /// The members of all results for a sink.
     pub(crate) fn columns_of(&self, sink: &str) -> Vec<String> {
         let of_sink = |step: &&Step| step.sink.as_ref().is_some_and(|name| name.get_ref() == sink);
         let names: BTreeSet<&String> =
@@ -182,8 +182,8 @@ impl Plan {
         names.into_iter().cloned().collect()
     }
 
-    /// The steps whose results are kept for a later run, each with a hash of its definition: those that ask only for
-    /// what changed, and those that follow them, since nothing is asked about what follows an unchanged item.
+    /// The steps whose results are stored for later runs, with a hash of their definition: conditional steps, and steps
+    /// that follow from them, since no request is made for items that follow from an unchanged one.
     pub(crate) fn stored_steps(&self) -> BTreeMap<String, String> {
         let mut kept: BTreeSet<&str> = BTreeSet::new();
         let mut open: Vec<&str> =
@@ -200,14 +200,14 @@ impl Plan {
         kept.into_iter().map(|name| (name.to_owned(), hash(&definition(name).unwrap_or_default()))).collect()
     }
 
-    /// How many calls one item of a step costs.
+    /// Number of calls for one item of a step.
     pub(crate) fn calls_of(&self, step: &str) -> u32 {
         let asks = |step: &Step| step.get.is_some() || step.post.is_some();
         u32::from(step == PAGES_STEP || self.steps.get(step).is_some_and(asks))
     }
 }
 
-/// FNV-1a in 64 bits: it is stored, so it must be the same in every version.
+/// 64-bit FNV-1a. The hash is stored, so the algorithm must not change.
 fn hash(text: &str) -> String {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     format!("{:016x}", text.bytes().fold(0xcbf2_9ce4_8422_2325, step))
@@ -246,20 +246,20 @@ jsonl = "out/dockets.jsonl"
 "#;
 
     #[test]
-    fn a_plan_says_what_it_needs() {
+    fn plan_lists_its_secrets_and_calls() {
         let plan = Plan::parse(GOOD).unwrap();
         assert_eq!(plan.secrets().map(SecretName::as_str).collect::<Vec<_>>(), ["api"]);
         assert_eq!((plan.calls_of("docket"), plan.calls_of("entry"), plan.calls_of(PAGES_STEP)), (1, 0, 1));
     }
 
     #[test]
-    fn results_are_kept_of_what_asks_only_for_changes_and_of_what_follows_it() {
+    fn results_of_conditional_and_following_steps_are_stored() {
         let kept = |text: &str| Plan::parse(text).unwrap().stored_steps();
         assert!(kept(GOOD).is_empty());
         let text = GOOD.replace("[step.docket]", "[step.other]\n[step.docket]\nconditional = true");
         let before = kept(&text);
         assert_eq!(before.keys().collect::<Vec<_>>(), ["docket", "entry"]);
-        // What is said elsewhere does not matter; another extract makes other results.
+        // Only the definition of the step counts.
         assert_eq!(kept(&text.replace("list = [\"1\", \"2\"]", "list = [\"1\"]")), before);
         let other = kept(&text.replace("id = \"$.id\" }\nfollow", "id = \"$.number\" }\nfollow"));
         assert_ne!(other["docket"], before["docket"]);
@@ -267,7 +267,7 @@ jsonl = "out/dockets.jsonl"
     }
 
     #[test]
-    fn a_mistake_is_named_with_its_line_and_field() {
+    fn error_has_line_and_field() {
         let wrong = |from: &str, to: &str| {
             assert!(GOOD.contains(from), "{from}");
             let error = Plan::parse(&GOOD.replace(from, to)).unwrap_err();

@@ -1,10 +1,10 @@
-//! Quotas: how many calls an API allows, shared by everybody who uses the same credential.
+//! Quotas: how many calls an API allows, shared by all users of a credential.
 //!
-//! A call is reserved before it is made and settled afterwards. It occupies every window of its quota from the
-//! reservation until one window after its answer, so that whenever the API looks at the clock, it counts no more
-//! calls than we do. All of it happens in one script on the store's clock. The caller hears yes only once the call
-//! is in the database' log; from there the store is rebuilt after a loss, before anybody may spend again. While the
-//! store is away nobody may.
+//! A caller reserves a call before it makes it, and settles it afterwards. The call occupies every window of its quota
+//! from the reservation until one window after its end, so that the API never counts more calls than the quota, whatever
+//! its clock. Each operation is one script on the store's clock. A reservation is granted only after it is in the call
+//! log in the database. When the store has lost its data, the quota is rebuilt from the log before it grants calls again.
+//! While the store is unavailable, it grants none.
 
 mod feedback;
 mod limits;
@@ -38,14 +38,14 @@ static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quot
 static USAGE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/usage.lua"));
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
-/// How long a definition is believed before the database is asked again.
+/// How long a cached definition is valid.
 const DEFINITION_MAX_AGE: Duration = Duration::from_secs(2);
-/// How often one call copes with a loss of the store.
+/// How many losses of the store one operation recovers from.
 const MAX_RECOVERIES: usize = 4;
-/// A caller's answer has come by then, whoever it is.
+/// Maximum time from a reservation to the end of its calls.
 pub const MAX_HOLD: Duration = Duration::from_secs(3600);
 
-/// All quotas. Clones are handles to the same.
+/// All quotas. Clones share their state.
 #[derive(Clone, Debug)]
 pub struct Quotas {
     inner: Arc<Inner>,
@@ -57,11 +57,11 @@ struct Inner {
     keys: Keys,
     database: Database,
     log: CallLog,
-    /// The store's hour, as last heard.
+    /// The last known hour of the store's clock.
     hour: AtomicI64,
     public: Option<QuotaName>,
     definitions: RwLock<HashMap<QuotaName, (Arc<QuotaDefinition>, Instant)>>,
-    /// One of us rebuilds at a time.
+    /// One rebuild per node at a time.
     rebuilding: tokio::sync::Mutex<()>,
 }
 
@@ -70,26 +70,26 @@ struct Inner {
 pub struct QuotaDefinition {
     pub name: QuotaName,
     pub limits: Limits,
-    /// The API refuses until then.
+    /// The API refuses calls until this time.
     pub blocked_until: UnixMs,
-    /// The life of its store.
+    /// Raised whenever the store has lost the quota.
     pub epoch: Epoch,
 }
 
-/// Who asks for calls, and how many.
+/// A reservation to make.
 #[derive(Clone, Debug)]
 pub struct NewReservation {
-    /// The caller's own name of the reservation: asking again under it gives the same.
+    /// Chosen by the caller. Idempotent: the same id returns the same reservation.
     pub id: String,
     pub calls: u32,
-    /// Whom turns are counted for.
+    /// Runs that wait for the same quota share it by weight.
     pub run: String,
     pub weight: u32,
-    /// The answer has come by then.
+    /// The calls end within this time.
     pub hold: Duration,
 }
 
-/// Calls that may be made.
+/// Calls that the caller may make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
     pub id: String,
@@ -97,34 +97,34 @@ pub struct Reservation {
     pub calls: u32,
     /// By the store's clock.
     pub reserved_at: UnixMs,
-    /// A call that is not settled counts as answered then.
+    /// When a call that is not settled counts as ended.
     pub until: UnixMs,
 }
 
-/// What a caller hears.
+/// Whether calls are granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReserveDecision {
     Granted(Reservation),
     Wait {
-        /// Nothing fits earlier, by the store's clock.
+        /// The earliest time at which the calls may fit, by the store's clock.
         at: UnixMs,
-        /// The same from now, for callers with a clock of their own.
+        /// Time until `at`, for callers with another clock.
         after: Duration,
     },
 }
 
-/// How full a quota is.
+/// The usage of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaUsage {
     pub definition: Arc<QuotaDefinition>,
     pub now: UnixMs,
     pub blocked_until: Option<UnixMs>,
-    /// Calls that are under way.
+    /// Calls in flight.
     pub in_flight: u32,
     pub windows: Vec<WindowUsage>,
 }
 
-/// How full a window is.
+/// The usage of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowUsage {
     pub limit: u32,
@@ -142,7 +142,7 @@ impl WindowUsage {
 }
 
 impl Quotas {
-    /// The quotas of this database. `public` is the one whose calls the documented counters show (P1, P2).
+    /// `public` is the quota that the documented counters count (P1, P2).
     pub fn new(store: &Store, keys: &Keys, database: &Database, public: Option<QuotaName>) -> Self {
         let inner = Inner {
             store: store.clone(),
@@ -157,7 +157,7 @@ impl Quotas {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Makes a quota, or changes what it allows. Other nodes follow within two seconds.
+    /// Creates a quota, or changes its limits. Other nodes apply the change within two seconds.
     pub async fn define(&self, name: &QuotaName, limits: &Limits) -> Result<()> {
         let windows = &limits.to_string();
         self.inner
@@ -168,7 +168,7 @@ impl Quotas {
         Ok(())
     }
 
-    /// What a quota allows; an error if there is none of that name.
+    /// The definition of a quota, cached for two seconds.
     pub async fn definition(&self, name: &QuotaName) -> Result<Arc<QuotaDefinition>> {
         let definitions =
             self.inner.definitions.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
@@ -193,7 +193,7 @@ impl Quotas {
         rows.into_iter().map(QuotaDefinition::of).collect()
     }
 
-    /// Reserves calls. Once this answers with a reservation, it is in the log.
+    /// Reserves calls. A granted reservation is in the call log.
     pub async fn reserve(&self, name: &QuotaName, new: &NewReservation) -> Result<ReserveDecision> {
         new.check(&self.definition(name).await?.limits)?;
         for _ in 0..MAX_RECOVERIES {
@@ -220,7 +220,7 @@ impl Quotas {
                 settled: false,
             };
             let reservation = Reservation::of(&call);
-            // What is not logged stays reserved until its time is up: nothing is lost but its place.
+            // A reservation that cannot be logged occupies the quota until its deadline; its calls are not made.
             match self.inner.log.write(LogEntry::Reserved { call, epoch: definition.epoch }).await? {
                 LogOutcome::Written => return Ok(ReserveDecision::Granted(reservation)),
                 LogOutcome::StaleEpoch => drop(self.load_definition(name).await?),
@@ -229,7 +229,7 @@ impl Quotas {
         Err(Error::StoreUnstable)
     }
 
-    /// Settles a reservation: of its calls `made` were made, and the others are given back.
+    /// Settles a reservation of which `made` calls were made. The others are released.
     pub async fn settle(&self, reservation: &Reservation, made: u32, feedback: QuotaFeedback) -> Result<()> {
         let made = made.min(reservation.calls);
         let (counted, period) = feedback.counted.unwrap_or_default();
@@ -250,13 +250,13 @@ impl Quotas {
         Ok(())
     }
 
-    /// A reservation that is not settled yet, by its id.
+    /// Finds a reservation that is not settled.
     pub async fn reservation(&self, name: &QuotaName, id: &str) -> Result<Reservation> {
         let call = calls::find(&self.inner.database, name, id).await?.filter(|call| !call.settled);
         call.as_ref().map(Reservation::of).ok_or_else(|| Error::not_found("open reservation", id))
     }
 
-    /// How full a quota is.
+    /// Reads the usage of a quota.
     pub async fn usage(&self, name: &QuotaName) -> Result<QuotaUsage> {
         let (mut reply, definition) = self.run(name, &USAGE, |call| call).await?;
         let (now, blocked, in_flight, foreign): (i64, i64, u32, u32) =
@@ -272,7 +272,7 @@ impl Quotas {
         Ok(QuotaUsage { definition, now: UnixMs(now), blocked_until, in_flight, windows })
     }
 
-    /// Calls by minute or another step, for a picture of the last while.
+    /// Calls per time step, for a chart.
     pub async fn history(
         &self,
         name: &QuotaName,
@@ -283,12 +283,12 @@ impl Quotas {
         Ok(calls::history(&self.inner.database, name, since, step_ms).await?)
     }
 
-    /// How many calls were reserved since then.
+    /// Number of calls reserved since a time.
     pub async fn reserved_since(&self, name: &QuotaName, since: UnixMs) -> Result<u64> {
         Ok(calls::reserved_between(&self.inner.database, name, since, UnixMs(i64::MAX)).await?)
     }
 
-    /// Forgets the part of the call log that is older than every window and than `keep`.
+    /// Deletes the part of the call log that is older than every window and than `keep`.
     pub async fn delete_old_calls(&self, keep: Duration) -> Result<u64> {
         let database = &self.inner.database;
         let mut deleted = 0;
@@ -300,8 +300,8 @@ impl Quotas {
         Ok(deleted)
     }
 
-    /// Runs a script of a quota, rebuilds what it finds lost, and follows the store into another hour. Answers with
-    /// the definition that the script was run under.
+    /// Runs a script of a quota. Rebuilds a lost quota and updates the hour, then runs the script again. Returns the
+    /// definition that the script used.
     async fn run(
         &self,
         name: &QuotaName,
@@ -334,8 +334,8 @@ impl Quotas {
         Err(Error::StoreUnstable)
     }
 
-    /// Deletes the keys of a quota that are of the wrong type. What they held is in the call log: without its marker the
-    /// quota counts as lost, and is rebuilt from there.
+    /// Deletes keys of a quota that have the wrong type, and its marker: the quota then counts as lost and is rebuilt
+    /// from the call log.
     async fn delete_wrong_types(&self, definition: &QuotaDefinition) -> Result<()> {
         let (keys, quota) = (&self.inner.keys, definition.name.id());
         let marker = keys.quota_marker(quota);
@@ -369,7 +369,7 @@ impl Quotas {
         if calls == 0 {
             return Ok(());
         }
-        tracing::info!(%quota, calls, "calls were made elsewhere with this quota");
+        tracing::info!(%quota, calls, "foreign calls detected");
         crate::metrics::foreign(quota, calls);
         let id = format!("foreign-{}", NewReservation::random_id());
         let (quota, run) = (quota.clone(), "foreign".to_owned());
@@ -380,7 +380,7 @@ impl Quotas {
 }
 
 impl NewReservation {
-    /// A name for a reservation that nobody else has: 80 random bits, since the store holds one for each call.
+    /// A unique id: 80 random bits, since the store keeps one per call.
     pub fn random_id() -> String {
         format!("{:020x}", rand::random::<u128>() >> 48)
     }
@@ -388,22 +388,25 @@ impl NewReservation {
     fn check(&self, limits: &Limits) -> Result<()> {
         if self.calls == 0 || self.calls > limits.max_calls_per_reservation() {
             let max = limits.max_calls_per_reservation();
-            return Err(Error::invalid("calls", format!("between 1 and {max}, or they can never fit")));
+            return Err(Error::invalid(
+                "calls",
+                format!("must be between 1 and {max}, the smallest window minus the buffer"),
+            ));
         }
         if self.id.is_empty()
             || self.id.len() > 64
             || !self.id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
         {
-            return Err(Error::invalid("id", "1 to 64 visible characters without ':'"));
+            return Err(Error::invalid("id", "must have 1 to 64 visible characters without ':'"));
         }
         if self.run.is_empty() || self.run.len() > 250 || self.run.chars().any(char::is_control) {
-            return Err(Error::invalid("run", "1 to 250 characters"));
+            return Err(Error::invalid("run", "must have 1 to 250 characters"));
         }
         if !(1..=1000).contains(&self.weight) {
-            return Err(Error::invalid("weight", "between 1 and 1000"));
+            return Err(Error::invalid("weight", "must be between 1 and 1000"));
         }
         if self.hold < Duration::from_secs(1) || self.hold > MAX_HOLD {
-            return Err(Error::invalid("hold", "between a second and an hour"));
+            return Err(Error::invalid("hold", "must be between 1 second and 1 hour"));
         }
         Ok(())
     }
@@ -429,7 +432,7 @@ impl QuotaDefinition {
     }
 }
 
-/// The documented name of an hour (P6), by its number since 1970.
+/// The documented name of an hour (P6); `hour` counts from 1970.
 pub(crate) fn hour_key(hour: i64) -> Result<HourKey> {
     let start = jiff::Timestamp::from_second(hour.saturating_mul(3600)).unwrap_or(jiff::Timestamp::MAX);
     HourKey::new(start.strftime("%Y-%m-%d_%H")).map_err(|error| Error::invalid("hour", error))

@@ -1,4 +1,4 @@
-//! The API: quotas, plans, runs and the connection's health, with the pages beside it.
+//! The HTTP API: quotas, plans, runs, and the health of the store connection.
 
 mod health;
 mod plans;
@@ -15,7 +15,7 @@ pub(crate) fn routes() -> Routes<Pipelines> {
     quotas::routes().merge(plans::routes()).merge(runs::routes()).merge(health::routes())
 }
 
-/// An id that cannot be is one that nothing has.
+/// An invalid id is not found.
 pub(crate) fn run_id(id: &str) -> Result<RunId, Problem> {
     id.parse().map_err(|_| Problem::not_found("run"))
 }
@@ -30,8 +30,8 @@ impl From<Error> for Problem {
             Error::Plan(bad) => Problem::invalid(bad.field, format!("line {}: {}", bad.line, bad.reason)),
             Error::Conflict(reason) => Problem::conflict(reason),
             error @ (Error::CallLog(_) | Error::StoreUnstable) => {
-                tracing::warn!(%error, "a quota did not answer");
-                Problem::unavailable("The quota cannot be asked right now. Nothing was spent.")
+                tracing::warn!(%error, "quota unavailable");
+                Problem::unavailable("The quota is unavailable; no calls were reserved. Retry later.")
             }
             Error::Secret { field, refused } => Problem::invalid(field, refused.to_string()),
             error @ (Error::File { .. } | Error::Sink(_) | Error::Keys(_)) => Problem::internal(error),

@@ -1,4 +1,4 @@
-//! Runs of plans: what state they are in, and what may become of them. They live in the database, for months if need be.
+//! Runs of plans and their states. A run is a row in the database, so it can take months.
 
 mod attempt;
 pub(crate) mod client;
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::keys::DagRunId;
 use crate::plan::{Plan, PlanName};
 
-/// What a run is called. It may hold a time, as Airflow's do.
+/// The id of a run. It may contain a time, like the run ids of Airflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunId(DagRunId);
 
@@ -31,14 +31,14 @@ pub struct RunId(DagRunId);
 pub enum RunState {
     Running,
     Paused,
-    /// Nothing is left to do but what was set aside.
+    /// All items are done or dead letters.
     Completed,
     Cancelled,
-    /// Out of sight, and removed some day.
+    /// Hidden, and deleted after `keep_archived`.
     Archived,
 }
 
-/// What a person or the run itself wants.
+/// A change of state that a user or the driver requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunAction {
     Pause,
@@ -54,23 +54,23 @@ pub enum RunAction {
 pub struct Run {
     pub id: RunId,
     pub plan: PlanName,
-    /// The plan as it was when the run began.
+    /// The plan at the start of the run.
     pub text: String,
     pub state: RunState,
     pub version: u64,
     pub seeded_to: i64,
     pub calls: u64,
-    /// What keeps it from going on; empty if nothing does.
+    /// Why the run is blocked; empty if it is not.
     pub trouble: String,
     pub started_at: UnixMs,
     pub changed_at: UnixMs,
 }
 
-/// `seeded_to` once the whole source became items.
+/// Value of `seeded_to` when the whole source has become items.
 pub(crate) const SEEDED: i64 = -1;
 
 impl RunState {
-    /// The state that a wish leads to; `None` where it makes no sense.
+    /// The state after an action; `None` if the action is not allowed.
     pub fn after(self, action: RunAction) -> Option<RunState> {
         use RunState::{Archived, Cancelled, Completed, Paused, Running};
         match (self, action) {
@@ -96,14 +96,16 @@ impl RunState {
     }
 }
 
-/// Starts a run of a plan. Under an id that is taken by a run of the same text, that run is the answer.
+/// Starts a run of a plan. If a run of the same plan has this id already, returns that run.
 pub(crate) async fn start(database: &Database, id: &RunId, plan: &Plan) -> Result<Run> {
     database
         .write(|tx| async move {
             database::runs::insert(&tx, id, plan).await?;
             let run = database::runs::get(&tx, id).await?;
             if run.text != plan.text {
-                return Err(Error::Conflict(format!("{id} is a run of another plan")));
+                return Err(Error::Conflict(format!(
+                    "run {id} exists and has another plan; choose another id"
+                )));
             }
             Ok(run)
         })
@@ -114,7 +116,7 @@ pub(crate) async fn find(on: &impl Read, id: &RunId) -> Result<Run> {
     database::runs::find(on, id).await?.ok_or_else(|| Error::not_found("run", id))
 }
 
-/// Does what is wished, if the run's state allows it. A state that the wish leads to already is fine.
+/// Applies an action, if the state of the run allows it. Idempotent.
 pub(crate) async fn apply(database: &Database, id: &RunId, action: RunAction) -> Result<Run> {
     database
         .write(|tx| async move {
@@ -124,7 +126,7 @@ pub(crate) async fn apply(database: &Database, id: &RunId, action: RunAction) ->
                     (RunState::Paused, RunAction::Pause)
                     | (RunState::Running, RunAction::Resume)
                     | (RunState::Cancelled, RunAction::Cancel) => Ok(run),
-                    _ => Err(Error::Conflict(format!("a run that is {} cannot {action}", run.state))),
+                    _ => Err(Error::Conflict(format!("a {} run cannot {action}", run.state))),
                 };
             };
             database::runs::set_state(&tx, id, next).await?;
@@ -133,12 +135,12 @@ pub(crate) async fn apply(database: &Database, id: &RunId, action: RunAction) ->
         .await
 }
 
-/// Completes a run that has nothing left to do, and says whether it did.
+/// Completes a run that has nothing left to do; `false` if it has.
 pub(crate) async fn complete(database: &Database, id: &RunId) -> Result<bool> {
     database.write(|tx| async move { Ok(database::runs::complete(&tx, id).await?) }).await
 }
 
-/// Removes archived runs with all that belongs to them.
+/// Deletes runs that were archived longer ago than `keep`.
 pub(crate) async fn delete_archived(database: &Database, keep: std::time::Duration) -> Result<u64> {
     let mut deleted = 0;
     loop {
@@ -174,7 +176,7 @@ impl FromStr for RunId {
     fn from_str(text: &str) -> Result<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-+:".contains(&byte);
         if !text.bytes().all(allowed) {
-            return Err(Error::invalid("run", "a run's id has letters, digits, and '.', '_', '-', '+', ':'"));
+            return Err(Error::invalid("run", "a run id has letters, digits, '.', '_', '-', '+' and ':'"));
         }
         DagRunId::new(text).map(Self).map_err(|error| Error::invalid("run", error))
     }
@@ -226,7 +228,7 @@ mod tests {
 
     /// P7
     #[test]
-    fn a_run_that_ended_comes_back_by_a_replay_only() {
+    fn ended_run_restarts_only_by_replay() {
         for action in
             [RunAction::Pause, RunAction::Resume, RunAction::Cancel, RunAction::Complete, RunAction::Archive]
         {

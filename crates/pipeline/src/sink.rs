@@ -1,7 +1,7 @@
-//! Where results go. They wait in the database until their sink has them: a file is written by one writer at a time and
-//! cut to the length that was committed before anything is appended, a table takes a row again without harm. So every
-//! result arrives once, whatever dies when. Each run writes a file of its own, and when it completes, the name in the plan
-//! becomes a link to it: no run ever touches what another has written.
+//! Sinks: files and tables that receive results. A result waits in the database until its sink has it. A file has one
+//! writer at a time, which truncates it to the committed length before it appends; a table replaces rows by key. So each
+//! result arrives once, even after a crash. Each run writes its own file. When the run completes, the path in the plan
+//! becomes a link to this file; no run changes the output of another.
 
 mod file_name;
 mod json_lines;
@@ -23,17 +23,17 @@ use crate::run::RunId;
 use json_lines::JsonLinesFile;
 use table::Table;
 
-/// Results of one write.
+/// Results per write.
 const BATCH: u32 = 1000;
-/// How long a writer may be silent before another takes its place.
+/// Lease of a writer.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// The sinks of a run, as far as this node writes them.
+/// The sinks of a run, written by this node.
 #[derive(Debug)]
 pub(crate) struct Sinks {
     database: Database,
     run: RunId,
-    /// Who writes: random, so that a restarted node is another.
+    /// Owner of the leases. Random, so that a restarted node is a new writer.
     writer: String,
     all: Vec<SinkWriter>,
 }
@@ -43,13 +43,13 @@ struct SinkWriter {
     name: String,
     target: Target,
     open: Option<OpenTarget>,
-    /// Whether its file is known to be there, or it has none.
+    /// Whether the file exists; always true for a table.
     created: bool,
 }
 
 #[derive(Debug)]
 enum Target {
-    /// By the path that is in the plan.
+    /// `path` is the path in the plan.
     JsonLines {
         folder: PathBuf,
         path: PathBuf,
@@ -68,13 +68,13 @@ enum OpenTarget {
     Table(Table),
 }
 
-/// How much a sink has got from a run.
+/// What a sink has received from a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
     pub sink: String,
     /// The file, relative to the folder of pipelines; empty for a table.
     pub file: String,
-    /// Lines of the file, or rows that were inserted into the table or replaced.
+    /// Lines in the file, or rows inserted into or replaced in the table.
     pub rows: u64,
 }
 
@@ -100,8 +100,8 @@ impl Sinks {
         Self { database: database.clone(), run: run.clone(), writer, all }
     }
 
-    /// Writes what waits, and says how many results were written. A sink that fails keeps its results waiting, and the
-    /// others are written all the same.
+    /// Writes the waiting results, and returns how many it wrote. If a sink fails, its results keep waiting, and the other
+    /// sinks are still written.
     pub(crate) async fn drain(&mut self, secrets: &Secrets) -> Result<u64> {
         let mut written = 0;
         let mut failed = None;
@@ -109,7 +109,7 @@ impl Sinks {
             match self.drain_one(index, secrets).await {
                 Ok(count) => written += count,
                 Err(error) => {
-                    // Opened anew next time: the file may have been replaced, the disk emptied.
+                    // Reopened next time: the file may have been replaced, or the disk cleared.
                     self.all[index].open = None;
                     failed = Some(Error::Conflict(format!("sink {}: {error}", self.all[index].name)));
                 }
@@ -142,7 +142,7 @@ impl Sinks {
         }
     }
 
-    /// Whether the sink's file is there: also a run without results has one when it completes.
+    /// Whether the file of the sink exists. A run without results gets an empty file.
     async fn is_created(&mut self, index: usize) -> Result<bool> {
         if !self.all[index].created {
             let lease = outputs::find_lease(&self.database, &self.run, &self.all[index].name).await?;
@@ -161,10 +161,12 @@ impl Sinks {
             }
             Target::JsonLines { folder, path } if lease.has_file() => {
                 let path = folder.join(path);
-                // Through a link it would cut the file of another run.
+                // Writing through the link would truncate the file of another run.
                 if path.is_symlink() {
-                    let reason =
-                        format!("{} was begun by an earlier version, and is a link now", path.display());
+                    let reason = format!(
+                        "{} was started by an earlier version of Hob and is a link now; remove the link",
+                        path.display()
+                    );
                     return Err(Error::Conflict(reason));
                 }
                 Ok(OpenTarget::JsonLines(JsonLinesFile::open(&path).await?))
@@ -177,16 +179,16 @@ impl Sinks {
         }
     }
 
-    /// Notes which file the run writes, before anything is written to it.
+    /// Records the file of the run before the first write.
     async fn set_file(&self, sink: &str, lease: &SinkLease, file: &Path) -> Result<()> {
         if outputs::set_file(&self.database, &self.run, sink, lease, &file.to_string_lossy()).await? {
             Ok(())
         } else {
-            Err(Error::Conflict("another writer has taken over".to_owned()))
+            Err(Error::Conflict("another writer holds the lease".to_owned()))
         }
     }
 
-    /// Becomes the sink's writer, or stays it; `None` while another is.
+    /// Acquires or renews the lease; `None` while another writer holds it.
     async fn acquire(&self, sink: &str) -> Result<Option<SinkLease>> {
         let (run, writer) = (&self.run, self.writer.as_str());
         let work =
@@ -194,13 +196,13 @@ impl Sinks {
         Ok(self.database.write_with(Isolation::Committed, work).await?)
     }
 
-    /// Removes results that were written, and records the new length in the same transaction.
+    /// Deletes written results and records the new length, in one transaction.
     async fn commit(&self, sink: &str, lease: &SinkLease, length: u64, seqs: &[i64]) -> Result<()> {
         let run = &self.run;
         let written = i64::try_from(seqs.len()).unwrap_or(i64::MAX);
         let work = |tx: Transaction| async move {
             if !outputs::advance(&tx, run, sink, lease, length, written).await? {
-                return Err(Error::Conflict("another writer has taken over".to_owned()));
+                return Err(Error::Conflict("another writer holds the lease".to_owned()));
             }
             outputs::delete(&tx, run, sink, seqs).await?;
             Ok(())
@@ -208,7 +210,7 @@ impl Sinks {
         self.database.write_with(Isolation::Committed, work).await
     }
 
-    /// Lets another take over at once.
+    /// Releases the leases, so that another node can take over at once.
     pub(crate) async fn release(&mut self) -> Result<()> {
         self.all.iter_mut().for_each(|writer| writer.open = None);
         outputs::release_leases(&self.database, &self.run, &self.writer).await?;
@@ -217,10 +219,10 @@ impl Sinks {
 }
 
 impl SinkWriter {
-    /// Writes lines behind `length` bytes, and answers with the length after that.
+    /// Writes lines after `length` bytes. Returns the new length.
     async fn write(&mut self, length: u64, lines: &[&str], secrets: &Secrets) -> Result<u64> {
         if let Target::Table { database: SinkDatabase::Postgres(name), .. } = &self.target {
-            // Asked before each write: the permission may have been withdrawn since the table was opened.
+            // Checked before each write: the permission may have been revoked since the table was opened.
             secrets::database_url(secrets, name).map_err(|refused| Error::secret("postgres", refused))?;
         }
         match &mut self.open {
@@ -231,8 +233,8 @@ impl SinkWriter {
     }
 }
 
-/// Lets the names in the plan lead to the files of a run that is about to complete, unless another run has more right
-/// to them. `false` while a file is yet to be created.
+/// Points the output links of the plan to the files of a run that is about to complete, unless another run has
+/// precedence. `false` if a file does not exist yet.
 pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Result<bool> {
     let files: BTreeMap<String, Output> =
         outputs::list(database, run).await?.into_iter().map(|output| (output.sink.clone(), output)).collect();
@@ -241,7 +243,7 @@ pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folde
         let Sink::JsonLines { path } = sink else { continue };
         let Some(output) = files.get(name) else { return Ok(false) };
         match file_name::link_path(path).map(|link| folder.join(link)) {
-            // Begun by an earlier version, it has that name already.
+            // Started by an earlier version: the file has the path of the link.
             _ if output.file.is_empty() && output.rows > 0 => {}
             _ if output.file.is_empty() => return Ok(false),
             Some(link) if !outranked || link.symlink_metadata().is_err() => {

@@ -1,4 +1,4 @@
-//! `hob pipeline`: the real binary against the stand-in API.
+//! `hob pipeline`: the real binary against the fake API.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ struct TestPlan {
 }
 
 impl TestPlan {
-    /// A plan in a folder of its own, and the API that it asks.
+    /// A plan in its own folder, and a fake API.
     async fn new(dockets: u64, latency: Duration, windows: &str, limits: Vec<(u32, Duration)>) -> TestPlan {
         let token = Some("s3cret".to_owned());
         let config = FakeApiConfig { dockets, entries: 0, page: 20, limits, token, latency };
-        let api = FakeApi::start(config).await.expect("the stand-in");
+        let api = FakeApi::start(config).await.expect("the fake API");
         let folder = TempDir::new().expect("a folder");
         let plan = format!(
             r#"name = "dockets"
@@ -75,7 +75,7 @@ jsonl = "out.jsonl"
         for line in std::fs::read_to_string(self.folder.path().join("out.jsonl")).unwrap_or_default().lines()
         {
             let line: serde_json::Value = serde_json::from_str(line).expect("a whole line");
-            assert!(ids.insert(line["id"].as_u64().expect("an id")), "{line} is there twice");
+            assert!(ids.insert(line["id"].as_u64().expect("an id")), "duplicate {line}");
         }
         ids
     }
@@ -98,14 +98,14 @@ fn generous() -> Vec<(u32, Duration)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_stops_cleanly_and_the_same_command_goes_on() {
+async fn plan_stops_cleanly_and_the_same_command_resumes() {
     let plan_dir = TestPlan::new(60, Duration::from_millis(60), "1000/1m", generous()).await;
     let child = plan_dir.run();
     wait_for("some calls", LIMIT, async || plan_dir.api.served() > 10).await;
     kill_process(pid(&child), Signal::INT).expect("Ctrl-C");
     let output = ended(child).await;
     assert_eq!(output.status.code(), Some(3), "{}", text(&output));
-    assert!(text(&output).contains("the same command goes on"), "{}", text(&output));
+    assert!(text(&output).contains("run the same command to resume"), "{}", text(&output));
     let before = plan_dir.api.served();
     assert!(before < 63, "{before}");
 
@@ -114,11 +114,11 @@ async fn a_plan_stops_cleanly_and_the_same_command_goes_on() {
     let output = ended(plan_dir.run()).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     assert_eq!(plan_dir.written(), (1..=60).collect());
-    assert_eq!(plan_dir.api.served(), 63, "nothing was asked for twice");
+    assert_eq!(plan_dir.api.served(), 63, "no request was repeated");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failures_are_listed_and_replayed() {
+async fn dead_letters_are_listed_and_replayed() {
     let plan_dir = TestPlan::new(5, Duration::ZERO, "1000/1m", generous()).await;
     plan_dir.api.fail("/dockets/3/", Fault::Status(403));
     let output = ended(plan_dir.run()).await;
@@ -134,12 +134,12 @@ async fn failures_are_listed_and_replayed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_terminal_pauses_it_and_a_second_run_is_refused() {
+async fn run_is_paused_from_another_process_and_a_second_run_is_rejected() {
     let plan_dir = TestPlan::new(60, Duration::from_millis(100), "1000/1m", generous()).await;
     let child = plan_dir.run();
     wait_for("some calls", LIMIT, async || plan_dir.api.served() > 5).await;
     let second = ended(plan_dir.run()).await;
-    assert!(text(&second).contains("another terminal"), "{}", text(&second));
+    assert!(text(&second).contains("another process is running this plan"), "{}", text(&second));
     let paused = plan_dir.command("pause").output().expect("a pause");
     assert!(text(&paused).contains("paused"), "{}", text(&paused));
     let output = ended(child).await;
@@ -150,9 +150,9 @@ async fn another_terminal_pauses_it_and_a_second_run_is_refused() {
     assert_eq!(plan_dir.written(), (1..=60).collect());
 }
 
-/// The same command after the end starts another run, says so, and leaves what was written as it is.
+/// After the end, the same command starts a new run and preserves the output of the first.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_after_the_end_is_a_new_one_and_keeps_the_output_of_the_first() {
+async fn command_after_the_end_starts_a_new_run() {
     let plan_dir = TestPlan::new(30, Duration::ZERO, "1000/1m", generous()).await;
     let plan = std::fs::read_to_string(plan_dir.plan()).expect("the plan");
     std::fs::write(plan_dir.plan(), plan.replace("sink = \"out\"", "sink = \"out\"\nconditional = true"))
@@ -178,7 +178,7 @@ async fn a_run_after_the_end_is_a_new_one_and_keeps_the_output_of_the_first() {
 }
 
 #[test]
-fn a_wrong_plan_is_refused_with_its_line() {
+fn invalid_plan_is_rejected_with_its_line() {
     let folder = TempDir::new().expect("a folder");
     let plan = folder.path().join("plan.toml");
     std::fs::write(&plan, "name = \"p\"\nquota = { name = \"api\" }\nsource = { step = \"s\", list = [] }\n")
@@ -186,12 +186,12 @@ fn a_wrong_plan_is_refused_with_its_line() {
     let output = hob().args(["pipeline", "run"]).arg(&plan).output().expect("a refusal");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("line 3, source.step: there is no [step.s]"), "{}", text(&output));
-    assert!(!Path::new(&plan.with_extension("hob.db")).exists(), "nothing was left behind");
+    assert!(!Path::new(&plan.with_extension("hob.db")).exists(), "no database was created");
 }
 
-/// The shipped example is a plan, and a dry run calls nobody.
+/// The example is a valid plan, and a dry run makes no calls.
 #[test]
-fn the_example_can_be_carried_out() {
+fn example_is_valid() {
     let folder = TempDir::new().expect("a folder");
     let plan = folder.path().join("courtlistener.toml");
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/pipelines/courtlistener.toml");
@@ -206,16 +206,16 @@ mod slow {
 
     use super::*;
 
-    /// P8: the process and its embedded store die at any instant, in a first run and in one that finds little changed;
-    /// nothing is lost, doubled or overspent, and the output of the first run stays as it was.
+    /// P8: the process and its embedded store are killed at random times, in a first run and in one with few changes.
+    /// No result is lost or duplicated, the quota is not exceeded, and the output of the first run is preserved.
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_process_may_be_killed_at_any_instant() {
+    async fn run_survives_kills() {
         let limits = vec![(30, Duration::from_secs(1))];
         let dockets = budget(100, 2_000);
         let plan_dir = TestPlan::new(dockets, Duration::from_millis(10), "30/1s", limits).await;
         let plan = std::fs::read_to_string(plan_dir.plan()).expect("the plan");
         let plan = plan.replace("sink = \"out\"", "sink = \"out\"\nconditional = true");
-        // A call whose caller was killed counts until it must have been answered: not for long, or nothing else fits.
+        // The call of a killed process counts until its deadline: a short timeout keeps the quota usable.
         std::fs::write(plan_dir.plan(), plan + "[http]\ntimeout = \"2s\"\n").expect("the plan");
         let kills = until_done(&plan_dir, dockets).await;
         assert_eq!(plan_dir.written(), (1..=dockets).collect(), "after {kills} kills");
@@ -229,7 +229,7 @@ mod slow {
         assert_eq!(plan_dir.api.throttled(), 0);
     }
 
-    /// Starts the plan and kills it, again and again, until it is done.
+    /// Starts and kills the plan repeatedly until it is done.
     async fn until_done(plan_dir: &TestPlan, dockets: u64) -> u64 {
         let mut kills = 0_u64;
         loop {
@@ -249,7 +249,7 @@ mod slow {
             kill_process(pid(&child), Signal::KILL).expect("SIGKILL");
             ended(child).await;
             kills += 1;
-            assert!(kills < dockets, "it gets nowhere");
+            assert!(kills < dockets, "no progress");
         }
         assert!(kills >= budget(1, 50), "{kills} kills");
         kills

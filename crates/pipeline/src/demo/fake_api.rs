@@ -1,5 +1,5 @@
-//! A stand-in for the API of CourtListener, for the demo and for tests: dockets in cursor pages, their entries, a
-//! throttle that counts a sliding window as Django REST framework does, and faults on demand.
+//! A fake of the CourtListener API, for the demo and for tests: dockets in cursor pages, docket entries, a sliding-window
+//! throttle like that of Django REST framework, and faults on demand.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -20,35 +20,35 @@ use tokio_util::sync::CancellationToken;
 
 const ROOT: &str = "/api/rest/v4";
 
-/// What the stand-in serves, and how much of it.
+/// What the fake API serves.
 #[derive(Clone, Debug)]
 pub struct FakeApiConfig {
     pub dockets: u64,
-    /// Entries of each docket.
+    /// Entries per docket.
     pub entries: u64,
     pub page: u64,
-    /// Calls in a sliding window, for every window.
+    /// Limit and period of each sliding window.
     pub limits: Vec<(u32, Duration)>,
-    /// The token to be sent; none is needed where there is none.
+    /// The required token, if any.
     pub token: Option<String>,
     pub latency: Duration,
 }
 
-/// What goes wrong, once for each that is ordered.
+/// A fault, injected once per call of [`FakeApi::fail`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     Status(u16),
-    /// The connection ends in the middle of the answer.
+    /// The connection closes in the middle of the response.
     Truncated,
-    /// An answer that is no JSON.
+    /// A response that is not JSON.
     Garbage,
-    /// An answer of so many bytes.
+    /// A response with this many bytes of padding.
     Long(usize),
-    /// Cursors from before are not known any more.
+    /// The cursor is unknown.
     LostCursor,
 }
 
-/// Counts calls in a sliding window: those that were let pass in the last `period` are `limit` at most.
+/// A sliding-window throttle: at most `limit` calls in any `period`.
 #[derive(Clone, Debug)]
 pub struct Throttle {
     limit: usize,
@@ -57,7 +57,7 @@ pub struct Throttle {
     history: VecDeque<Duration>,
 }
 
-/// A running stand-in. It stops when it is dropped.
+/// A running fake API. It stops when it is dropped.
 #[derive(Debug)]
 pub struct FakeApi {
     address: SocketAddr,
@@ -71,11 +71,11 @@ struct Shared {
     begun: Instant,
     throttles: Mutex<Vec<Throttle>>,
     faults: Mutex<HashMap<String, VecDeque<Fault>>>,
-    /// How often dockets were changed.
+    /// Number of changes by docket.
     revisions: Mutex<HashMap<u64, u32>>,
     served: AtomicU64,
     throttled: AtomicU64,
-    /// Calls that are being answered, and the most that ever were.
+    /// Current and maximum number of concurrent calls.
     in_flight: AtomicU64,
     max_in_flight: AtomicU64,
 }
@@ -85,7 +85,7 @@ impl Throttle {
         Self { limit: limit as usize, period, history: VecDeque::new() }
     }
 
-    /// Whether a call may pass now; if not, when to come again.
+    /// Whether a call is allowed now; if not, how long to wait.
     pub fn check(&mut self, now: Duration) -> Result<(), Duration> {
         while self.history.back().is_some_and(|oldest| *oldest + self.period <= now) {
             self.history.pop_back();
@@ -96,7 +96,7 @@ impl Throttle {
         Err(self.history.back().map_or(self.period, |oldest| (*oldest + self.period).saturating_sub(now)))
     }
 
-    /// Counts a call that passes.
+    /// Counts an allowed call.
     pub fn count(&mut self, now: Duration) {
         self.history.push_front(now);
     }
@@ -107,7 +107,7 @@ impl Throttle {
 }
 
 impl FakeApi {
-    /// Serves on a free port of this machine.
+    /// Listens on a free loopback port.
     pub async fn start(config: FakeApiConfig) -> std::io::Result<Self> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -134,32 +134,32 @@ impl FakeApi {
         Ok(Self { address, shared, stop })
     }
 
-    /// Where its API is.
+    /// The base URL.
     pub fn url(&self) -> String {
         format!("http://{}{ROOT}", self.address)
     }
 
-    /// The next request whose path ends so fails.
+    /// Makes the next request fail whose path ends with `path`.
     pub fn fail(&self, path: &str, fault: Fault) {
         lock(&self.shared.faults).entry(path.to_owned()).or_default().push_back(fault);
     }
 
-    /// Changes a docket: it has another version and another name from now on.
+    /// Changes the ETag and the name of a docket.
     pub fn change(&self, docket: u64) {
         *lock(&self.shared.revisions).entry(docket).or_default() += 1;
     }
 
-    /// Calls that were let pass.
+    /// Number of allowed calls.
     pub fn served(&self) -> u64 {
         self.shared.served.load(Ordering::SeqCst)
     }
 
-    /// The most calls that were being answered at a time.
+    /// Maximum number of concurrent calls.
     pub fn max_concurrent(&self) -> u64 {
         self.shared.max_in_flight.load(Ordering::SeqCst)
     }
 
-    /// Calls that were refused with 429.
+    /// Number of calls refused with 429.
     pub fn throttled(&self) -> u64 {
         self.shared.throttled.load(Ordering::SeqCst)
     }
@@ -172,7 +172,7 @@ impl Drop for FakeApi {
 }
 
 impl Shared {
-    /// Counts a call; what is answered instead, if anything is.
+    /// Counts a call. Returns the response if the call is refused or a fault is injected.
     async fn admit(&self, path: &str, headers: &HeaderMap) -> Option<Response> {
         if let Some(token) = &self.config.token {
             let sent = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
@@ -216,7 +216,7 @@ fn respond_with_fault(fault: Fault) -> Response {
     match fault {
         Fault::Status(status) => {
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-            (status, Json(json!({ "detail": "An ordered fault." }))).into_response()
+            (status, Json(json!({ "detail": "Injected fault." }))).into_response()
         }
         Fault::Garbage => "<html>maintenance</html>".into_response(),
         Fault::Long(bytes) => Json(json!({ "id": 1, "padding": "x".repeat(bytes) })).into_response(),

@@ -1,6 +1,6 @@
-//! What is wrong with a plan, and where.
+//! Errors in a plan, with their position.
 
-/// What is wrong with a plan, and where.
+/// An error in a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, {field}: {reason}")]
 pub struct PlanError {
@@ -18,7 +18,7 @@ impl PlanError {
     }
 }
 
-/// The field in whose line something is wrong, with its table.
+/// The table and field at an offset.
 pub(super) fn field_at(text: &str, offset: usize) -> String {
     let until = text[offset.min(text.len())..].find('\n').map_or(text.len(), |end| offset + end);
     let mut table = String::new();

@@ -1,11 +1,11 @@
-//! What plans, their parts and their items may be called.
+//! Valid names of plans, steps, sinks, columns and items.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// What a plan is called: letters, digits, `.`, `_`, `-`.
+/// The name of a plan: letters, digits, `.`, `_`, `-`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PlanName(String);
 

@@ -1,4 +1,4 @@
-//! From TOML to a plan: what each part says, then what the parts say of each other.
+//! Parses a plan from TOML, then validates it.
 
 use std::collections::BTreeMap;
 use std::path::{Component, PathBuf};
@@ -71,7 +71,7 @@ pub(super) fn plan(text: &str) -> Result<Plan, PlanError> {
     Validator { text, steps: raw.step.keys().cloned().collect() }.plan(raw)
 }
 
-/// Checks what parts of a plan say of each other.
+/// Validates ranges, and references between the parts of a plan.
 struct Validator<'a> {
     text: &'a str,
     steps: Vec<String>,
@@ -81,9 +81,9 @@ impl Validator<'_> {
     fn plan(&self, raw: RawPlan) -> Result<Plan, PlanError> {
         let weight_at = raw.weight.span().start;
         let weight = raw.weight.into_inner();
-        self.check((1..=1000).contains(&weight), weight_at, "weight", "between 1 and 1000")?;
+        self.check((1..=1000).contains(&weight), weight_at, "weight", "must be between 1 and 1000")?;
         let (quota, limits) = self.quota(raw.quota)?;
-        self.check(self.steps.len() <= MAX_STEPS, 0, "step", "a plan has 50 steps at most")?;
+        self.check(self.steps.len() <= MAX_STEPS, 0, "step", "a plan has at most 50 steps")?;
         let sinks = self.sinks(raw.sink)?;
         let steps = self.steps(raw.step, &sinks)?;
         let http_at = raw.http.span().start;
@@ -91,7 +91,7 @@ impl Validator<'_> {
         let http_fits = (1..=64).contains(&http.per_host)
             && (1..=64 * 1024).contains(&http.max_body_kib)
             && (1..=600_000).contains(&http.timeout.as_millis());
-        let bounds = "per_host is 1 to 64, timeout 1ms to 10m, max_body_kib 1 to 65536";
+        let bounds = "per_host must be 1 to 64, timeout 1ms to 10m, max_body_kib 1 to 65536";
         self.check(http_fits, http_at, "http", bounds)?;
         let source = self.source(raw.source)?;
         let text = self.text.to_owned();
@@ -119,7 +119,7 @@ impl Validator<'_> {
                     fits,
                     at,
                     "source.list",
-                    "at most 10000 keys of 1 to 512 characters; more go into a file",
+                    "must have at most 10000 keys of 1 to 512 characters; use a file for more",
                 )?;
                 Ok(Source::List { step, keys })
             }
@@ -132,11 +132,11 @@ impl Validator<'_> {
                     plain,
                     at,
                     "source.pages.url",
-                    "an absolute URL without holes; secrets go into headers",
+                    "must be an absolute URL without placeholders; put secrets into headers",
                 )?;
                 Ok(Source::Pages { step, pages })
             }
-            _ => Err(self.error(at, "source", "has one of list, file and pages")),
+            _ => Err(self.error(at, "source", "needs exactly one of list, file and pages")),
         }
     }
 
@@ -153,11 +153,11 @@ impl Validator<'_> {
                 name != PAGES_STEP && is_name(&name),
                 at,
                 &field,
-                "another name, of letters, digits, '_' and '-'",
+                "a step name has letters, digits, '_' and '-', and is not \"pages\"",
             )?;
             let step = step.into_inner();
-            self.check(step.get.is_none() || step.post.is_none(), at, &field, "either get or post")?;
-            self.check(step.body.is_none() || step.post.is_some(), at, &field, "a body is for post")?;
+            self.check(step.get.is_none() || step.post.is_none(), at, &field, "use either get or post")?;
+            self.check(step.body.is_none() || step.post.is_some(), at, &field, "body requires post")?;
             for follow in &step.follow {
                 self.check_step(&follow.step, &format!("{field}.follow.step"))?;
             }
@@ -168,14 +168,14 @@ impl Validator<'_> {
                 if let Some(Sink::Table { key, .. }) = sinks.get(sink.get_ref()) {
                     let names = step.extract.keys().all(|name| is_identifier(name));
                     let whole = names && key.iter().all(|name| step.extract.contains_key(name));
-                    let reason = "a table needs members with SQL names, its key among them";
+                    let reason = "a table needs members with SQL names, including its key";
                     self.check(whole, at, &format!("{field}.extract"), reason)?;
                 }
             }
             let url = step.get.as_ref().or(step.post.as_ref());
             let absolute =
                 url.is_none_or(|url| ["http://", "https://"].iter().any(|s| url.as_str().starts_with(s)));
-            self.check(absolute, at, &field, "a URL begins with http:// or https://")?;
+            self.check(absolute, at, &field, "a URL must start with http:// or https://")?;
             steps.insert(name, step);
         }
         Ok(steps)
@@ -186,7 +186,7 @@ impl Validator<'_> {
         for (name, sink) in raw {
             let at = sink.span().start;
             let field = format!("sink.{name}");
-            self.check(is_name(&name), at, &field, "a name of letters, digits, '_' and '-'")?;
+            self.check(is_name(&name), at, &field, "a sink name has letters, digits, '_' and '-'")?;
             let sink = sink.into_inner();
             let read = match (sink.jsonl, sink.table, sink.sqlite, sink.postgres) {
                 (Some(path), None, None, None) => {
@@ -201,17 +201,27 @@ impl Validator<'_> {
                 }
                 (None, Some(table), sqlite, postgres) => {
                     let names = sink.key.iter().chain([&table]).all(|name| is_identifier(name));
-                    let reason = "table and key are SQL names, and there is a key";
+                    let reason = "table and key must be SQL names, and key must not be empty";
                     self.check(names && !sink.key.is_empty(), at, &field, reason)?;
                     let database = match (sqlite, postgres) {
                         (Some(path), None) => SinkDatabase::Sqlite(self.relative_path(path, at, &field)?),
                         (None, Some(secret)) => SinkDatabase::Postgres(secret),
-                        _ => return Err(self.error(at, &field, "a table is in one of sqlite and postgres")),
+                        _ => {
+                            return Err(self.error(
+                                at,
+                                &field,
+                                "a table needs exactly one of sqlite and postgres",
+                            ));
+                        }
                     };
                     Sink::Table { database, table, key: sink.key }
                 }
                 _ => {
-                    return Err(self.error(at, &field, "has either jsonl, or table with sqlite or postgres"));
+                    return Err(self.error(
+                        at,
+                        &field,
+                        "needs either jsonl, or table with sqlite or postgres",
+                    ));
                 }
             };
             sinks.insert(name, read);
@@ -224,10 +234,10 @@ impl Validator<'_> {
         self.check(known, step.span().start, field, format!("there is no [step.{}]", step.get_ref()))
     }
 
-    /// Paths stay in the folder that pipelines were given.
+    /// Paths must stay inside the folder of pipelines.
     fn relative_path(&self, path: PathBuf, at: usize, field: &str) -> Result<PathBuf, PlanError> {
         let stays = path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-        self.check(stays && path.file_name().is_some(), at, field, "a relative path without ..")?;
+        self.check(stays && path.file_name().is_some(), at, field, "must be a relative path without ..")?;
         Ok(path)
     }
 

@@ -1,4 +1,4 @@
-//! What went wrong with an item, and whether it is tried again.
+//! Failure classes and retries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum FailureClass {
-    /// No answer: refused, cut off, too slow, too long.
+    /// No complete response: refused, reset, timed out.
     Network,
     /// 5xx.
     Server,
@@ -20,11 +20,11 @@ pub enum FailureClass {
     Throttled,
     /// 4xx.
     Client,
-    /// An answer that is not what the plan says.
+    /// A response that does not match the plan, or is too long.
     Parse,
 }
 
-/// How often and how soon a failed item is tried again, by class.
+/// Number and delay of retries, by failure class.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryPolicy {
@@ -38,7 +38,7 @@ pub struct RetryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Backoff {
-    /// How many attempts there are in all.
+    /// Total number of attempts.
     attempts: u32,
     #[serde(default = "second")]
     first: Period,
@@ -46,18 +46,18 @@ struct Backoff {
     most: Period,
 }
 
-/// What becomes of an item that failed.
+/// What happens to an item that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RetryDecision {
     Retry {
         after: Duration,
     },
-    /// Set aside until somebody replays it.
+    /// The item becomes a dead letter until it is replayed.
     Quarantine,
 }
 
 impl RetryPolicy {
-    /// `chance` between 0 and 1 spreads the retries of items that failed together.
+    /// `chance`, between 0 and 1, adds jitter to the delay.
     pub(crate) fn decide(&self, class: FailureClass, attempts: u32, chance: f64) -> RetryDecision {
         let backoff = match class {
             FailureClass::Network => self.network,
@@ -80,7 +80,7 @@ impl Default for RetryPolicy {
         Self {
             network: backoff(8),
             server: backoff(8),
-            // The quota learns from each, so that there should be few; none of them is the item's fault.
+            // The quota adapts to each refusal, so there are few; the item is not the cause.
             throttled: backoff(50),
             client: backoff(1),
             parse: backoff(3),
@@ -127,7 +127,7 @@ impl FromStr for FailureClass {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let known =
-            || format!("{text:?} is none of {}", FailureClass::ALL.map(FailureClass::as_str).join(", "));
+            || format!("{text:?} is not one of {}", FailureClass::ALL.map(FailureClass::as_str).join(", "));
         FailureClass::ALL.into_iter().find(|class| class.as_str() == text).ok_or_else(known)
     }
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_wait_longer_each_time_up_to_a_bound() {
+    fn retry_delay_doubles_up_to_a_maximum() {
         let retry = RetryPolicy::default();
         let after = |attempts| match retry.decide(FailureClass::Throttled, attempts, 0.5) {
             RetryDecision::Retry { after } => after.as_secs(),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_api_calls_wrong_is_not_tried_again() {
+    fn client_error_is_not_retried() {
         assert_eq!(RetryPolicy::default().decide(FailureClass::Client, 1, 0.0), RetryDecision::Quarantine);
     }
 }

@@ -1,5 +1,5 @@
-//! Whether a plan may use the secrets that it names: asked when the plan is saved, so that the mistake is seen by whoever
-//! makes it, and again whenever a secret is used, since `hob.toml` and the hosts that items name may have changed.
+//! Checks whether a plan may use its secrets: when the plan is saved, so that its author sees the error, and again for
+//! every request, since `hob.toml` may have changed and the host may come from the item.
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
@@ -16,11 +16,11 @@ use crate::plan::template::{Encoding, Template, TemplateError, TemplateValues};
 use crate::plan::{Plan, Sink, SinkDatabase, Source};
 
 const SYSTEM: &str = Config::NAME;
-/// Two values in place of the ones that are not known yet: what differs between them depends on the value. Digits may
-/// stand in every part of a URL.
+/// Two values in place of unknown ones: a part of the URL that differs between them depends on the value. Digits are
+/// valid in every part of a URL.
 const SAMPLE_VALUES: [&str; 2] = ["1", "2"];
 
-/// One request of a plan.
+/// The templates of one request.
 struct RequestTemplate<'a> {
     field: String,
     url_field: &'static str,
@@ -33,7 +33,7 @@ struct RequestTemplate<'a> {
 #[derive(Default)]
 pub(crate) struct RequestSecrets(BTreeMap<SecretName, Secret>);
 
-/// Checks every secret that a plan names.
+/// Checks every secret of a plan.
 pub(crate) fn check_plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
     for request in requests(plan) {
         request.check(secrets)?;
@@ -47,10 +47,10 @@ pub(crate) fn check_plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Reads the secret that is the URL of a PostgreSQL database.
+/// Reads a secret that holds the URL of a PostgreSQL database.
 pub(crate) fn database_url(secrets: &Secrets, name: &SecretName) -> Result<Secret, SecretRefused> {
     secrets.read_address(name, SYSTEM, |secret| {
-        // Options of another URL would be written to the log as unknown parameters.
+        // For other URLs, sqlx would log their parameters as unknown options.
         let url = Url::parse(secret.reveal()).ok()?;
         let options = matches!(url.scheme(), "postgres" | "postgresql")
             .then(|| PgConnectOptions::from_str(secret.reveal()).ok())
@@ -62,7 +62,7 @@ pub(crate) fn database_url(secrets: &Secrets, name: &SecretName) -> Result<Secre
 }
 
 impl RequestSecrets {
-    /// Reads the secrets that a request names. `url` writes its URL, with the secrets that it is given.
+    /// Reads the secrets of a request. `url` renders its URL.
     pub(crate) fn read(
         secrets: &Secrets,
         names: &[&SecretName],
@@ -99,7 +99,7 @@ impl RequestSecrets {
         self.0.get(name).cloned().ok_or_else(|| SecretRefused::NotListed(name.clone()))
     }
 
-    /// Hides the secrets in what the server answers.
+    /// Masks the secrets in a response.
     pub(crate) fn mask(&self) -> Mask {
         let mut mask = Mask::default();
         for secret in self.0.values() {
@@ -135,7 +135,7 @@ impl RequestTemplate<'_> {
             return Err(SecretRefused::InHost(name.clone()));
         }
         let Some(url) = url.filter(|url| origin(sample_url(two, one).as_ref()) == origin(Some(url))) else {
-            // The host is known with the item only, and is checked then.
+            // The host depends on the item and is checked for each request.
             return Ok(());
         };
         let to = secrets.check_url(name, SYSTEM, &url)?;

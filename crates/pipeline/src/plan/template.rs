@@ -1,4 +1,4 @@
-//! Texts with holes: `https://api.example/dockets/{key}/`, `Token {secret.api}`, `{data.court}`.
+//! Templates: `https://api.example/dockets/{key}/`, `Token {secret.api}`, `{data.court}`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use hob_service::config::{Secret, SecretName, SecretRefused};
 use serde::{Deserialize, Deserializer, de};
 
-/// A text with holes for an item's key, members of its data, and secrets by name.
+/// A text with placeholders for the key of an item, members of its data, and secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     text: String,
@@ -21,7 +21,7 @@ enum Part {
     Secret(SecretName),
 }
 
-/// What holes are filled with.
+/// Values for the placeholders.
 #[derive(Clone, Copy)]
 pub(crate) struct TemplateValues<'a> {
     pub(crate) key: &'a str,
@@ -29,20 +29,20 @@ pub(crate) struct TemplateValues<'a> {
     pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, SecretRefused> + Sync),
 }
 
-/// How a value is written into its place, so that it can never become more than a value.
+/// How a value is escaped, so that it cannot change the structure around it.
 #[derive(Clone, Copy)]
 pub(crate) enum Encoding {
-    /// Part of a URL: everything but letters, digits and `-._~` is escaped.
+    /// Percent-encodes everything but letters, digits and `-._~`.
     Url,
-    /// A header's value.
+    /// Removes control characters.
     Header,
-    /// Inside of a JSON string.
+    /// Escapes for a JSON string.
     Json,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TemplateError {
-    #[error("the item has no {0:?}")]
+    #[error("the item has no member {0:?}")]
     NoData(String),
     #[error(transparent)]
     Secret(#[from] SecretRefused),
@@ -64,7 +64,7 @@ impl Template {
         self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
     }
 
-    /// The text with `item` for what an item has, and `secret` for secrets: to find out what depends on them.
+    /// Renders the template with `item` for values of the item and `secret` for secrets.
     pub(crate) fn with_sample_values(&self, item: &str, secret: &str) -> String {
         let text = |part: &Part| match part {
             Part::Text(literal) => literal.clone(),
@@ -136,7 +136,7 @@ impl FromStr for Template {
                 continue;
             }
             let close =
-                rest[open..].find('}').ok_or("a hole is not closed: write {{ for a plain brace")? + open;
+                rest[open..].find('}').ok_or("unclosed placeholder; write {{ for a literal brace")? + open;
             parts.push(placeholder(&rest[open + 1..close])?);
             rest = &rest[close + 1..];
         }
@@ -154,7 +154,7 @@ fn placeholder(name: &str) -> Result<Part, String> {
         Some(("secret", secret)) => {
             secret.parse().map(Part::Secret).map_err(|error| format!("{{{name}}}: {error}"))
         }
-        _ => Err(format!("{{{name}}} is no hole: write {{key}}, {{data.NAME}} or {{secret.NAME}}")),
+        _ => Err(format!("{{{name}}} is not a placeholder; use {{key}}, {{data.NAME}} or {{secret.NAME}}")),
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_never_becomes_more_than_a_value() {
+    fn value_cannot_change_the_structure_around_it() {
         assert_eq!(render("/d/{key}/?c={data.court}", Encoding::Url), "/d/1%202/?c=a%2Fb%20%22c%22");
         assert_eq!(render("Token {secret.api}", Encoding::Header), "Token s3cret");
         assert_eq!(
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_hole_is_refused() {
+    fn unknown_placeholder_is_rejected() {
         for text in ["{", "{keys}", "{data.}", "{secret.a b}", "{env:HOME}", "{}"] {
             assert!(text.parse::<Template>().is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! What an answer teaches about the quota: that the API refuses for a while, how many calls it has counted.
+//! Reads rate limit information from responses: how long the API refuses calls, how many it has counted.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use http::{HeaderMap, StatusCode, header};
 
 use super::Limits;
 
-/// A refusal that does not say for how long.
+/// Block time after a 429 without a time.
 const DEFAULT_BLOCK: Duration = Duration::from_secs(30);
-/// Nobody is believed for longer.
+/// Maximum block time.
 const MAX_BLOCK: Duration = Duration::from_secs(7 * 86_400);
 
-/// What an API said with an answer. Calls made elsewhere with the same credential show here.
+/// What a response says about the quota. Includes calls of other clients with the same credential.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QuotaFeedback {
-    /// It refuses for so long.
+    /// How long the API refuses calls.
     pub blocked_for: Option<Duration>,
-    /// It has counted so many calls in the last so long.
+    /// How many calls the API has counted in a window, and the length of the window.
     pub counted: Option<(u32, Duration)>,
 }
 
 impl QuotaFeedback {
-    /// Reads 429 and 503 with `Retry-After`, and the `RateLimit` headers in their old and new spellings.
-    /// `now` is only needed where a refusal names a date.
+    /// Reads 429 and 503 with `Retry-After`, and the `RateLimit` headers in their old and new forms.
+    /// `now` is only used for a `Retry-After` with a date.
     pub fn from_response(
         status: StatusCode,
         headers: &HeaderMap,
@@ -47,7 +47,7 @@ impl QuotaFeedback {
     }
 }
 
-/// Which window an API talks about: the one of its limit, or else the shortest that can take so long to be free.
+/// The window that the headers describe: the one with this limit, or else the shortest that is at least `reset` long.
 fn matching_window(limits: &Limits, limit: Option<u32>, reset: Option<Duration>) -> Option<&Window> {
     match (limit, reset) {
         (Some(limit), _) => limits.windows().iter().find(|window| window.limit == limit),
@@ -56,7 +56,7 @@ fn matching_window(limits: &Limits, limit: Option<u32>, reset: Option<Duration>)
     }
 }
 
-/// Remaining calls, seconds until the reset, the limit.
+/// Remaining calls, time until the reset, limit.
 fn rate_limit(headers: &HeaderMap) -> (Option<u32>, Option<Duration>, Option<u32>) {
     let seconds = |value: u32| Duration::from_secs(u64::from(value));
     // RateLimit: "default";r=50;t=30, and with it RateLimit-Policy: "default";q=100;w=60
@@ -70,7 +70,7 @@ fn rate_limit(headers: &HeaderMap) -> (Option<u32>, Option<Duration>, Option<u32
         value.split([',', ';']).next()?.trim().parse::<u64>().ok()
     };
     let small = |value: u64| u32::try_from(value).ok();
-    // Some give the time of day of the reset instead: that is no number of seconds.
+    // Some APIs send a Unix time as reset, which is not used.
     let reset = number("reset").and_then(small).filter(|reset| *reset < 366 * 86_400).map(seconds);
     (number("remaining").and_then(small), reset, number("limit").and_then(small))
 }
@@ -79,7 +79,7 @@ fn parameter(value: &str, name: &str) -> Option<u32> {
     value.split(';').find_map(|part| part.trim().strip_prefix(name)?.strip_prefix('=')?.parse().ok())
 }
 
-/// Seconds, or a date.
+/// Parses seconds or a date.
 fn wait(value: &str, now: jiff::Timestamp) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));
@@ -107,7 +107,7 @@ mod tests {
     const HOUR: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_refusal_says_for_how_long() {
+    fn refusal_has_a_duration() {
         let blocked = |pairs| feedback(429, pairs).blocked_for;
         assert_eq!(blocked(&[("retry-after", "17")]), Some(Duration::from_secs(17)));
         assert_eq!(
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn every_spelling_of_the_headers_is_read() {
+    fn all_header_forms_are_read() {
         let old =
             [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", "4000"), ("x-ratelimit-reset", "1800")];
         assert_eq!(feedback(200, &old).counted, Some((1000, HOUR)));
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_teaches_nothing() {
+    fn unusable_headers_are_ignored() {
         for pairs in [
             &[("x-ratelimit-remaining", "many")][..],
             &[("x-ratelimit-remaining", "7")],

@@ -1,4 +1,4 @@
-//! What an API allows: any set of rolling windows, and how much of them is left alone.
+//! Limits of a quota: rolling windows and a buffer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,15 +9,15 @@ use hob_store::limit::Window;
 use crate::error::{Error, Result};
 use crate::keys::Quota as QuotaId;
 
-/// A quota's calls are kept one by one while they count.
+/// Maximum calls in a window: the store keeps an entry per call.
 const MAX_CALLS: u32 = 100_000;
 const MAX_WINDOWS: usize = 8;
 
-/// What a quota is called.
+/// The name of a quota.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct QuotaName(QuotaId);
 
-/// The windows that every call must fit, and a safety buffer that stays unused in each of them.
+/// Every call must fit all windows. The buffer stays unused in each of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     windows: Vec<Window>,
@@ -35,7 +35,7 @@ impl QuotaName {
 }
 
 impl Limits {
-    /// Reads windows such as `"5/1m, 50/1h, 125/1d"`.
+    /// Parses windows such as `"5/1m, 50/1h, 125/1d"`.
     pub fn parse(windows: &str, buffer: u32) -> Result<Self> {
         let windows: Result<Vec<Window>, _> =
             windows.split(',').map(|window| window.trim().parse()).collect();
@@ -48,11 +48,11 @@ impl Limits {
             return Err(Error::invalid("windows", format!("a quota has 1 to {MAX_WINDOWS} windows")));
         }
         if windows.windows(2).any(|pair| pair[0].period == pair[1].period) {
-            return Err(Error::invalid("windows", "two windows of the same length"));
+            return Err(Error::invalid("windows", "two windows have the same length"));
         }
         for window in &windows {
             if window.burst.is_some() {
-                return Err(Error::invalid("windows", "a quota has no bursts: its windows say what fits"));
+                return Err(Error::invalid("windows", "a quota has no burst; add a shorter window instead"));
             }
             if !(1..=MAX_CALLS).contains(&window.limit) {
                 return Err(Error::invalid(
@@ -68,16 +68,13 @@ impl Limits {
                 ));
             }
             if buffer >= window.limit {
-                return Err(Error::invalid(
-                    "buffer",
-                    format!("a buffer of {buffer} leaves nothing of {window}"),
-                ));
+                return Err(Error::invalid("buffer", format!("must be less than the limit of {window}")));
             }
         }
         Ok(Self { windows, buffer })
     }
 
-    /// As declared by the API, shortest first.
+    /// Shortest first, without the buffer subtracted.
     pub fn windows(&self) -> &[Window] {
         &self.windows
     }
@@ -86,12 +83,12 @@ impl Limits {
         self.buffer
     }
 
-    /// What may be used of a window.
+    /// The limit of a window minus the buffer.
     pub fn usable(&self, window: &Window) -> u32 {
         window.limit - self.buffer
     }
 
-    /// The most calls of one reservation.
+    /// Maximum calls in one reservation.
     pub fn max_calls_per_reservation(&self) -> u32 {
         self.windows.iter().map(|window| self.usable(window)).min().unwrap_or(0)
     }
@@ -100,7 +97,7 @@ impl Limits {
         self.windows.iter().map(|window| window.period).max().unwrap_or_default()
     }
 
-    /// How many calls a second can be kept up for ever.
+    /// Sustained calls per second.
     pub fn sustained_per_second(&self) -> f64 {
         let rate = |window: &Window| f64::from(self.usable(window)) / window.period.as_secs_f64();
         self.windows.iter().map(rate).fold(f64::INFINITY, f64::min)
@@ -113,7 +110,7 @@ impl FromStr for QuotaName {
     fn from_str(text: &str) -> Result<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if !text.bytes().all(allowed) {
-            return Err(Error::invalid("quota", "a quota's name has letters, digits, '.', '_' and '-'"));
+            return Err(Error::invalid("quota", "a quota name has letters, digits, '.', '_' and '-'"));
         }
         QuotaId::new(text).map(Self).map_err(|error| Error::invalid("quota", error))
     }
@@ -125,7 +122,7 @@ impl fmt::Display for QuotaName {
     }
 }
 
-/// The windows as people write them.
+/// `5/1m, 50/1h`
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, window) in self.windows.iter().enumerate() {
@@ -143,7 +140,7 @@ mod tests {
 
     /// P8
     #[test]
-    fn the_buffer_stays_unused() {
+    fn buffer_stays_unused() {
         let limits = Limits::parse("5000/1h", 25).unwrap();
         assert_eq!(limits.max_calls_per_reservation(), 4975);
         let limits = Limits::parse("125/1d, 5/1m, 50/1h", 0).unwrap();
@@ -154,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_that_cannot_be_kept_are_refused_by_field() {
+    fn invalid_limits_are_rejected_by_field() {
         let field = |windows, buffer| match Limits::parse(windows, buffer) {
             Err(Error::Invalid { field, .. }) => field,
             other => panic!("{other:?}"),
@@ -166,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_could_be_mistaken_is_refused() {
+    fn ambiguous_name_is_rejected() {
         for text in ["", "a:b", "a b", "{a}", "a/b"] {
             assert!(text.parse::<QuotaName>().is_err(), "{text:?}");
         }

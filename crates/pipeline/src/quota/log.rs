@@ -1,5 +1,4 @@
-//! The call log in the database: what may have reached an API. Callers that write at the same time share one
-//! transaction.
+//! The call log in the database: every call that may have reached an API. Concurrent writes share one transaction.
 
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +11,7 @@ use super::QuotaName;
 use crate::database::{calls, quotas};
 use crate::error::{Error, Result};
 
-/// A row: calls under one reservation, or calls that others were found to have made.
+/// The calls of one reservation, or foreign calls that were detected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoggedCall {
     pub(crate) id: String,
@@ -20,41 +19,41 @@ pub(crate) struct LoggedCall {
     pub(crate) run: String,
     pub(crate) calls: u32,
     pub(crate) reserved_at: UnixMs,
-    /// When the answer came; before that, when it must have come.
+    /// When the calls ended; before that, the deadline.
     pub(crate) until: UnixMs,
     pub(crate) settled: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum LogEntry {
-    /// Reserved in an epoch. Refused when that is over: whoever rebuilt the store has not seen this call.
+    /// A reservation. Refused if its epoch is stale: the rebuild did not see this call.
     Reserved { call: LoggedCall, epoch: Epoch },
-    /// Made by others, noticed now.
+    /// Calls of other clients, detected now.
     Foreign(LoggedCall),
-    /// Of its calls so many were made, and ended then; none were if there are 0.
+    /// The reservation ended, and `made` calls were made.
     Settled { id: String, made: u32, ended: UnixMs },
-    /// The API refuses until then.
+    /// The API refuses calls until this time.
     Blocked { quota: QuotaName, until: UnixMs },
 }
 
-/// What became of an entry.
+/// Whether an entry was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogOutcome {
     Written,
-    /// Its epoch is over.
+    /// Refused: the epoch has been raised.
     StaleEpoch,
 }
 
 type WriteResult = Result<LogOutcome, Arc<hob_database::Error>>;
 
-/// An entry, and who waits for it to be written.
+/// An entry, and the caller that waits for it.
 type Waiting = (LogEntry, oneshot::Sender<WriteResult>);
 
 #[derive(Clone, Debug)]
 pub(crate) struct CallLog {
     database: Database,
     waiting: Arc<Mutex<Vec<Waiting>>>,
-    /// Held by the one who writes for all.
+    /// Held by the caller that writes for all.
     writer: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -63,7 +62,7 @@ impl CallLog {
         Self { database: database.clone(), waiting: Arc::default(), writer: Arc::default() }
     }
 
-    /// Writes an entry, together with those of all who wait at that moment.
+    /// Writes an entry, together with all entries that wait at that moment.
     pub(crate) async fn write(&self, entry: LogEntry) -> Result<LogOutcome> {
         let (sender, receiver) = oneshot::channel();
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push((entry, sender));
@@ -74,7 +73,7 @@ impl CallLog {
         }
         match receiver.await {
             Ok(answer) => answer.map_err(Error::CallLog),
-            // Whoever wrote for all was cancelled half-way.
+            // The writing task was cancelled.
             Err(_) => Err(hob_database::Error::Uncertain { source: None }.into()),
         }
     }

@@ -1,13 +1,13 @@
--- Shared by all scripts of a quota.
--- KEYS  1 marker · 2 calls: zset by when a call's answer came or, while it is under way, must have come · 3 state
---       hash · 4 turns hash · of the public quota also 5–7 rate_limit and 8–10 counter, of the hour before the
---       caller's, the caller's and the next
+-- Functions that all scripts of a quota share.
+-- KEYS  1 marker · 2 calls: zset by the end of a call or, while it is in flight, its deadline · 3 state
+--       hash · 4 turns hash · for the public quota also 5–7 rate_limit and 8–10 counter, of the hour before the
+--       caller's hour, the caller's hour, and the next
 -- ARGV  1 epoch · 2 now_us ('' = the store's clock) · 3 number of the caller's hour · 4 counter_ttl_ms
--- A call occupies a window until one window after its score, so a call under way occupies all of them.
+-- A call occupies a window until one window after its score, so a call in flight occupies all windows.
 
 local HOUR_MS = 3600000
 
--- The time, never earlier than any that the quota has seen.
+-- The current time. Never goes backwards.
 local function quota_now()
   local seen = tonumber(redis.call('HGET', KEYS[3], 'seen_ms') or 0)
   local now = math.max(clock_ms(ARGV[2]), seen)
@@ -15,21 +15,21 @@ local function quota_now()
   return now
 end
 
--- nil, or the answer for a caller whose clock names other hours than the store's.
+-- nil, or the reply for a caller whose hour is too far from the store's.
 local function other_hour(now)
   local hour = math.floor(now / HOUR_MS)
   if #KEYS > 4 and math.abs(hour - ARGV[3]) > 1 then return {'hour', hour} end
 end
 
--- Forgets the calls that no window counts any more.
-local function forget(now, first)
+-- Deletes calls that no window counts any more. Returns the longest window.
+local function delete_old(now, first)
   local longest = 0
   for at = first, #ARGV, 2 do longest = math.max(longest, tonumber(ARGV[at + 1])) end
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', int(now - longest))
   return longest
 end
 
--- Adds calls that others made until now. More than a window's limit would say no more than the limit does.
+-- Adds foreign calls that end now, at most as many as the largest limit: more would have no effect.
 local function add_foreign(now, count, first)
   local most = 0
   for at = first, #ARGV, 2 do most = math.max(most, tonumber(ARGV[at])) end
@@ -41,15 +41,15 @@ local function add_foreign(now, count, first)
   return added
 end
 
--- What a public counter says; 0 where it says nothing, or nonsense.
+-- The value of a public counter; 0 if it is missing or not a number.
 local function read_counter(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then redis.call('DEL', key) end
   return type(value) == 'string' and tonumber(value) or 0
 end
 
--- Adds our own calls of an hour to the public counters, and answers with those that others have added. Both
--- counters say the same afterwards.
+-- Adds Hob's calls of an hour to both public counters. Returns how many calls other clients have added. Both counters
+-- have the same value afterwards.
 local function count_hour(hour, own)
   local at = hour - ARGV[3] + 1
   if #KEYS == 4 or at < 0 or at > 2 then return 0 end
@@ -66,7 +66,7 @@ local function count_hour(hour, own)
   return rise
 end
 
--- Takes in what others added to the public counters, and forgets hours that are over.
+-- Adds what other clients counted in the public counters as foreign calls, and deletes old hours from the state.
 local function take_foreign(now, first)
   if #KEYS == 4 then return 0 end
   local rise = 0
@@ -79,8 +79,8 @@ local function take_foreign(now, first)
   return add_foreign(now, rise, first)
 end
 
--- When `calls` more fit into every window: now, if they fit already. A call under way may be answered at once,
--- so that nothing can fit before one window from now, but perhaps then.
+-- When `calls` more calls fit into every window; now, if they fit already. A call in flight may end at once, so it counts
+-- as ending now.
 local function fits_at(now, calls, first)
   local fits = math.max(now, tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0))
   for at = first, #ARGV, 2 do

@@ -1,12 +1,12 @@
--- Put calls of the log back, a part at a time, and with the last part let the quota be used again. A call that is
--- there stays as it is: what the log says of it may be older. Should the store lose its data between two parts, the
--- token is gone with it, and the marker is not set.
+-- Restore calls from the call log, in chunks. The last chunk sets the marker, which makes the quota usable. A call that
+-- exists is left unchanged: the log may be older. If the store loses its data between two chunks, the token is lost, too,
+-- and the marker is not set.
 -- KEYS  1 marker hash · 2 calls zset · 3 state hash
 -- ARGV  1 now_us ('' = the store's clock) · 2 longest window_ms · 3 newest time in the log, ms · 4 blocked until, ms ·
 --       5 number of the newest hour in the log, 0 if it is empty · 6 its calls · 7 those of the hour before · 8 token ·
---       9 'first' or 'more' · 10 the epoch with the last part, else '' · from 11 id, calls and end_ms
+--       9 'first' or 'more' · 10 epoch in the last chunk, else '' · from 11 id, calls and end_ms
 -- Returns {'restored'} · {'again'}
--- TTL: one longest window after the newest call's end.
+-- TTL: one longest window after the end of the newest call.
 local token = 'restoring:' .. ARGV[8]
 if ARGV[9] == 'first' then
   redis.call('HSET', KEYS[3], token, 1)

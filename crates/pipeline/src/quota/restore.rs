@@ -1,4 +1,4 @@
-//! How a quota comes back after the store was lost: from the call log, before anybody may spend.
+//! Rebuilds a quota from the call log after the store has lost its data.
 
 use hob_database::{Isolation, UnixMs};
 use hob_store::epoch::Epoch;
@@ -10,35 +10,35 @@ use crate::error::{Error, Result};
 
 static RESTORE: Script = Script::with(&[CLOCK], include_str!("restore.lua"));
 
-/// Rows of one call to the store.
+/// Rows per script call.
 const CHUNK: u32 = 500;
 
 enum RestoreOutcome {
     Complete,
-    /// The store lost its data meanwhile.
+    /// The store lost its data again.
     Lost,
 }
 
 impl Quotas {
-    /// Rebuilds a quota that was found lost, in a new epoch. The epoch is raised first: what was reserved in the old
-    /// one is in the log by then, or is refused by it for ever.
+    /// Rebuilds a lost quota in a new epoch. The epoch is raised first: a reservation of the old epoch is in the log by
+    /// then, or the log refuses it.
     pub(super) async fn rebuild(&self, lost: &QuotaDefinition, found: Option<Epoch>) -> Result<()> {
-        let _one_of_us = self.inner.rebuilding.lock().await;
+        let _rebuilding = self.inner.rebuilding.lock().await;
         let current = self.load_definition(&lost.name).await?;
         if current.epoch > lost.epoch && self.has_marker(&current).await? {
             return Ok(());
         }
         for _ in 0..MAX_RECOVERIES {
-            // Another may have raised it, and then be in the middle of this, or have died in it.
+            // Another node may have raised the epoch and not finished.
             let newest = found.into_iter().chain([lost.epoch]).max().unwrap_or(lost.epoch);
             self.raise_epoch(lost, newest).await?;
             let definition = self.load_definition(&lost.name).await?;
             match self.restore(&definition).await? {
                 RestoreOutcome::Complete => {
                     if lost.epoch.get() == 0 {
-                        tracing::info!(quota = %lost.name, "a quota is used for the first time");
+                        tracing::info!(quota = %lost.name, "quota initialized");
                     } else {
-                        tracing::warn!(quota = %lost.name, epoch = %definition.epoch, "a quota was rebuilt from the call log");
+                        tracing::warn!(quota = %lost.name, epoch = %definition.epoch, "quota rebuilt from the call log");
                     }
                     crate::metrics::rebuilt();
                     return Ok(());
@@ -56,7 +56,7 @@ impl Quotas {
         Ok(epoch == Some(definition.epoch.get()))
     }
 
-    /// Raises the epoch beyond the one that was lost, once for all who say so.
+    /// Raises the epoch to the one after `lost`, unless another node has done so.
     async fn raise_epoch(&self, definition: &QuotaDefinition, lost: Epoch) -> Result<()> {
         let name = &definition.name;
         self.inner
@@ -69,11 +69,11 @@ impl Quotas {
         Ok(())
     }
 
-    /// Puts the calls of the log back that any window may still count.
+    /// Restores the calls that any window may still count.
     async fn restore(&self, definition: &QuotaDefinition) -> Result<RestoreOutcome> {
         let (database, name) = (&self.inner.database, &definition.name);
         let newest = calls::newest(database, name).await?;
-        // The store's clock may have gone on since the newest call: this keeps too much rather than too little.
+        // The clock may be ahead of the newest call, so this restores too many calls rather than too few.
         let since = newest.minus(definition.limits.longest_window());
         let hour = newest.0 / HOUR_MS;
         let count = |hour: i64| {

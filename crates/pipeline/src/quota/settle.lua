@@ -1,11 +1,11 @@
--- Settle a reservation: the calls that were made end now, the others are given back. Takes in what the API said:
--- that it refuses for a while, or how many calls it has counted, ours and others'.
+-- Settle a reservation: calls that were made end now, the others are released. Applies the feedback of the API: for how
+-- long it refuses calls, and how many calls it has counted.
 -- KEYS  as in quota.lua
--- ARGV  …, 5 id · 6 calls reserved · 7 calls made · 8 when they were reserved, ms · 9 block_ms (0 = it did not
---       refuse) · 10 calls that the API counted · 11 in the last so many ms (0 = it did not say) · from 12 limit and
+-- ARGV  …, 5 id · 6 calls reserved · 7 calls made · 8 reserved_ms · 9 block_ms (0 = not
+--       refused) · 10 calls that the API counted · 11 length of that window in ms (0 = unknown) · from 12 limit and
 --       window_ms of each window
--- Returns {'settled', end_ms, blocked until ms or 0, foreign calls noticed} · {'hour', …} · {'lost', …}
--- TTL: one longest window after the newest call's end, when no window counts it any more.
+-- Returns {'settled', end_ms, blocked until ms or 0, new foreign calls} · {'hour', …} · {'lost', …}
+-- TTL: one longest window after the end of the newest call, when no window counts it any more.
 local gone = lost(KEYS[1], ARGV[1])
 if gone then return gone end
 local now = quota_now()
@@ -13,9 +13,9 @@ local elsewhere = other_hour(now)
 if elsewhere then return elsewhere end
 
 local id, reserved, made = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
--- Rounded up: an answer must not seem to have come before it did.
+-- Rounded up: a call must not appear to end earlier than it did.
 local ended = math.max(now, math.ceil(clock_us(ARGV[2]) / 1000))
-local longest = forget(now, 12)
+local longest = delete_old(now, 12)
 local foreign = take_foreign(now, 12)
 for number = 1, made do
   redis.call('ZADD', KEYS[2], int(ended), id .. ':' .. number)

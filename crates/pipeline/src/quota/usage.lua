@@ -1,19 +1,19 @@
--- Say how full a quota is.
+-- Read the usage of a quota.
 -- KEYS  as in quota.lua
 -- ARGV  …, from 5 limit and window_ms of each window
--- Returns {'quota', now_ms, blocked until ms or 0, calls under way, foreign calls noticed, then for each window the
+-- Returns {'quota', now_ms, blocked until ms or 0, calls in flight, new foreign calls, then for each window the
 --          calls that occupy it and when one more fits} · {'hour', …} · {'lost', …}
--- No TTL to set: calls that no window counts are forgotten.
+-- Sets no TTL; deletes calls that no window counts any more.
 local gone = lost(KEYS[1], ARGV[1])
 if gone then return gone end
 local now = quota_now()
 local elsewhere = other_hour(now)
 if elsewhere then return elsewhere end
-forget(now, 5)
+delete_old(now, 5)
 local foreign = take_foreign(now, 5)
 local blocked = tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0)
-local flying = redis.call('ZCOUNT', KEYS[2], '(' .. int(now), '+inf')
-local answer = {'quota', now, blocked > now and blocked or 0, flying, foreign}
+local in_flight = redis.call('ZCOUNT', KEYS[2], '(' .. int(now), '+inf')
+local answer = {'quota', now, blocked > now and blocked or 0, in_flight, foreign}
 for at = 5, #ARGV, 2 do
   local limit, period = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local taken = redis.call('ZCOUNT', KEYS[2], '(' .. int(now - period), '+inf')

@@ -1,4 +1,4 @@
-//! How the connection to the store does, under the names that the document gives (P10, P11).
+//! The health of the store connection, with the documented field names (P10, P11).
 
 use axum::extract::State;
 use hob_database::UnixMs;
@@ -14,31 +14,31 @@ pub(super) fn routes() -> Routes<Pipelines> {
     Routes::new().api(Access::read("pipelines"), routes!(get_health))
 }
 
-/// How this node's connection to the store does. Quotas give nothing out while it is not healthy.
+/// The health of this node's store connection. Quotas grant no calls while it is unhealthy.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PipelineHealth)]
 struct HealthView {
-    /// Whether every call can be served right now.
+    /// Whether the store can be reached.
     is_connection_healthy: bool,
     connection_attempts: u64,
     connection_failures: u64,
-    /// Successful attempts to connect among all; 1 when there were none.
+    /// Share of connection attempts that succeeded; 1 if there were none.
     success_rate: f64,
-    /// Failed attempts since the last success.
+    /// Failed connection attempts since the last success.
     consecutive_failures: u64,
     operations: OperationsView,
 }
 
-/// Calls to the store since this node started.
+/// Store operations since this node started.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PipelineHealthOperations)]
 struct OperationsView {
     total: u64,
-    /// Those without an answer.
+    /// Operations without a response.
     failed: u64,
     success_rate: f64,
     average_ms: f64,
-    /// When most was asked.
+    /// The busiest minute.
     peak: Option<PeakView>,
 }
 
@@ -50,7 +50,7 @@ struct PeakView {
     calls: u64,
 }
 
-/// How this node's connection to the store does.
+/// Returns the health of this node's store connection.
 #[utoipa::path(get, path = "/api/v1/pipelines/health", responses((status = 200, body = HealthView)))]
 async fn get_health(State(pipelines): State<Pipelines>) -> Json<HealthView> {
     Json(pipelines.shared.context.store.health().into())

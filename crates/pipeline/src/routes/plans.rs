@@ -1,4 +1,4 @@
-//! Pipelines as they are kept: in TOML, or the same as an object.
+//! Saved pipelines.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,7 +26,7 @@ struct PlanView {
     updated_at: Time,
 }
 
-/// A pipeline to be kept: in TOML, or the same as an object.
+/// A pipeline to save, as TOML text or as a JSON object.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = PipelineRequest)]
@@ -35,26 +35,27 @@ struct PlanRequest {
     toml: Option<String>,
     #[schema(value_type = Option<Object>)]
     plan: Option<toml::Table>,
-    /// Only check it, and say what it would cost.
+    /// Validate the plan and estimate its cost without saving it.
     #[serde(default)]
     dry_run: bool,
 }
 
-/// What was kept, or would be.
+/// The pipeline and its estimated cost.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PipelineResponse)]
 struct PlanResponse {
     name: String,
+    /// Whether the pipeline was saved.
     kept: bool,
-    /// Items that the source names, where that is known before it is asked.
+    /// Number of items in the source; null for a listing.
     items: Option<u64>,
-    /// Calls for them, without what they lead to.
+    /// Calls for these items, without the items that follow from them.
     calls: Option<u64>,
-    /// How long the quota makes those calls last.
+    /// How long these calls take under the quota.
     seconds: Option<u64>,
 }
 
-/// All pipelines.
+/// Lists all pipelines.
 #[utoipa::path(get, path = "/api/v1/pipelines", responses((status = 200, body = Vec<PlanView>)))]
 async fn list_plans(State(pipelines): State<Pipelines>) -> Result<Json<Vec<PlanView>>, Problem> {
     let view = |plan: StoredPlan| {
@@ -64,7 +65,7 @@ async fn list_plans(State(pipelines): State<Pipelines>) -> Result<Json<Vec<PlanV
     Ok(Json(pipelines.plans().await?.into_iter().map(view).collect()))
 }
 
-/// Keeps a pipeline, or changes the one of that name; runs go on with the plan that they began with.
+/// Saves a pipeline, or replaces the one with the same name. Existing runs keep the plan that they started with.
 #[utoipa::path(post, path = "/api/v1/pipelines", request_body = PlanRequest,
     responses((status = 200, body = PlanResponse), (status = 201, body = PlanResponse)))]
 async fn put_plan(
@@ -76,7 +77,7 @@ async fn put_plan(
         (None, Some(plan)) => {
             toml::to_string(&plan).map_err(|error| Problem::invalid("plan", error.to_string()))?
         }
-        _ => return Err(Problem::invalid("toml", "either toml or plan")),
+        _ => return Err(Problem::invalid("toml", "send either toml or plan")),
     };
     let plan = if request.dry_run {
         Plan::parse(&text).map_err(Error::from)?

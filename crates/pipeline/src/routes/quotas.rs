@@ -1,4 +1,4 @@
-//! Quotas that any script can share: reserve before a call, commit or release after it.
+//! Quotas that any client can share: reserve before a call, commit or release after it.
 
 use std::time::Duration;
 
@@ -23,28 +23,28 @@ pub(super) fn routes() -> Routes<Pipelines> {
         .api(write(), routes!(release))
 }
 
-/// A quota, and how full it is.
+/// A quota and its usage.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Quota)]
 pub(crate) struct QuotaView {
     name: String,
-    /// As they were written: `5/1m, 50/1h`.
+    /// Rolling windows, such as `5/1m, 50/1h`.
     windows: String,
     /// Calls that stay unused in every window.
     buffer: u32,
-    /// Calls that are under way.
+    /// Calls in flight.
     in_flight: u32,
-    /// The API refuses until then.
+    /// The API refuses calls until this time.
     blocked_until: Option<Time>,
     usage: Vec<WindowView>,
 }
 
-/// How full a window is.
+/// Usage of a window.
 #[derive(Serialize, ToSchema)]
 #[schema(as = QuotaWindow)]
 struct WindowView {
     limit: u32,
-    /// The limit without the buffer.
+    /// The limit minus the buffer.
     usable: u32,
     seconds: u64,
     used: u32,
@@ -53,11 +53,11 @@ struct WindowView {
     fits_at: Time,
 }
 
-/// What a quota allows.
+/// The limits of a quota.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct QuotaRequest {
-    /// Rolling windows: `5000/1h`, or `5/1m, 50/1h, 125/1d`.
+    /// Rolling windows, such as `5000/1h` or `5/1m, 50/1h, 125/1d`.
     #[schema(max_length = 200, example = "5000/1h")]
     windows: String,
     /// Calls that stay unused in every window.
@@ -65,54 +65,54 @@ struct QuotaRequest {
     buffer: u32,
 }
 
-/// Calls to be reserved.
+/// A reservation to make.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = QuotaReserveRequest)]
 struct ReserveRequest {
-    /// The caller's name of the reservation; asking again under it gives the same calls. Made up if not given.
+    /// Id of the reservation; random by default. A request with the same id returns the same reservation.
     #[schema(max_length = 64)]
     id: Option<String>,
-    /// 1 if not said.
+    /// Number of calls; 1 by default.
     calls: Option<u32>,
-    /// Whom turns are counted for when several wait.
+    /// Runs that wait for the same quota share it by weight; `api` by default.
     #[schema(max_length = 250)]
     run: Option<String>,
-    /// The share against others, 1 to 1000; 1 if not said.
+    /// Weight of the run, 1 to 1000; 1 by default.
     weight: Option<u32>,
-    /// The answers have come by then; 60 if not said.
+    /// The calls end within this time; 60 by default.
     #[schema(minimum = 1, maximum = 3600)]
     hold_seconds: Option<u64>,
 }
 
-/// Yes, or when to come again.
+/// A reservation, or when to retry.
 #[derive(Serialize, ToSchema)]
 #[schema(as = QuotaReserveResponse)]
 struct ReserveResponse {
     granted: bool,
     id: String,
-    /// A call that is not committed counts as answered then.
+    /// When a reservation that is not committed counts as ended.
     until: Option<Time>,
-    /// Nothing fits earlier.
+    /// The earliest time at which the calls may fit.
     at: Option<Time>,
-    /// The same from now.
+    /// Time until `at`.
     wait_ms: Option<u64>,
 }
 
-/// Calls that were made.
+/// The result of a reservation.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = QuotaCommitRequest)]
 struct CommitRequest {
     #[schema(max_length = 64)]
     id: String,
-    /// How many of the reserved calls; all if not said. The others are given back.
+    /// Number of calls made; all by default. The others are released.
     made: Option<u32>,
-    /// `Retry-After` of a refusal by the API.
+    /// The `Retry-After` of a 429 or 503 response.
     retry_after_seconds: Option<u64>,
 }
 
-/// A reservation that is not needed.
+/// A reservation to release.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = QuotaReleaseRequest)]
@@ -121,7 +121,7 @@ struct ReleaseRequest {
     id: String,
 }
 
-/// All quotas, and how full they are.
+/// Lists all quotas with their usage.
 #[utoipa::path(get, path = "/api/v1/quota", responses((status = 200, body = Vec<QuotaView>)))]
 async fn list_quotas(State(pipelines): State<Pipelines>) -> Result<Json<Vec<QuotaView>>, Problem> {
     let mut views = Vec::new();
@@ -131,7 +131,7 @@ async fn list_quotas(State(pipelines): State<Pipelines>) -> Result<Json<Vec<Quot
     Ok(Json(views))
 }
 
-/// A quota, and how full it is.
+/// Returns a quota and its usage.
 #[utoipa::path(get, path = "/api/v1/quota/{name}", params(("name" = String, Path, max_length = 64)),
     responses((status = 200, body = QuotaView)))]
 async fn get_quota(
@@ -141,7 +141,7 @@ async fn get_quota(
     Ok(Json(pipelines.quotas().usage(&quota_name(&name)?).await?.into()))
 }
 
-/// Makes a quota, or changes what it allows.
+/// Creates a quota, or changes its limits.
 #[utoipa::path(put, path = "/api/v1/quota/{name}", params(("name" = String, Path, max_length = 64)),
     request_body = QuotaRequest, responses((status = 200, body = QuotaView)))]
 async fn put_quota(
@@ -155,7 +155,7 @@ async fn put_quota(
     Ok(Json(pipelines.quotas().usage(&name).await?.into()))
 }
 
-/// Reserves calls. They are in the call log before this says yes.
+/// Reserves calls. A granted reservation is in the call log.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/reserve", params(("name" = String, Path, max_length = 64)),
     request_body = ReserveRequest, responses((status = 200, body = ReserveResponse)))]
 async fn reserve(
@@ -185,7 +185,7 @@ async fn reserve(
     }))
 }
 
-/// Settles a reservation: the calls were made.
+/// Settles a reservation after its calls were made.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/commit", params(("name" = String, Path, max_length = 64)),
     request_body = CommitRequest, responses((status = 204)))]
 async fn commit(
@@ -198,7 +198,7 @@ async fn commit(
     settle(&pipelines, &name, &request.id, request.made.unwrap_or(u32::MAX), feedback).await
 }
 
-/// Gives a reservation back: no call was made.
+/// Releases a reservation whose calls were not made.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/release", params(("name" = String, Path, max_length = 64)),
     request_body = ReleaseRequest, responses((status = 204)))]
 async fn release(
@@ -222,7 +222,7 @@ async fn settle(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// A name that cannot be is one that nothing has.
+/// An invalid name is not found.
 fn quota_name(name: &str) -> Result<QuotaName, Problem> {
     name.parse().map_err(|_| Problem::not_found("quota"))
 }

@@ -1,4 +1,4 @@
-//! Runs: started, steered and looked at.
+//! Runs: start, control, inspect.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -33,12 +33,12 @@ pub(super) fn routes() -> Routes<Pipelines> {
         .api(read(), routes!(get_forecast))
 }
 
-/// A run to be started.
+/// A run to start.
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schema(as = PipelineRunRequest)]
 struct RunRequest {
-    /// Its id; made of the time if not given. Under an id that exists that run is the answer.
+    /// Id of the run; the plan's name and the time by default. If a run of this plan has the id, it is returned.
     #[schema(max_length = 250)]
     id: Option<String>,
 }
@@ -53,7 +53,7 @@ struct RunView {
     started_at: Time,
     changed_at: Time,
     calls: u64,
-    /// What keeps it from going on.
+    /// Why the run is blocked; null if it is not.
     trouble: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     items: Option<ItemCounts>,
@@ -61,14 +61,14 @@ struct RunView {
     outputs: Option<Vec<OutputView>>,
 }
 
-/// How much a sink has got from a run.
+/// What a sink has received from a run.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PipelineOutput)]
 struct OutputView {
     sink: String,
-    /// The file of JSON Lines that belongs to this run, relative to `pipeline.folder`; not there for a table.
+    /// The JSON Lines file of this run, relative to `pipeline.folder`; null for a table.
     file: Option<String>,
-    /// Lines of the file, or rows that were inserted into the table or replaced.
+    /// Lines in the file, or rows inserted into or replaced in the table.
     rows: u64,
 }
 
@@ -107,14 +107,14 @@ struct ItemFilter {
     limit: Option<u16>,
 }
 
-/// What is left of a run.
+/// Estimate of the calls and the time until a run is done.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PipelineForecast)]
 struct ForecastView {
     calls_least: u64,
     calls_expected: u64,
     calls_most: u64,
-    /// Where it can be said.
+    /// Null if it cannot be estimated yet.
     seconds_least: Option<u64>,
     seconds_expected: Option<u64>,
     seconds_most: Option<u64>,
@@ -135,7 +135,7 @@ async fn start_run(
     Ok((StatusCode::CREATED, Json(run.into())))
 }
 
-/// Runs, newest first.
+/// Lists runs, newest first, without archived ones.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs", params(Paging), responses((status = 200, body = List<RunView>)))]
 async fn list_runs(
     State(pipelines): State<Pipelines>,
@@ -145,7 +145,7 @@ async fn list_runs(
     Ok(Json(page.map(RunView::from).into()))
 }
 
-/// A run, and how far it is.
+/// Returns a run with its item counts and outputs.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn get_run(
@@ -171,21 +171,21 @@ async fn pause(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<Run
     change(&pipelines, &id.0, RunAction::Pause).await
 }
 
-/// Lets a paused run go on.
+/// Resumes a paused run.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/resume", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn resume(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
     change(&pipelines, &id.0, RunAction::Resume).await
 }
 
-/// Ends a run for good.
+/// Cancels a run. It cannot be resumed.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/cancel", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn cancel(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
     change(&pipelines, &id.0, RunAction::Cancel).await
 }
 
-/// Puts a run that is over out of sight.
+/// Archives a completed or cancelled run. It is deleted after `pipeline.keep_archived`.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/archive", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn archive(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
@@ -196,7 +196,7 @@ async fn change(pipelines: &Pipelines, id: &str, action: RunAction) -> Result<Js
     Ok(Json(pipelines.apply(&run_id(id)?, action).await?.into()))
 }
 
-/// Lets items that were set aside be tried again.
+/// Retries the dead letters of a run.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/replay", params(("id" = String, Path, max_length = 250)),
     request_body = ReplayRequest, responses((status = 200, body = ReplayResponse)))]
 async fn replay(
@@ -207,7 +207,7 @@ async fn replay(
     Ok(Json(ReplayResponse { items: pipelines.replay(&run_id(&id)?, request.class).await? }))
 }
 
-/// Items of a run.
+/// Lists the items of a run.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/items",
     params(("id" = String, Path, max_length = 250), ItemFilter), responses((status = 200, body = List<ItemSummary>)))]
 async fn list_items(
@@ -222,7 +222,7 @@ async fn list_items(
     Ok(Json(page.into()))
 }
 
-/// Items of a run that were set aside.
+/// Lists the dead letters of a run.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/failed",
     params(("id" = String, Path, max_length = 250), Paging), responses((status = 200, body = List<ItemSummary>)))]
 async fn list_failed(
@@ -234,7 +234,7 @@ async fn list_failed(
     Ok(Json(page.into()))
 }
 
-/// When a run will be done, as far as one can say.
+/// Estimates when a run will be done.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/forecast", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = ForecastView)))]
 async fn get_forecast(

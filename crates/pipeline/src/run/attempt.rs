@@ -1,4 +1,4 @@
-//! One attempt at one item: the request, the reservation around it, and what comes of the answer.
+//! One attempt to process an item: reserve a call, send the request, interpret the response.
 
 use std::time::{Duration, Instant};
 
@@ -13,41 +13,41 @@ use crate::plan::retry::{FailureClass, RetryDecision};
 use crate::plan::secrets::RequestSecrets;
 use crate::plan::template::{Encoding, Template, TemplateValues};
 use crate::plan::{PAGES_STEP, Source, Step};
-use crate::quota::{NewReservation, QuotaFeedback, Reservation, ReserveDecision};
+use crate::quota::{NewReservation, QuotaFeedback, Reservation, ReserveDecision, millis};
 use crate::run::client::{AttemptFailure, HttpResponse};
 use crate::run::driver::Driver;
 use crate::run::extract::{self, Extracted};
 use crate::run::item::{self, AttemptOutcome, Item, ResultVersion, StoredResult};
 
-/// Between a reservation and the request; whoever is slower asks anew.
+/// An older reservation is released, since its call might end after its deadline.
 const MAX_RESERVATION_AGE: Duration = Duration::from_secs(5);
-/// Whoever waits for a quota looks again so often: calls may be given back, and limits be raised.
+/// Maximum wait before the quota is asked again: calls may be released and limits raised.
 const MAX_QUOTA_WAIT: Duration = Duration::from_secs(2);
-/// Between two looks at a store that is away.
+/// Wait after an error of the quota.
 const QUOTA_RETRY: Duration = Duration::from_millis(500);
 
-/// Characters of an answer that are kept of a failure.
+/// Maximum characters of a response in an error.
 const EXCERPT: usize = 200;
 
-/// What an attempt came to.
+/// The result of an attempt.
 pub(crate) struct AttemptResult {
     pub(crate) status: u16,
     pub(crate) calls: u32,
     pub(crate) outcome: AttemptOutcome,
 }
 
-/// A request that can be made.
+/// A request that is ready to send.
 struct PreparedRequest {
     request: Request<Full<Bytes>>,
     sent: SentRequest,
 }
 
-/// What is known of a request after it was made.
+/// What is needed to interpret the response.
 struct SentRequest {
     url: Url,
-    /// The result that holds on if the API says that nothing changed.
+    /// The result to reuse if the API answers 304.
     stored: Option<StoredResult>,
-    /// Hides the request's secrets in what is kept of the answer.
+    /// Masks the secrets of the request in errors.
     mask: Mask,
 }
 
@@ -58,7 +58,7 @@ impl AttemptResult {
 }
 
 impl Driver {
-    /// Tries an item once.
+    /// Makes one attempt at an item.
     pub(crate) async fn attempt(&self, item: &Item) -> AttemptResult {
         let step = self.plan.steps.get(&item.step);
         if item.unchanged
@@ -72,9 +72,10 @@ impl Driver {
             return self.call(item, step).await;
         }
         let Some(step) = step else {
-            return AttemptResult::without_call(
-                self.failure_outcome(item, AttemptFailure::parse(format!("there is no step {}", item.step))),
-            );
+            return AttemptResult::without_call(self.failure_outcome(
+                item,
+                AttemptFailure::parse(format!("the plan has no step {}", item.step)),
+            ));
         };
         let document =
             data(item).map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
@@ -100,7 +101,6 @@ impl Driver {
             return AttemptResult::without_call(AttemptOutcome::Released);
         };
         if reserved.elapsed() > MAX_RESERVATION_AGE {
-            // So much later that the call might be answered after its deadline.
             self.settle(&reservation, 0, QuotaFeedback::default()).await;
             return AttemptResult::without_call(AttemptOutcome::Released);
         }
@@ -126,7 +126,7 @@ impl Driver {
         AttemptResult { status, calls: 1, outcome }
     }
 
-    /// Waits until the quota lets a call pass; `None` if the run stops before. One of the run's items waits at a time.
+    /// Waits until the quota grants a call; `None` if the run stops first. One item of the run waits at a time.
     async fn reserve(&self) -> Option<(Reservation, Instant)> {
         let _front = tokio::select! {
             front = self.quota_gate.lock() => front,
@@ -144,8 +144,8 @@ impl Driver {
                 Ok(ReserveDecision::Granted(reservation)) => return Some((reservation, sent)),
                 Ok(ReserveDecision::Wait { after, .. }) => after.min(MAX_QUOTA_WAIT),
                 Err(error) => {
-                    // Closed while nobody knows what was spent.
-                    tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "the quota cannot be asked");
+                    // Fail closed: the usage of the quota is unknown.
+                    tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "quota unavailable");
                     QUOTA_RETRY
                 }
             };
@@ -158,11 +158,11 @@ impl Driver {
 
     async fn settle(&self, reservation: &Reservation, made: u32, feedback: QuotaFeedback) {
         if feedback.blocked_for.is_some() {
-            tracing::warn!(quota = %reservation.quota, wait = ?feedback.blocked_for, "the API refuses calls");
+            tracing::warn!(quota = %reservation.quota, wait_ms = feedback.blocked_for.map(millis), "API refused a call");
         }
         if let Err(error) = self.shared.quotas.settle(reservation, made, feedback).await {
-            // It counts as answered at its deadline: too late, which harms nobody.
-            tracing::warn!(quota = %reservation.quota, %error, "a call could not be settled");
+            // The call counts as ended at its deadline, which is too late but safe.
+            tracing::warn!(quota = %reservation.quota, %error, "settle failed");
         }
     }
 
@@ -184,14 +184,14 @@ impl Driver {
             (Some(step), _) => (step.get.as_ref().or(step.post.as_ref()), &step.headers),
             (None, Source::Pages { pages, .. }) => (None, &pages.headers),
             (None, _) => {
-                return Err(AttemptFailure::parse("a page of a listing that the plan does not have"));
+                return Err(AttemptFailure::parse("the plan has no listing"));
             }
         };
         let body = step.and_then(|step| step.body.as_ref());
         let post = step.is_some_and(|step| step.post.is_some());
         let render_url = |values: &TemplateValues<'_>| match url_template {
             Some(url) => url.render(values, Encoding::Url),
-            // Of a listing, the page is the item itself.
+            // The key of a page is its URL.
             None => Ok(item.key.clone()),
         };
         let no_secrets = |name: &SecretName| Err(SecretRefused::NotListed(name.clone()));
@@ -204,7 +204,7 @@ impl Driver {
         let secrets = |name: &SecretName| request_secrets.get(name);
         let values = TemplateValues { secrets: &secrets, ..values };
         let url = render_url(&values).map_err(AttemptFailure::parse)?;
-        let url = Url::parse(&url).map_err(|error| AttemptFailure::parse(format!("the URL: {error}")))?;
+        let url = Url::parse(&url).map_err(|error| AttemptFailure::parse(format!("invalid URL: {error}")))?;
         let method = if post { http::Method::POST } else { http::Method::GET };
         let mut target = url.clone();
         target.set_fragment(None);
@@ -217,7 +217,7 @@ impl Driver {
         }
         let mut stored = None;
         if step.is_some_and(|step| step.conditional && step.get.is_some()) {
-            // Without its last result an item is asked for as if for the first time.
+            // Without a stored result the request is unconditional.
             stored = self.stored(item).await.unwrap_or_default().filter(|stored| !stored.etag.is_empty());
         }
         if let Some(stored) = &stored {
@@ -230,7 +230,7 @@ impl Driver {
         }
         let request = request
             .body(Full::from(body))
-            .map_err(|error| AttemptFailure::parse(format!("the request: {error}")))?;
+            .map_err(|error| AttemptFailure::parse(format!("invalid request: {error}")))?;
         Ok(PreparedRequest { request, sent: SentRequest { url, stored, mask: request_secrets.mask() } })
     }
 
@@ -252,12 +252,13 @@ impl Driver {
         if let Some(class) = class_of(answer.status) {
             return Err(AttemptFailure { class, error: format!("{}: {}", answer.status, excerpt()) });
         }
-        let document: Value = serde_json::from_slice(&answer.body)
-            .map_err(|error| AttemptFailure::parse(format!("no JSON ({error}): {}", excerpt())))?;
+        let document: Value = serde_json::from_slice(&answer.body).map_err(|error| {
+            AttemptFailure::parse(format!("response is not JSON ({error}): {}", excerpt()))
+        })?;
         let found = match (step, &self.plan.source) {
             (Some(step), _) => extract::from_step(step, &item.key, &document),
             (None, Source::Pages { step, pages }) => extract::from_page(pages, step, &sent.url, &document),
-            (None, _) => Err("a page of a listing that the plan does not have".to_owned()),
+            (None, _) => Err("the plan has no listing".to_owned()),
         };
         let Extracted { output, follow } = found.map_err(AttemptFailure::parse)?;
         let etag = answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok());
@@ -268,28 +269,28 @@ impl Driver {
         })
     }
 
-    /// What an earlier run has kept of an item.
+    /// The stored result of an item from an earlier run.
     async fn stored(&self, item: &Item) -> Result<Option<StoredResult>, crate::Error> {
         let Some(step_hash) = self.stored_steps.get(&item.step) else { return Ok(None) };
         StoredResult::find(&self.shared.context.database, self.plan.name.as_str(), item, step_hash).await
     }
 
-    /// Under what a result is kept for a later run, where it is.
+    /// The version under which a result is stored; `None` if the step's results are not stored.
     fn result_version(&self, item: &Item, etag: &str) -> Option<ResultVersion> {
         let step_hash = self.stored_steps.get(&item.step)?;
         Some(ResultVersion { step_hash: step_hash.clone(), etag: etag.to_owned() })
     }
 
-    /// The listing's first page again, where the API no longer knows the cursor.
+    /// The first page of the listing, if the API does not know the cursor any more.
     fn restart_listing(&self, item: &Item, url: &Url, status: u16) -> Option<item::NewItem> {
         let Source::Pages { pages, .. } = &self.plan.source else { return None };
         let unknown = item.step == PAGES_STEP && matches!(status, 400 | 404 | 410);
         let begin = unknown.then(|| extract::restart_listing(pages.url.as_str(), url)).flatten()?;
-        tracing::warn!(run = %self.run, status, "the API does not know the cursor any more; the listing begins anew");
+        tracing::warn!(run = %self.run, status, "cursor expired, listing restarted");
         Some(begin)
     }
 
-    /// What becomes of an item that failed.
+    /// The outcome of a failure: a retry or a dead letter.
     fn failure_outcome(&self, item: &Item, failure: AttemptFailure) -> AttemptOutcome {
         let AttemptFailure { class, error } = failure;
         let error: String = error.chars().filter(|c| *c != '\0').take(500).collect();
@@ -306,7 +307,7 @@ fn class_of(status: StatusCode) -> Option<FailureClass> {
         StatusCode::REQUEST_TIMEOUT => Some(FailureClass::Server),
         status if status.is_success() => None,
         status if status.is_server_error() => Some(FailureClass::Server),
-        // A redirection, too: following it would be a call that nobody reserved.
+        // Redirects, too: following one would be a call without a reservation.
         _ => Some(FailureClass::Client),
     }
 }
@@ -315,5 +316,5 @@ fn data(item: &Item) -> Result<Map<String, Value>, String> {
     if item.data.is_empty() {
         return Ok(Map::new());
     }
-    serde_json::from_str(&item.data).map_err(|error| format!("the item's data: {error}"))
+    serde_json::from_str(&item.data).map_err(|error| format!("invalid data of the item: {error}"))
 }

@@ -21,13 +21,13 @@ use tokio_rustls::client::TlsStream;
 
 use crate::plan::retry::FailureClass;
 
-/// Asks APIs. Clones share their connections.
+/// Sends requests. Clones share a connection pool.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpClient {
     client: Client<Connector, Full<Bytes>>,
 }
 
-/// An answer.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct HttpResponse {
     pub(crate) status: StatusCode,
@@ -35,7 +35,7 @@ pub(crate) struct HttpResponse {
     pub(crate) body: Bytes,
 }
 
-/// Why there is no usable answer.
+/// Why an attempt failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AttemptFailure {
     pub(crate) class: FailureClass,
@@ -56,7 +56,7 @@ impl HttpClient {
         Ok(Self { client })
     }
 
-    /// Asks, and reads the whole answer, within `within`.
+    /// Sends a request and reads the whole response within `timeout`.
     pub(crate) async fn fetch(
         &self,
         request: Request<Full<Bytes>>,
@@ -72,7 +72,7 @@ impl HttpClient {
                 body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
                     Some(_) => AttemptFailure {
                         class: FailureClass::Parse,
-                        error: format!("the answer is longer than {max_bytes} bytes"),
+                        error: format!("the response is longer than {max_bytes} bytes"),
                     },
                     None => AttemptFailure::network(&*error),
                 })?;
@@ -80,7 +80,7 @@ impl HttpClient {
         };
         let slow = || AttemptFailure {
             class: FailureClass::Network,
-            error: format!("no whole answer within {timeout:?}"),
+            error: format!("no complete response within {timeout:?}"),
         };
         tokio::time::timeout(timeout, asked).await.unwrap_or_else(|_| Err(slow()))
     }
@@ -131,7 +131,7 @@ impl tower::Service<Uri> for Connector {
 }
 
 async fn connect(uri: &Uri, tls: TlsConnector) -> io::Result<HttpConnection> {
-    let host = uri.host().ok_or_else(|| io::Error::other("a URL without a host"))?;
+    let host = uri.host().ok_or_else(|| io::Error::other("the URL has no host"))?;
     let bare = host.trim_matches(['[', ']']);
     let encrypted = uri.scheme_str() == Some("https");
     let port = uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });

@@ -1,4 +1,4 @@
-//! How a node works on a run: it claims what is due, tries it, commits what came of it, and writes the results.
+//! Executes a run on one node: claims due items, attempts them, commits the results, and writes them to the sinks.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -20,31 +20,31 @@ use crate::run::seed;
 use crate::run::{self, Run, RunId, RunState, SEEDED};
 use crate::sink::{self, Sinks};
 
-/// Between two looks at a run that has nothing to do.
+/// Wait when a run has nothing to do.
 const IDLE_WAIT: Duration = Duration::from_millis(200);
-/// Results that wait for a sink; with more, nothing new is tried.
+/// With more results waiting for their sinks, no items are claimed.
 const MAX_PENDING_RESULTS: u32 = 10_000;
-/// Between two writes of results, and two views.
+/// Interval of renewals, writes to sinks, and views.
 const TICK: Duration = Duration::from_millis(500);
 
-/// One node's work on one run.
+/// Executes one run on one node.
 pub(crate) struct Driver {
     pub(crate) shared: Arc<Shared>,
     pub(crate) run: RunId,
     pub(crate) plan: Plan,
-    /// The steps whose results are kept, each with the hash of its definition.
+    /// The steps whose results are stored, with the hash of their definition.
     pub(crate) stored_steps: BTreeMap<String, String>,
-    /// Who holds the claims: random, so that a restarted node is another.
+    /// Owner of the claims. Random, so that a restarted node is a new worker.
     worker: String,
-    /// The one item of the run that waits for the quota.
+    /// Held by the item that waits for the quota.
     pub(crate) quota_gate: tokio::sync::Mutex<()>,
-    /// Nothing new is tried.
+    /// Stops claims and new attempts.
     pub(crate) stop: CancellationToken,
-    /// Nothing is under way any more.
+    /// No attempt is in flight any more.
     finished: CancellationToken,
 }
 
-/// The claims that are held, with how many of their items are under way.
+/// Claims with the number of their items in flight.
 type OpenClaims = BTreeMap<i64, usize>;
 
 impl Driver {
@@ -62,7 +62,7 @@ impl Driver {
         })
     }
 
-    /// Works until the run is over or not running any more, or the node stops.
+    /// Runs until the run leaves the state running, or the node stops.
     pub(crate) async fn drive(self) -> Result<()> {
         let this = Arc::new(self);
         let mut background = tokio::spawn(Arc::clone(&this).run_background());
@@ -76,7 +76,7 @@ impl Driver {
 
     async fn work(self: Arc<Self>) -> Result<()> {
         let database = &self.shared.context.database;
-        // Tasks, which go on while this one waits for the database: they may hold what it waits for.
+        // Spawned, so that they make progress while this task waits for the database.
         let mut in_flight = JoinSet::new();
         let mut open_claims = OpenClaims::new();
         loop {
@@ -111,8 +111,8 @@ impl Driver {
         }
     }
 
-    /// Ends a run that has nothing left to do, and says whether it did. Its files get their names before that: if this
-    /// process dies in between, the run goes on and does it again.
+    /// Completes a run that has nothing left to do; `false` if it has. The output links are updated first: after a
+    /// crash in between, the run is still running and updates them again.
     async fn complete(&self) -> Result<bool> {
         let database = &self.shared.context.database;
         Ok(runs::has_nothing_left(database, &self.run).await?
@@ -123,7 +123,7 @@ impl Driver {
     async fn claim(&self, in_flight: usize) -> Result<Option<Claim>> {
         let config = self.shared.config.now();
         let room = config.batch.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX));
-        // In halves at least: a claim for each single item would be a write for each.
+        // At least half a batch: claims of single items would cost a write each.
         if self.stop.is_cancelled() || room < config.batch.div_ceil(2) {
             return Ok(None);
         }
@@ -166,7 +166,7 @@ impl Driver {
             item::commit(database, &self.run, self.plan.name.as_str(), finished, &ended_claims).await?;
         let late = finished.len() as u64 - counted;
         if late > 0 {
-            tracing::warn!(run = %self.run, late, "results came after their claim was over; the items are tried again");
+            tracing::warn!(run = %self.run, late, "claim expired before commit, results dropped");
         }
         let failed = finished.iter().filter(|attempt| {
             matches!(attempt.outcome, AttemptOutcome::Retry { .. } | AttemptOutcome::Quarantined { .. })
@@ -178,12 +178,12 @@ impl Driver {
             crate::metrics::items(outcome, count);
         }
         if let Err(error) = self.shared.views.publish_failed(failed).await {
-            tracing::debug!(%error, "failures are not shown");
+            tracing::debug!(%error, "failed list update failed");
         }
         Ok(())
     }
 
-    /// What goes on beside the work, each at its own pace: a store or a sink that hangs must not cost the claims.
+    /// Independent loops: a store or sink that hangs must not delay the renewal of claims.
     async fn run_background(self: Arc<Self>) {
         tokio::join!(self.renew_claims(), self.write_results(), self.publish_view());
     }
@@ -194,12 +194,12 @@ impl Driver {
             if let Err(error) =
                 item::renew(&self.shared.context.database, &self.run, &self.worker, lease).await
             {
-                tracing::warn!(run = %self.run, %error, "claims could not be renewed");
+                tracing::warn!(run = %self.run, %error, "claim renewal failed");
             }
         }
     }
 
-    /// Once more when the work is over: its last results are there by then.
+    /// Drains the sinks once more at the end, for the last results.
     async fn write_results(&self) {
         let database = &self.shared.context.database;
         let mut sinks = Sinks::new(database, &self.run, &self.plan, &self.shared.folder);
@@ -212,14 +212,14 @@ impl Driver {
                 Err(error) => error.to_string(),
             };
             if now != trouble {
-                tracing::warn!(run = %self.run, trouble = %now, "the sinks' state changed");
+                tracing::warn!(run = %self.run, trouble = %now, "sink state changed");
                 if runs::set_trouble(database, &self.run, &now).await.is_ok() {
                     trouble = now;
                 }
             }
         }
         if let Err(error) = sinks.release().await {
-            tracing::warn!(run = %self.run, %error, "sinks could not be released");
+            tracing::warn!(run = %self.run, %error, "sink release failed");
         }
     }
 
@@ -228,13 +228,13 @@ impl Driver {
         while working {
             working = self.tick().await;
             if let Err(error) = self.shared.publish_view(&self.run).await {
-                tracing::debug!(run = %self.run, %error, "the run is not shown");
+                tracing::debug!(run = %self.run, %error, "run view update failed");
             }
             self.shared.notify_pages();
         }
     }
 
-    /// Waits a moment; `false` once the work is over.
+    /// Waits for the next tick; `false` when the run has finished.
     async fn tick(&self) -> bool {
         tokio::time::timeout(TICK, self.finished.cancelled()).await.is_err()
     }

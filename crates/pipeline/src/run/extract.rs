@@ -1,4 +1,4 @@
-//! From an answer to what it is good for: the output, the items that follow, the next page.
+//! Extracts the output, the following items and the next page from a response.
 
 use serde_json::{Map, Value};
 use url::Url;
@@ -6,20 +6,20 @@ use url::Url;
 use crate::plan::{Pages, Path, Step, is_item_key};
 use crate::run::item::NewItem;
 
-/// A listing that its API calls unknown is begun anew so often.
+/// How often a listing is restarted after an unknown cursor.
 const MAX_RESTARTS: u32 = 3;
-/// The most items of one answer.
+/// Maximum number of items in one response.
 const MAX_ITEMS_PER_RESPONSE: usize = 10_000;
 
-/// What was found in an answer.
+/// What was extracted from a response.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extracted {
-    /// The sink and the line for it.
+    /// The name of the sink, and the line for it.
     pub(crate) output: Option<(String, String)>,
     pub(crate) follow: Vec<NewItem>,
 }
 
-/// Reads the answer to a step's request, or the item's own data.
+/// Reads the response of a step, or the data of the item.
 pub(crate) fn from_step(step: &Step, key: &str, document: &Value) -> Result<Extracted, String> {
     let mut follow = Vec::new();
     for rule in &step.follow {
@@ -42,8 +42,8 @@ pub(crate) fn from_step(step: &Step, key: &str, document: &Value) -> Result<Extr
     Ok(Extracted { output: Some((sink.get_ref().clone(), line)), follow })
 }
 
-/// Reads a page of a listing: its items, and the page after it. `page` is the URL that was asked, and what follows `#`
-/// in it says how often the listing was begun anew.
+/// Reads a page of a listing: its items and the next page. `page` is the requested URL; its fragment counts the restarts
+/// of the listing.
 pub(crate) fn from_page(
     pages: &Pages,
     step: &str,
@@ -55,8 +55,9 @@ pub(crate) fn from_page(
     if let Value::String(next) = first(document, &pages.next)
         && !next.is_empty()
     {
-        let mut next = page.join(&next).map_err(|error| format!("the next page {next:?}: {error}"))?;
-        // Headers may carry secrets, which are for this host only.
+        let mut next =
+            page.join(&next).map_err(|error| format!("invalid URL {next:?} of the next page: {error}"))?;
+        // Headers may contain secrets for this host.
         if next.origin() != page.origin() {
             return Err(format!("the next page is on another host: {}", next.host_str().unwrap_or_default()));
         }
@@ -70,8 +71,8 @@ pub(crate) fn page_item(url: &Url) -> NewItem {
     NewItem::new(crate::plan::PAGES_STEP, url.as_str(), "")
 }
 
-/// The first page again, after the API has called the cursor of a later one unknown; `None` when that was the first
-/// page itself, or has happened too often.
+/// The first page, after the API did not know the cursor of a later one; `None` if it was the first page itself, or after
+/// too many restarts.
 pub(crate) fn restart_listing(first: &str, page: &Url) -> Option<NewItem> {
     let mut begin = Url::parse(first).ok()?;
     let restarts: u32 =
@@ -95,13 +96,16 @@ fn items(
         let key = match first(found, key) {
             Value::String(key) => key,
             Value::Number(key) => key.to_string(),
-            other => return Err(format!("an item's key is {other}, neither text nor a number")),
+            other => return Err(format!("the key of an item is {other}, not a string or a number")),
         };
         if !is_item_key(&key) {
-            return Err(format!("{:?}… is no key of an item", key.chars().take(40).collect::<String>()));
+            return Err(format!(
+                "invalid key {:?}…: 1 to 512 characters without control characters",
+                key.chars().take(40).collect::<String>()
+            ));
         }
         if into.len() >= MAX_ITEMS_PER_RESPONSE {
-            return Err(format!("an answer with more than {MAX_ITEMS_PER_RESPONSE} items"));
+            return Err(format!("the response has more than {MAX_ITEMS_PER_RESPONSE} items"));
         }
         let data = match found {
             Value::Object(_) => found.to_string(),
@@ -144,7 +148,7 @@ jsonl = "out.jsonl"
     }
 
     #[test]
-    fn an_answer_gives_a_line_and_the_items_that_follow() {
+    fn response_yields_a_line_and_following_items() {
         let plan = Plan::parse(PLAN).unwrap();
         let answer = serde_json::json!({ "id": 7, "court": { "name": "ca9" }, "entries": [1, "x"] });
         let found = from_step(&plan.steps["docket"], "7", &answer).unwrap();
@@ -155,7 +159,7 @@ jsonl = "out.jsonl"
     }
 
     #[test]
-    fn a_page_leads_to_the_next_but_never_to_another_host() {
+    fn next_page_must_be_on_the_same_host() {
         let page = Url::parse("http://api/dockets/?a=1").unwrap();
         let next = |next: &str| {
             from_page(
@@ -173,7 +177,7 @@ jsonl = "out.jsonl"
     }
 
     #[test]
-    fn a_lost_cursor_begins_the_listing_anew_a_few_times() {
+    fn unknown_cursor_restarts_the_listing_a_few_times() {
         let first = "http://api/dockets/?a=1";
         let again = |page: &str| restart_listing(first, &Url::parse(page).unwrap()).map(|item| item.key);
         assert_eq!(again("http://api/?cursor=x"), Some("http://api/dockets/?a=1#again-1".to_owned()));

@@ -1,5 +1,5 @@
-//! When a run will be done, as far as one can say: from what is left, from what items led to so far, and from what the
-//! quota allows.
+//! Forecasts the calls and the time until a run is done, from the waiting items, the number of following items so far, and
+//! the quota.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::quota::{Limits, QuotaUsage};
 use crate::run::item::{ItemState, Progress};
 use crate::run::{Run, SEEDED};
 
-/// How much is left of a run.
+/// Estimate of what is left of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forecast {
-    /// Calls that are left: at least, probably, at most.
+    /// Calls that are left.
     pub calls: Estimate,
-    /// From now: at least, probably, at most. `None` where nothing is known yet of what items lead to.
+    /// Least, expected and most time from now. `None` until the number of following items can be estimated.
     pub duration: Option<[Duration; 3]>,
-    /// By the store's clock, if all goes as expected.
+    /// Expected end, by the store's clock.
     pub done_at: Option<UnixMs>,
 }
 
@@ -28,18 +28,18 @@ pub struct Estimate {
     pub most: f64,
 }
 
-/// A plan's cost before anything was called.
+/// The estimated cost of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanCost {
-    /// Items that the source names; `None` for a listing, whose length only its API knows.
+    /// Number of items in the source; `None` for a listing.
     pub items: Option<u64>,
-    /// Calls for them, without what they lead to.
+    /// Calls for these items, without the items that follow from them.
     pub calls: Option<u64>,
-    /// How long the quota makes those calls last.
+    /// How long these calls take under the quota.
     pub duration: Option<Duration>,
 }
 
-/// How far steps follow steps; a plan has fewer.
+/// Maximum depth of following steps. A plan has at most as many steps.
 const MAX_ROUNDS: usize = 50;
 
 pub(crate) fn forecast(plan: &Plan, run: &Run, progress: &Progress, usage: &QuotaUsage) -> Forecast {
@@ -52,7 +52,7 @@ pub(crate) fn forecast(plan: &Plan, run: &Run, progress: &Progress, usage: &Quot
     let left: Vec<f64> = names.iter().map(|step| count(step, &open)).collect();
     let done: Vec<f64> = names.iter().map(|step| count(step, &[ItemState::Done])).collect();
     let costs: Vec<f64> = names.iter().map(|step| f64::from(plan.calls_of(step))).collect();
-    // What one item of a step led to so far, spread over the steps that lead to the same.
+    // Finished items of all steps that lead to a step.
     let parents = |child: &str| -> f64 {
         let leads = |parent: &&str| follows(plan, parent).any(|step| step == child);
         names.iter().zip(&done).filter(|(parent, _)| leads(parent)).map(|(_, done)| done).sum()
@@ -88,12 +88,12 @@ pub(crate) fn forecast(plan: &Plan, run: &Run, progress: &Progress, usage: &Quot
     }
     let calls = |items: &[f64]| -> f64 { items.iter().zip(&costs).map(|(items, cost)| items * cost).sum() };
     let finished: f64 = calls(&done);
-    // Attempts per item so far: what fails is tried again, and what did not change since an earlier run costs nothing.
+    // Calls per item so far: failures are retried, and unchanged items may need no call.
     let again = if finished > 0.0 { (run.calls as f64 / finished).min(10.0) } else { 1.0 };
     let listing = matches!(plan.source, Source::Pages { .. }) && count(PAGES_STEP, &open) > 0.0;
     known &= !listing && run.seeded_to == SEEDED;
     let likely = calls(&expected) * again;
-    // Two standard deviations of a count, and twice the share of attempts that failed.
+    // Two standard deviations of a count, and twice the share of failed attempts.
     let most = likely + 2.0 * likely.sqrt() + likely * (again - 1.0).max(0.0);
     let calls = Estimate { least: calls(&left).min(likely), expected: likely, most };
     let duration =
@@ -102,14 +102,14 @@ pub(crate) fn forecast(plan: &Plan, run: &Run, progress: &Progress, usage: &Quot
     Forecast { calls, duration, done_at }
 }
 
-/// What a plan costs, given how many items its source names.
+/// Estimates the cost of a plan from the number of items in its source.
 pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> PlanCost {
     let step = match &plan.source {
         Source::List { step, .. } | Source::File { step, .. } | Source::Pages { step, .. } => step,
     };
     let calls = items.map(|items| items * u64::from(plan.calls_of(step)));
     let duration = calls.map(|calls| {
-        // Whole windows' worth beyond what fits at once.
+        // Full windows after the first.
         let waits = |window: &hob_store::limit::Window| {
             let rounds = calls.saturating_sub(1) / u64::from(limits.usable(window));
             window.period.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX))
@@ -128,7 +128,7 @@ fn follows<'a>(plan: &'a Plan, step: &str) -> impl Iterator<Item = &'a str> {
     from_step.map(|follow| follow.step.get_ref().as_str()).chain(from_page)
 }
 
-/// How long so many calls last: what fits now is free, the rest waits for every window.
+/// How long calls take: those that fit now take no time, the rest waits for every window.
 fn quota_time(usage: &QuotaUsage, calls: f64) -> Duration {
     let blocked = usage.blocked_until.map_or(Duration::ZERO, |until| until.since(usage.now));
     let waits = usage.windows.iter().map(|window| {
@@ -199,9 +199,9 @@ get = "http://api/entries/{key}"
     }
 
     #[test]
-    fn what_items_led_to_so_far_is_expected_of_the_others() {
+    fn following_items_are_extrapolated() {
         use ItemState::{Done, Waiting};
-        // Ten dockets led to three entries each.
+        // Each of ten dockets has three entries.
         let steps =
             [("docket", Done, 10), ("docket", Waiting, 20), ("entry", Done, 20), ("entry", Waiting, 10)];
         let Forecast { calls, duration, done_at } = forecast(30, &steps);
@@ -215,27 +215,27 @@ get = "http://api/entries/{key}"
     }
 
     #[test]
-    fn what_fails_is_expected_to_be_tried_again() {
+    fn retries_are_extrapolated() {
         use ItemState::{Done, Waiting};
         let steps = [("entry", Done, 20), ("entry", Waiting, 10)];
         assert_eq!(forecast(30, &steps).calls.expected, 15.0);
     }
 
     #[test]
-    fn what_did_not_change_is_expected_to_cost_nothing() {
+    fn unchanged_items_are_expected_to_cost_nothing() {
         use ItemState::{Done, Waiting};
         let calls = forecast(10, &[("entry", Done, 20), ("entry", Waiting, 10)]).calls;
         assert_eq!((calls.least, calls.expected), (5.0, 5.0));
     }
 
     #[test]
-    fn nothing_is_said_of_time_before_anything_is_known() {
+    fn no_duration_before_following_items_are_known() {
         let unknown = forecast(0, &[("docket", ItemState::Waiting, 20)]);
         assert_eq!((unknown.calls.least, unknown.duration), (20.0, None));
     }
 
     #[test]
-    fn a_dry_run_counts_whole_windows() {
+    fn dry_run_counts_full_windows() {
         let plan = Plan::parse(PLAN).unwrap();
         let limits = Limits::parse("5/1m, 100/1h", 0).unwrap();
         let cost = cost(&plan, Some(101), &limits);

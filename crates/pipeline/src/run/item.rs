@@ -1,5 +1,5 @@
-//! Items: one row each, with its state, its attempts and when it is due. They are claimed in batches; a claim is a lease
-//! with a number, and a commit under a number that is over changes nothing. How many are where is kept in a tally.
+//! Items: one row each, with state, attempts and due time. Workers claim them in batches. A claim is a lease with a
+//! number that fences the commit: an expired claim changes nothing.
 
 mod claim;
 mod commit;
@@ -32,36 +32,36 @@ use crate::run::RunId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ItemState {
-    /// Until it is due.
+    /// Waits until it is due.
     Waiting,
     Claimed,
     Done,
-    /// Set aside until somebody replays it.
+    /// A dead letter, until it is replayed.
     Quarantined,
 }
 
-/// An item, as a worker needs it.
+/// A claimed item.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Item {
     pub(crate) seq: i64,
     pub(crate) step: String,
     pub(crate) key: String,
     pub(crate) data: String,
-    /// This one included.
+    /// Including the current one.
     pub(crate) attempts: u32,
-    /// Why it failed before; empty where it did not.
+    /// Failure class of the last attempt; empty if there was none.
     pub(crate) class: String,
-    /// Whether it follows an item that did not change, so that its last result still holds.
+    /// Whether it follows from an unchanged item, so that its stored result is used.
     pub(crate) unchanged: bool,
 }
 
-/// An item that is yet to be.
+/// An item to add.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NewItem {
     pub(crate) step: String,
     pub(crate) key: String,
     pub(crate) data: String,
-    /// Whether it follows an item that did not change, so that its last result still holds.
+    /// Whether it follows from an unchanged item, so that its stored result is used.
     #[serde(skip)]
     pub(crate) unchanged: bool,
 }
@@ -72,7 +72,7 @@ impl NewItem {
     }
 }
 
-/// An item, as a person wants to see it.
+/// An item of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = PipelineItem)]
 pub struct ItemSummary {
@@ -81,14 +81,14 @@ pub struct ItemSummary {
     pub key: String,
     pub state: ItemState,
     pub attempts: u32,
-    /// Unix milliseconds.
+    /// Due time in Unix milliseconds.
     pub due_at: i64,
     pub class: Option<FailureClass>,
     pub error: String,
 }
 
-/// Adds items that are not there yet; the same key of the same step is the same item. Takes the run's row first, as all
-/// do who move its items, so that no two of them wait for each other.
+/// Adds items. Step and key identify an item: an existing one is left unchanged. Locks the run first, as all transactions
+/// that move items do, so that they cannot deadlock.
 pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Result<(), hob_database::Error> {
     if items.is_empty() {
         return Ok(());
@@ -108,7 +108,7 @@ pub(crate) async fn add(tx: &Transaction, run: &RunId, items: &[NewItem]) -> Res
     counts.write(tx, run).await
 }
 
-/// Lets set-aside items, all or those of a class, be tried again.
+/// Lets dead letters, all or those of a class, wait again.
 pub(crate) async fn replay(database: &Database, run: &RunId, class: Option<FailureClass>) -> Result<u64> {
     let work = |tx: Transaction| async move {
         runs::lock(&tx, run).await?;
@@ -147,7 +147,7 @@ impl FromStr for ItemState {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let known = || format!("{text:?} is none of {}", ItemState::ALL.map(ItemState::as_str).join(", "));
+        let known = || format!("{text:?} is not one of {}", ItemState::ALL.map(ItemState::as_str).join(", "));
         ItemState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(known)
     }
 }

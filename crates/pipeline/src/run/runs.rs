@@ -1,4 +1,4 @@
-//! Runs as they are in the database, for whoever wants to look at them or to steer them without working on them.
+//! Access to runs in the database, without executing them.
 
 use hob_database::{Database, Page, PageRequest};
 
@@ -10,7 +10,7 @@ use crate::run::item::{self, ItemState, ItemSummary, Progress};
 use crate::run::{self, Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 
-/// The database of runs.
+/// Reads and controls runs. Needs no store.
 #[derive(Clone, Debug)]
 pub struct Runs {
     database: Database,
@@ -29,7 +29,7 @@ impl Runs {
         Ok(database::runs::page(&self.database, request).await?)
     }
 
-    /// The newest run of a plan, whatever its state.
+    /// The newest run of a plan, in any state.
     pub async fn newest(&self, plan: &PlanName) -> Result<Option<Run>> {
         Ok(database::runs::newest(&self.database, plan).await?)
     }
@@ -37,19 +37,15 @@ impl Runs {
     /// Pauses, resumes, cancels or archives a run.
     pub async fn apply(&self, id: &RunId, action: RunAction) -> Result<Run> {
         let run = run::apply(&self.database, id, action).await?;
-        tracing::info!(run = %id, state = %run.state, "a run changes");
+        tracing::info!(run = %id, state = %run.state, "run state changed");
         Ok(run)
     }
 
-    /// Lets items that were set aside, all or those of a class, be tried again; the run goes on for them.
+    /// Retries dead letters, all or those of a class. A completed run is running again afterwards.
     pub async fn replay(&self, id: &RunId, class: Option<FailureClass>) -> Result<u64> {
         let run = self.run(id).await?;
         if run.state.after(RunAction::Replay).is_none() {
-            return Err(crate::Error::Conflict(format!(
-                "a run that is {} cannot {}",
-                run.state,
-                RunAction::Replay
-            )));
+            return Err(crate::Error::Conflict(format!("a {} run cannot {}", run.state, RunAction::Replay)));
         }
         let back = item::replay(&self.database, id, class).await?;
         if back > 0 && run.state == RunState::Completed {
@@ -62,7 +58,7 @@ impl Runs {
         item::progress(&self.database, id).await
     }
 
-    /// What the sinks of a run have got.
+    /// What the sinks of a run have received.
     pub async fn outputs(&self, id: &RunId) -> Result<Vec<Output>> {
         Ok(database::outputs::list(&self.database, id).await?)
     }

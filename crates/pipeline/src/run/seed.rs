@@ -1,5 +1,5 @@
-//! How the source of a plan becomes items: a part at a time, with the place saved in the same breath, so that whoever
-//! goes on after a crash adds nothing twice and leaves nothing out.
+//! Creates items from the source of a plan, in chunks. Each chunk and the position after it are one transaction, so that
+//! a crash neither repeats nor skips items.
 
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::run::{Run, RunId, SEEDED};
 
 /// Lines of a file that become items in one transaction.
 const CHUNK: usize = 5_000;
-/// A longer line is a mistake.
+/// Maximum length of a line.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// Adds the next part of the source, and says where the one after it begins.
+/// Adds the next chunk of the source. Returns the position after it.
 pub(crate) async fn seed(database: &Database, run: &Run, plan: &Plan, folder: &Path) -> Result<i64> {
     let (items, next) = match &plan.source {
         Source::List { step, keys } => {
@@ -41,7 +41,7 @@ pub(crate) async fn seed(database: &Database, run: &Run, plan: &Plan, folder: &P
     Ok(next)
 }
 
-/// How many items a source names; `None` for a listing, whose length only its API knows.
+/// Number of items in a source; `None` for a listing.
 pub(crate) async fn count(plan: &Plan, folder: &Path) -> Result<Option<u64>> {
     match &plan.source {
         Source::List { keys, .. } => Ok(Some(keys.len() as u64)),
@@ -66,7 +66,7 @@ pub(crate) async fn count(plan: &Plan, folder: &Path) -> Result<Option<u64>> {
 
 async fn advance(database: &Database, run: &RunId, from: i64, to: i64, items: &[NewItem]) -> Result<()> {
     let work = |tx: Transaction| async move {
-        // Another node may have added this part.
+        // Another node may have added this chunk.
         if runs::advance_seed(&tx, run, from, to).await? {
             item::add(&tx, run, items).await?;
         }
@@ -75,7 +75,7 @@ async fn advance(database: &Database, run: &RunId, from: i64, to: i64, items: &[
     database.write_with(Isolation::Committed, work).await
 }
 
-/// Reads lines from `from` on: each a key, or a JSON object with a `key`.
+/// Reads lines from byte `from`: each is a key, or a JSON object with a `key`.
 fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)> {
     let cannot = |source| Error::File { what: path.display().to_string(), source };
     let file = std::fs::File::open(path).map_err(cannot)?;
@@ -96,7 +96,7 @@ fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)>
             continue;
         }
         let item = read_item(text, step).ok_or_else(|| {
-            let reason = format!("no key and no object with a key in the line before byte {at}");
+            let reason = format!("the line before byte {at} is neither a key nor a JSON object with a key");
             Error::File { what: path.display().to_string(), source: std::io::Error::other(reason) }
         })?;
         items.push(item);

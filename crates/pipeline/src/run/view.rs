@@ -1,4 +1,4 @@
-//! What others may read of runs in the store (P3–P5, P7): views of the database, each written by one script.
+//! Public views of runs in the store (P3–P5, P7), for other clients. Hob does not read them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -17,10 +17,10 @@ use crate::run::{Run, RunId};
 static VIEW: Script = Script::new(include_str!("view.lua"));
 static FAILED: Script = Script::with(&[CLOCK], include_str!("failed.lua"));
 
-/// How many processed items the documented field lists.
+/// Maximum number of items in `dockets_processed`.
 const MAX_LISTED: u32 = 100;
 
-/// Which shard holds the lists of failures, under the tagged layout.
+/// Under the tagged layout, the shard of the failure lists.
 const FAILED_SHARD: &str = "failed";
 
 /// Writes the public views.
@@ -29,7 +29,7 @@ pub(crate) struct Views {
     store: Store,
     keys: Keys,
     database: Database,
-    /// The store's hour, as last heard.
+    /// The last known hour of the store's clock.
     hour: Arc<AtomicI64>,
 }
 
@@ -39,7 +39,7 @@ impl Views {
         Self { store: store.clone(), keys: keys.clone(), database: database.clone(), hour }
     }
 
-    /// Shows what a run does (P3). `now` is the store's time, `calls` those of its quota in that hour.
+    /// Writes the state of a run (P3). `now` is the store's time; `calls` is the number of calls of its quota in that hour.
     pub(crate) async fn publish_run(
         &self,
         run: &Run,
@@ -49,7 +49,7 @@ impl Views {
         done: u64,
     ) -> Result<()> {
         let newest = results::newest_done(&self.database, &run.id, MAX_LISTED).await?;
-        // The field has a bound, and keys may be long.
+        // The field is bounded, and keys may be long.
         let newest: Vec<&str> = newest.iter().map(String::as_str).filter(|key| key.len() <= 64).collect();
         let hour = hour_key(now.0 / HOUR_MS)?;
         let state = self.keys.state(run.id.id());
@@ -73,26 +73,26 @@ impl Views {
         Ok(())
     }
 
-    /// Shows when the current attempts of tasks started (P4), for items that make calls.
+    /// Writes when the current attempt at an item started (P4).
     pub(crate) async fn publish_task_start(&self, run: &RunId, item: &Item) -> Result<()> {
         let Ok(task) = task(item) else { return Ok(()) };
         let key = self.keys.task_start(run.id(), &task);
         let mut set = cmd("SET");
-        // To the millisecond: there is one for each call that is under way.
+        // In milliseconds, to save memory: there is one key per call in flight.
         let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
         set.arg(key.as_bytes()).arg(now);
         set.arg("PX").arg(millis(self.keys.task_start_ttl()));
         self.store.run(set).await.map_err(Into::into)
     }
 
-    /// The attempt is over.
+    /// Deletes the start time when the attempt ends.
     pub(crate) async fn delete_task_start(&self, run: &RunId, item: &Item) -> Result<()> {
         let Ok(task) = task(item) else { return Ok(()) };
         let key = self.keys.task_start(run.id(), &task);
         self.store.run(cmd("DEL").arg(key.as_bytes())).await.map_err(Into::into)
     }
 
-    /// Shows which items failed (P5).
+    /// Adds items to the list of failures (P5).
     pub(crate) async fn publish_failed(&self, keys: impl IntoIterator<Item = &str>) -> Result<()> {
         let ids: Vec<DocketId> = keys.into_iter().filter_map(|key| DocketId::new(key).ok()).collect();
         if ids.is_empty() {

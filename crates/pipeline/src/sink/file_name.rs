@@ -1,16 +1,16 @@
-//! What the file of a run is called, and the name that leads to the newest one.
+//! Names of output files and links.
 
 use std::path::{Path, PathBuf};
 
 use crate::run::RunId;
 
-/// Stands in a path for the run.
+/// Placeholder for the run id in a path.
 const RUN: &str = "{run}";
-/// Longer ids are cut, since the name of a file has 255 bytes at most.
+/// Longer ids are truncated: a file name has at most 255 bytes.
 const MAX_RUN_BYTES: usize = 120;
 
-/// The file of a run: the path with the run in place of `{run}`, or before the extension where the path has no such
-/// place. From 2 on, `attempt` makes other names, for a name that is taken.
+/// The file of a run: the path with the run id in place of `{run}`, or before the extension if there is no `{run}`. If a
+/// name is taken, an `attempt` of 2 or more gives another one.
 pub(super) fn file_path(path: &Path, run: &RunId, attempt: u32) -> PathBuf {
     let run = encode(run.as_str());
     let run = if attempt < 2 { run } else { format!("{run}~{attempt}") };
@@ -20,12 +20,12 @@ pub(super) fn file_path(path: &Path, run: &RunId, attempt: u32) -> PathBuf {
     }
 }
 
-/// The name that leads to the newest output; `None` where the path has a place for the run.
+/// The link to the newest output; `None` if the path contains `{run}`.
 pub(super) fn link_path(path: &Path) -> Option<&Path> {
     path.to_str().is_none_or(|text| !text.contains(RUN)).then_some(path)
 }
 
-/// `out/dockets.jsonl` with a word: `out/dockets-WORD.jsonl`.
+/// Appends a suffix to the stem: `out/dockets.jsonl` becomes `out/dockets-SUFFIX.jsonl`.
 pub(super) fn with_suffix(path: &Path, word: &str) -> PathBuf {
     let mut name = path.file_stem().unwrap_or_default().to_owned();
     name.push("-");
@@ -37,8 +37,8 @@ pub(super) fn with_suffix(path: &Path, word: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// An id as a part of a file's name, on any file system: letters, digits, `_`, `-` and `.` but in front stay, all else
-/// becomes `%XX`.
+/// Encodes an id for a file name: letters, digits, `_`, `-` and `.` (except at the start) are kept, all other bytes become
+/// `%XX`.
 fn encode(id: &str) -> String {
     let mut text = String::with_capacity(id.len());
     for (at, byte) in id.bytes().enumerate() {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_has_a_file_of_its_name() {
+    fn file_name_contains_the_run_id() {
         assert_eq!(file("out/dockets.jsonl", "r1", 1), "out/dockets-r1.jsonl");
         assert_eq!(file("out/dockets.jsonl", "r1", 2), "out/dockets-r1~2.jsonl");
         assert_eq!(file("dockets", "r1", 1), "dockets-r1");
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn no_id_leads_elsewhere_or_makes_a_name_that_cannot_be() {
+    fn ids_make_valid_names_inside_the_folder() {
         let airflow = file("d.jsonl", "manual_2024-09-17T14:30:00+00:00", 1);
         assert_eq!(airflow, "d-manual_2024-09-17T14%3A30%3A00%2B00%3A00.jsonl");
         assert_eq!(file("out/{run}/d.jsonl", "..", 1), "out/%2E./d.jsonl");

@@ -1,4 +1,4 @@
-//! A file of JSON Lines.
+//! A JSON Lines file.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
@@ -9,10 +9,10 @@ use super::file_name;
 use crate::error::{Error, Result};
 use crate::run::RunId;
 
-/// Names that are tried for a run's file.
+/// How many names are tried for a file.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// A file that nobody else writes to.
+/// A locked file.
 #[derive(Debug)]
 pub(crate) struct JsonLinesFile {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct JsonLinesFile {
 }
 
 impl JsonLinesFile {
-    /// Opens a file that was begun before.
+    /// Opens an existing file.
     pub(crate) async fn open(path: &Path) -> Result<Self> {
         let path = path.to_owned();
         blocking(path.clone(), move || {
@@ -31,8 +31,8 @@ impl JsonLinesFile {
         .await
     }
 
-    /// Creates the file of a run, and answers with its path below the folder. A file with something in it is never
-    /// taken, whoever wrote it; an empty one is, since a process may have died right after it had created it.
+    /// Creates the file of a run. Returns its path relative to the folder. A file with content is never reused; an empty
+    /// one is, since a process may have crashed right after creating it.
     pub(crate) async fn create(folder: &Path, plan: &Path, run: &RunId) -> Result<(Self, PathBuf)> {
         let (folder, plan, run) = (folder.to_owned(), plan.to_owned(), run.clone());
         blocking(folder.join(&plan), move || {
@@ -48,12 +48,15 @@ impl JsonLinesFile {
                     return Ok((Self { path, file: Arc::new(Mutex::new(file)) }, name));
                 }
             }
-            Err(io::Error::new(ErrorKind::AlreadyExists, "files of this run's name are there already"))
+            Err(io::Error::new(
+                ErrorKind::AlreadyExists,
+                "all file names for this run are taken; remove old files",
+            ))
         })
         .await
     }
 
-    /// Cuts the file to what was committed, appends, and waits until it is on the disk. Answers with the new length.
+    /// Truncates the file to the committed length, appends, and syncs. Returns the new length.
     pub(crate) async fn append(&self, length: u64, lines: &[&str]) -> Result<u64> {
         let mut text = String::with_capacity(lines.iter().map(|line| line.len() + 1).sum());
         for line in lines {
@@ -66,7 +69,7 @@ impl JsonLinesFile {
             let existing = file.metadata()?.len();
             if existing < length {
                 let reason =
-                    format!("{existing} bytes are there, but {length} were written: was the file replaced?");
+                    format!("the file has {existing} bytes, but {length} were written; was it replaced?");
                 return Err(io::Error::other(reason));
             }
             if existing > length {
@@ -81,8 +84,8 @@ impl JsonLinesFile {
     }
 }
 
-/// Lets a name lead to a file beside it, from one instant to the next. A file of that name, which an earlier version
-/// or somebody else wrote, is kept under another name.
+/// Points a link to a file in the same folder, atomically. A regular file with the name of the link is preserved under
+/// another name.
 pub(crate) async fn link(link: &Path, file: &Path) -> Result<()> {
     let (link, file) = (link.to_owned(), file.to_owned());
     blocking(link.clone(), move || {
@@ -116,18 +119,18 @@ fn preserve_existing(path: &Path) -> io::Result<()> {
             done => return done,
         }
     }
-    Err(io::Error::new(ErrorKind::AlreadyExists, "a file of this name is in the way; move it elsewhere"))
+    Err(io::Error::new(ErrorKind::AlreadyExists, "a file has the name of the link; move it"))
 }
 
 fn lock(file: &File) -> io::Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => Err(io::Error::other("another process writes it")),
+        Err(TryLockError::WouldBlock) => Err(io::Error::other("another process has locked the file")),
         Err(TryLockError::Error(error)) => Err(error),
     }
 }
 
-/// A new name outlives a loss of power only once its folder is on the disk.
+/// Syncs the folder, so that a new name survives a power failure.
 fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()

@@ -1,4 +1,4 @@
-//! A table in SQLite or PostgreSQL, with a column for each member of a result.
+//! A table in SQLite or PostgreSQL, with a column per member of a result.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::plan::secrets;
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// A table that takes rows; one with the same key replaces the earlier.
+/// A table in which rows are replaced by key.
 #[derive(Debug)]
 pub(crate) enum Table {
     Sqlite { pool: SqlitePool, upsert: SqlStr },
@@ -21,7 +21,7 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// Opens the table, and makes it where there is none. Names were checked to be plain SQL names.
+    /// Opens the table; creates it if it does not exist. The names are valid SQL identifiers.
     pub(crate) async fn open(
         database: &SinkDatabase,
         table: &str,
@@ -50,7 +50,7 @@ impl Table {
                 let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
                 let pool = pool.connect(url.reveal()).await?;
                 sqlx::query(make).execute(&pool).await?;
-                // The table's own types decide what becomes of a member.
+                // Members are converted to the column types of the table.
                 let values = list(columns.iter().map(|name| quote(name)));
                 let rows =
                     format!("SELECT {values} FROM jsonb_populate_record(NULL::{}, $1::jsonb)", quote(table));
@@ -59,7 +59,7 @@ impl Table {
         }
     }
 
-    /// Takes rows, all or none.
+    /// Inserts or replaces rows in one transaction.
     pub(crate) async fn upsert(&self, lines: &[&str]) -> Result<()> {
         match self {
             Self::Sqlite { pool, upsert } => {
@@ -97,7 +97,7 @@ fn upsert(table: &str, key: &[String], columns: &[String], rows: &str) -> SqlStr
         .collect();
     let then =
         if others.is_empty() { "NOTHING".to_owned() } else { format!("UPDATE SET {}", others.join(", ")) };
-    // SQLite would take ON for a part of a join without a WHERE between.
+    // Without WHERE, SQLite would parse ON as part of a join.
     let rows = if rows.starts_with("SELECT") { format!("{rows} WHERE TRUE") } else { rows.to_owned() };
     safe(format!("INSERT INTO {} ({names}) {rows} ON CONFLICT ({target}) DO {then}", quote(table)))
 }
@@ -110,7 +110,7 @@ fn quote(name: &str) -> String {
     format!("\"{name}\"")
 }
 
-/// Made of text of ours and of names that a plan was checked for.
+/// Safe: the text consists of literals and validated identifiers.
 fn safe(text: String) -> SqlStr {
     AssertSqlSafe(text).into_sql_str()
 }

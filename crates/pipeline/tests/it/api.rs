@@ -1,4 +1,4 @@
-//! The API over the wire: a script shares the quota, a run is steered, mistakes are named.
+//! The HTTP API and the console pages.
 
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::quota::{Limits, QuotaFeedback, ReserveDecision};
@@ -17,7 +17,7 @@ async fn app(node: &Node) -> TestApp {
 
 /// P8: an Airflow task, or any script.
 #[test]
-fn a_script_shares_the_quota() {
+fn script_shares_the_quota() {
     run(async {
         let env = TestEnv::embedded().await;
         let node = env.node().await;
@@ -46,9 +46,9 @@ fn a_script_shares_the_quota() {
     });
 }
 
-/// P8: the example of the documentation, word for word, but for where Hob is.
+/// P8: the example in docs/pipelines.md, with only the URL changed.
 #[test]
-fn the_documented_python_shares_the_quota() {
+fn documented_python_shares_the_quota() {
     const DOCUMENT: &str = include_str!("../../../../docs/pipelines.md");
     run(async {
         let env = TestEnv::embedded().await;
@@ -79,7 +79,7 @@ except ConnectionRefusedError:
 
 every_backend! {
     /// P10, P11
-    async fn the_health_of_the_connection_is_told_in_the_documented_words(env: TestEnv) {
+    async fn health_has_the_documented_fields(env: TestEnv) {
         let node = env.node().await;
         let app = app(&node).await;
         let health: Value = app.get("/api/v1/pipelines/health").await.json();
@@ -94,7 +94,7 @@ every_backend! {
 
 /// P11, P12
 #[test]
-fn a_lost_connection_shows_and_so_does_its_return() {
+fn health_shows_a_lost_connection_and_its_recovery() {
     run(async {
         let env = TestEnv::new(TestStore::redis().await, TestDatabase::sqlite()).await;
         let node = env.node().await;
@@ -118,7 +118,7 @@ fn a_lost_connection_shows_and_so_does_its_return() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_requests_are_rejected_by_field() {
     run(async {
         let env = TestEnv::embedded().await;
         let node = env.node().await;
@@ -154,7 +154,7 @@ fn mistakes_are_named() {
 
 /// P3, P5, P11
 #[test]
-fn a_run_is_started_steered_and_looked_at() {
+fn run_is_started_controlled_and_read() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(FakeApiConfig { dockets: 4, entries: 0, ..api_config() }).await.unwrap();
@@ -206,9 +206,9 @@ fn a_run_is_started_steered_and_looked_at() {
     });
 }
 
-/// The figure and the line beside it are of the same calls.
+/// The figure and the sparkline count the same calls.
 #[test]
-fn the_card_draws_the_calls_of_all_quotas() {
+fn card_shows_the_calls_of_all_quotas() {
     run(async {
         let env = TestEnv::embedded().await;
         let node = env.node().await;
@@ -228,12 +228,12 @@ fn the_card_draws_the_calls_of_all_quotas() {
         let card = node.pipelines.card().await;
         assert_eq!(card.figures[0].value, hob_web::look::Quantity::count(5_u64));
         assert_eq!(card.spark.iter().flatten().sum::<f64>(), 5.0, "{:?}", card.spark);
-        assert_eq!(card.spark.len(), 60, "also where there was no call");
+        assert_eq!(card.spark.len(), 60, "including steps without calls");
     });
 }
 
 #[test]
-fn the_card_does_not_say_that_all_is_quiet_while_the_database_is_away() {
+fn card_is_bad_while_the_database_is_unavailable() {
     run(async {
         let env = TestEnv::embedded().await;
         let node = env.node().await;
@@ -259,7 +259,7 @@ mod browser {
         found.unwrap_or_else(|error| panic!("{label}: {error}")).click().await.unwrap();
     }
 
-    /// The page updates itself: it is never loaded again here.
+    /// Waits for live updates; does not reload the page.
     async fn shows(page: &Client, text: &str) {
         wait_for(format!("{text:?} on the page"), LIMIT, async || {
             let main = page.find(Locator::Id("main")).await.ok()?.text().await.ok()?;
@@ -269,7 +269,7 @@ mod browser {
     }
 
     #[test]
-    fn a_run_is_started_watched_paused_resumed_and_replayed() {
+    fn run_is_started_paused_resumed_and_replayed() {
         run(async {
             let env = TestEnv::embedded().await;
             let api_config = FakeApiConfig {
@@ -286,19 +286,20 @@ mod browser {
             let browser = Browser::start();
             let page = browser.open(Window { scripts: Scripts::On, ..Window::default() }).await;
             page.goto(&app.url("/pipelines")).await.unwrap();
-            press(&page, "Start a run").await;
+            press(&page, "Start run").await;
             shows(&page, "running").await;
             shows(&page, "docket").await;
             press(&page, "Pause").await;
             shows(&page, "paused").await;
             press(&page, "Resume").await;
             shows(&page, "completed").await;
-            shows(&page, "1 set aside").await;
+            let failures = page.wait().at_most(LIMIT).for_element(Locator::Id("failures")).await.unwrap();
+            assert!(failures.text().await.unwrap().contains("1 dead letters"));
             press(&page, "Replay client").await;
             shows(&page, "running").await;
             shows(&page, "completed").await;
             wait_for("no failure to be left", LIMIT, async || {
-                !page.find(Locator::Id("main")).await.unwrap().text().await.unwrap().contains("set aside,")
+                !page.find(Locator::Id("main")).await.unwrap().text().await.unwrap().contains("dead letters,")
             })
             .await;
             page.close().await.unwrap();
@@ -306,7 +307,7 @@ mod browser {
     }
 
     #[test]
-    fn the_pages_can_be_read_wide_narrow_and_dark() {
+    fn pages_are_readable_wide_narrow_and_dark() {
         run(async {
             let env = TestEnv::embedded().await;
             let api_config =

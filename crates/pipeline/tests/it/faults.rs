@@ -1,4 +1,4 @@
-//! One test for each thing that goes wrong in real life.
+//! One test per kind of failure.
 
 use hob_web::Service as _;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::every_backend;
 use crate::runs::{api_config, ids_in, plan, start_run, start_run_as, wait_for_state};
 use crate::support::{TestEnv, api};
 
-/// A run is rows in the database: the store may be gone, and the store's clock a month further.
+/// A run is rows in the database: the store may be lost, and its clock a month ahead.
 #[test]
-fn a_run_goes_on_after_a_month() {
+fn run_resumes_after_a_month() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(60), ..api_config() })
@@ -28,21 +28,21 @@ fn a_run_goes_on_after_a_month() {
         wait_for("some calls", LIMIT, async || server.served() > 20).await;
         let folder = node.stop().await;
         let before = server.served();
-        assert!(before < 78, "it was stopped in the middle");
+        assert!(before < 78, "the run was stopped in the middle");
         env.test_store.flush_all().await;
         env.advance(Duration::from_secs(31 * 86_400));
 
         let node = env.node_in(folder, env.store()).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
-        assert_eq!(server.served(), 78, "nothing was asked for twice");
+        assert_eq!(server.served(), 78, "no request was repeated");
         let usage = node.pipelines.quotas().usage(&api()).await.unwrap();
-        assert!(u64::from(usage.windows[0].used) <= 78 - before, "last month's calls do not count any more");
+        assert!(u64::from(usage.windows[0].used) <= 78 - before, "calls of last month do not count");
     });
 }
 
 #[test]
-fn a_lost_cursor_begins_the_listing_anew_without_doubles() {
+fn lost_cursor_restarts_the_listing_without_duplicates() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(api_config()).await.unwrap();
@@ -51,13 +51,13 @@ fn a_lost_cursor_begins_the_listing_anew_without_doubles() {
         let started = start_run(&node.pipelines, &plan(&server)).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
-        // 2 pages, the lost one, and 3 anew.
+        // 2 pages, the lost one, and 3 after the restart.
         assert_eq!(server.served(), 75 + 2 + 1 + 3);
     });
 }
 
 #[test]
-fn a_truncated_answer_is_asked_for_again() {
+fn truncated_response_is_retried() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
@@ -72,9 +72,9 @@ fn a_truncated_answer_is_asked_for_again() {
     });
 }
 
-/// An item that takes every worker down with it is set aside, and the others are done.
+/// An item that crashes every worker becomes a dead letter; the others are done.
 #[test]
-fn a_poison_item_is_set_aside() {
+fn poison_item_becomes_a_dead_letter() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(FakeApiConfig { dockets: 5, entries: 0, ..api_config() }).await.unwrap();
@@ -85,7 +85,7 @@ fn a_poison_item_is_set_aside() {
         text.replace_range(listed, "list = [\"1\", \"2\", \"3\"]\n");
         let folder = node.stop().await;
 
-        // The workers that had item 2 were killed, the last one now: its claim is there, and over.
+        // All workers of item 2 were killed. The last claim exists and has expired.
         let stopped = env.node_in(folder, env.test_store.store().clone()).await;
         let started = start_run(&stopped.pipelines, &text).await;
         let folder = {
@@ -112,9 +112,9 @@ fn a_poison_item_is_set_aside() {
     });
 }
 
-/// Results wait in the database while the disk is full, the run says so, and nothing is lost or doubled.
+/// Results wait in the database while the disk is full, and the run reports it.
 #[test]
-fn a_full_disk_keeps_results_waiting() {
+fn full_disk_keeps_results_waiting() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
@@ -123,7 +123,7 @@ fn a_full_disk_keeps_results_waiting() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/dev/full", &file).unwrap();
         let started = start_run_as(&node.pipelines, &plan(&server), "full").await;
-        wait_for("the trouble to be told", LIMIT, async || {
+        wait_for("the error on the run", LIMIT, async || {
             let trouble = node.pipelines.run(&started.id).await.unwrap().trouble;
             if trouble.contains("dockets") { Ok(()) } else { Err(trouble) }
         })
@@ -138,9 +138,9 @@ fn a_full_disk_keeps_results_waiting() {
     });
 }
 
-/// What was written but not committed when a writer died is cut off before the next one writes.
+/// The next writer truncates what a crashed writer did not commit.
 #[test]
-fn a_file_is_cut_to_what_was_committed() {
+fn file_is_truncated_to_the_committed_length() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
@@ -163,16 +163,16 @@ fn a_file_is_cut_to_what_was_committed() {
     });
 }
 
-/// P8, P12: the API refuses although the quota says yes, since somebody else calls with the same credential.
+/// P8, P12: the API refuses a call that the quota granted, as if another client used the credential.
 #[test]
-fn a_quota_learns_from_the_first_refusal() {
+fn quota_adapts_to_the_first_refusal() {
     run(async {
         let env = TestEnv::embedded().await;
         let limits = vec![(10, Duration::from_secs(3))];
         let server =
             FakeApi::start(FakeApiConfig { dockets: 12, entries: 0, limits, ..api_config() }).await.unwrap();
         let node = env.node().await;
-        // The plan believes in far more than the API allows.
+        // The plan has much higher limits than the API.
         let started =
             start_run(&node.pipelines, &plan(&server).replace("[http]", "[http]\nper_host = 1")).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
@@ -183,9 +183,9 @@ fn a_quota_learns_from_the_first_refusal() {
     });
 }
 
-/// An endless answer is not read to its end, and one host is not asked by everybody at once.
+/// Bodies and concurrency per host are bounded.
 #[test]
-fn long_answers_are_refused_and_a_host_is_spared() {
+fn long_responses_are_rejected_and_concurrency_is_limited() {
     run(async {
         let env = TestEnv::embedded().await;
         let latency = Duration::from_millis(20);
@@ -203,14 +203,14 @@ fn long_answers_are_refused_and_a_host_is_spared() {
             node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page).await.unwrap();
         let set_aside: Vec<_> =
             set_aside.rows.iter().map(|item| (item.key.as_str(), item.class, item.error.as_str())).collect();
-        assert_eq!(set_aside, [("7", Some(FailureClass::Parse), "the answer is longer than 65536 bytes")]);
+        assert_eq!(set_aside, [("7", Some(FailureClass::Parse), "the response is longer than 65536 bytes")]);
         assert_eq!(server.max_concurrent(), 3);
     });
 }
 
 every_backend! {
-    /// P9: what nobody wants to see any more is removed with all that belongs to it, and nothing else is.
-    async fn archived_runs_are_forgotten_some_day(env: TestEnv) {
+    /// P9: an archived run is deleted with all of its rows, and nothing else is.
+    async fn archived_runs_are_deleted(env: TestEnv) {
         let server = FakeApi::start(FakeApiConfig { dockets: 3, ..api_config() }).await.unwrap();
         let node = env.node().await;
         let mut runs = Vec::new();
@@ -226,7 +226,7 @@ every_backend! {
         let config = Config { folder: folder.path().to_owned(), keep_archived, ..Config::default() };
         let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();
         pipelines.start(&hob_web::Changes::detached(&context));
-        wait_for("the archived run to be forgotten", LIMIT, async || pipelines.run(&runs[0]).await.is_err())
+        wait_for("the archived run to be deleted", LIMIT, async || pipelines.run(&runs[0]).await.is_err())
             .await;
         for left in [
             "SELECT DISTINCT run FROM pipeline_item",

@@ -1,5 +1,4 @@
-//! Pipelines that are nearly right, or made to exhaust their reader: each is read or refused in bounded time and
-//! memory.
+//! Fuzzed plans are parsed or rejected in bounded time and memory.
 
 use hob_pipeline::plan::Plan;
 use hob_testkit::fuzz;
@@ -28,17 +27,17 @@ fn read(text: &str) {
 }
 
 #[test]
-fn mutated_pipelines_are_read_within_limits() {
+fn mutated_plans_are_parsed_within_limits() {
     Plan::parse(TOML).unwrap();
     let example = include_str!("../../../../examples/pipelines/courtlistener.toml");
-    fuzz("fuzz::mutated_pipelines_are_read_within_limits", &[TOML, example], read);
+    fuzz("fuzz::mutated_plans_are_parsed_within_limits", &[TOML, example], read);
 }
 
 #[test]
-fn mutated_pipelines_in_json_are_read_within_limits() {
+fn mutated_plans_in_json_are_parsed_within_limits() {
     let table: toml::Table = toml::from_str(TOML).unwrap();
     let json = serde_json::to_string_pretty(&table).unwrap();
-    fuzz("fuzz::mutated_pipelines_in_json_are_read_within_limits", &[&json], |text| {
+    fuzz("fuzz::mutated_plans_in_json_are_parsed_within_limits", &[&json], |text| {
         if let Ok(table) = serde_json::from_str::<toml::Table>(text)
             && let Ok(text) = toml::to_string(&table)
         {

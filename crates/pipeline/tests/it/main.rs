@@ -1,5 +1,5 @@
-//! The contract of pipelines (P1–P12) on every store and both databases, and what happens when servers, sinks and
-//! APIs misbehave.
+//! Contract tests of pipelines (P1–P12) on every store and both databases, and tests with failing servers, sinks and
+//! APIs.
 
 mod api;
 mod faults;

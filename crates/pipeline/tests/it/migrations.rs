@@ -1,4 +1,4 @@
-//! A database that an earlier version has left in the middle of a run.
+//! A run that an earlier version of Hob started continues after the migration.
 
 use hob_database::{Database, Migrations, Read as _, sql};
 use hob_pipeline::MIGRATIONS;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::runs::{api_config, ids_in, plan, start_run, wait_for_state};
 use crate::support::{TestEnv, embedded};
 
-/// Three dockets: one is done, one was claimed by a node that is gone, one failed and waits for its turn.
+/// Three dockets: one is done, one was claimed by a crashed node, one failed and waits for a retry.
 const ITEMS: &str = "
     INSERT INTO pipeline_item (run, seq, step, key, data, state, attempts, due_at, claim, class, error) VALUES
     ('old', 1, 'docket', '1', '{}', 'done', 1, 0, 0, '', ''),
@@ -25,12 +25,12 @@ const ATTEMPTS: &str = "
     INSERT INTO pipeline_attempt (run, seq, claim, begun_at, ended_at, status, class) VALUES
     ('old', 1, 1, 10, 20, 200, ''), ('old', 3, 1, 10, 20, 500, 'server')";
 
-/// The first docket is in the file, which had the name that is in the plan.
+/// The first docket is in the file, which has the path in the plan.
 const SINK: &str = "
     INSERT INTO pipeline_sink (run, sink, length, rows, fence, writer, until, trouble)
     VALUES ('old', 'dockets', 10, 1, 1, 'gone', 2, '')";
 
-async fn a_run_of_an_earlier_version_goes_on(test_database: TestDatabase) {
+async fn run_of_an_earlier_version_continues(test_database: TestDatabase) {
     let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
     let first = Migrations { service: MIGRATIONS.service, steps: &MIGRATIONS.steps[..1] };
     let database = Database::open(&test_database.url().parse().unwrap(), &[first]).await.unwrap();
@@ -59,13 +59,13 @@ async fn a_run_of_an_earlier_version_goes_on(test_database: TestDatabase) {
     })
     .await;
     env.assert_counts_match(&id).await;
-    assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect(), "what was left to do is added");
+    assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=3).collect(), "the remaining dockets are appended");
     let attempts =
         sql("SELECT seq, CAST(count(*) AS BIGINT) FROM pipeline_attempt GROUP BY seq ORDER BY seq");
     let attempts: Vec<(i64, i64)> = env.database.all(attempts).await.unwrap();
     assert_eq!(attempts, [(1, 1), (2, 1), (3, 2)]);
 
-    // The next run keeps that file.
+    // The next run preserves that file.
     let next = start_run(&node.pipelines, &text).await;
     wait_for_state(&node.pipelines, &next, RunState::Completed).await;
     assert!(node.folder().join("out/dockets.jsonl").is_symlink());
@@ -74,11 +74,11 @@ async fn a_run_of_an_earlier_version_goes_on(test_database: TestDatabase) {
 }
 
 #[test]
-fn a_run_of_an_earlier_version_goes_on_with_sqlite() {
-    run(a_run_of_an_earlier_version_goes_on(TestDatabase::sqlite()));
+fn run_of_an_earlier_version_continues_with_sqlite() {
+    run(run_of_an_earlier_version_continues(TestDatabase::sqlite()));
 }
 
 #[test]
-fn a_run_of_an_earlier_version_goes_on_with_postgres() {
-    run(a_run_of_an_earlier_version_goes_on(TestDatabase::postgres()));
+fn run_of_an_earlier_version_continues_with_postgres() {
+    run(run_of_an_earlier_version_continues(TestDatabase::postgres()));
 }

@@ -1,4 +1,4 @@
-//! Nodes that vanish and stores that forget, again and again, while a run goes on.
+//! Crashes of nodes and losses of the store during a run.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use hob_testkit::{LIMIT, RedisServer, TestDatabase, TestStore, run, wait_for};
 use crate::runs::{api_config, ids_in, plan, start_run, wait_for_state};
 use crate::support::TestEnv;
 
-/// The most calls at a time of the plan, which may have been let pass just before.
-const UNDER_WAY: u64 = 4;
+/// Calls that may have been granted just before the outage.
+const IN_FLIGHT: u64 = 4;
 
-/// P12: the quota fails closed, and everything goes on by itself when the store is back.
-async fn no_call_goes_out_while(away: impl Fn(&RedisServer), back: impl Fn(&RedisServer)) {
+/// P12: the quota fails closed, and the run continues when the store is back.
+async fn no_calls_during(away: impl Fn(&RedisServer), back: impl Fn(&RedisServer)) {
     let env = TestEnv::new(TestStore::redis().await, TestDatabase::sqlite()).await;
     let latency = Duration::from_millis(20);
     let api =
@@ -23,9 +23,9 @@ async fn no_call_goes_out_while(away: impl Fn(&RedisServer), back: impl Fn(&Redi
     wait_for("some calls", LIMIT, async || api.served() > 20).await;
     away(env.redis());
     let before = api.served();
-    // Longer than any call to the store waits for an answer, and long enough for all that is left.
+    // Longer than the deadline of a store call, and long enough for all remaining calls.
     tokio::time::sleep(hob_store::DEFAULT_DEADLINE * 2).await;
-    assert!(api.served() <= before + UNDER_WAY, "{} calls without a quota", api.served() - before);
+    assert!(api.served() <= before + IN_FLIGHT, "{} calls without a quota", api.served() - before);
     assert_eq!(node.pipelines.run(&started.id).await.unwrap().state, RunState::Running);
     back(env.redis());
     wait_for_state(&node.pipelines, &started, RunState::Completed).await;
@@ -34,13 +34,13 @@ async fn no_call_goes_out_while(away: impl Fn(&RedisServer), back: impl Fn(&Redi
 }
 
 #[test]
-fn a_store_that_hangs_stops_all_calls_until_it_is_back() {
-    run(no_call_goes_out_while(RedisServer::freeze, RedisServer::thaw));
+fn no_calls_while_the_store_hangs() {
+    run(no_calls_during(RedisServer::freeze, RedisServer::thaw));
 }
 
 #[test]
-fn a_store_that_dies_and_comes_back_empty_stops_all_calls_until_it_is_back() {
-    run(no_call_goes_out_while(RedisServer::kill, RedisServer::restart));
+fn no_calls_while_the_store_restarts_empty() {
+    run(no_calls_during(RedisServer::kill, RedisServer::restart));
 }
 
 mod slow {
@@ -51,9 +51,9 @@ mod slow {
 
     use super::*;
 
-    /// P8, P12: no item lost, none written twice, the quota never exceeded, and back at work within ten seconds.
+    /// P8, P12: no item lost or written twice, the quota never exceeded, and calls resume within ten seconds.
     #[test]
-    fn everything_arrives_once_whatever_dies() {
+    fn every_result_arrives_once_despite_crashes() {
         run(async {
             let env = TestEnv::new(TestStore::redis().await, TestDatabase::postgres()).await;
             let dockets = budget(400, 8_000);
@@ -67,7 +67,7 @@ mod slow {
             let started = {
                 let node = env.node().await;
                 let started = start_run(&node.pipelines, &text).await;
-                // Only the mortals work, in the one folder.
+                // Only the crashing nodes execute the run.
                 let _ = node.stop().await;
                 started
             };
@@ -77,13 +77,13 @@ mod slow {
             loop {
                 round += 1;
                 let (before, hurt) = (api.served(), Instant::now());
-                wait_for("work to go on", LIMIT, async || {
+                wait_for("the next call", LIMIT, async || {
                     let over = runs.run(&started.id).await.unwrap().state == RunState::Completed;
                     over || api.served() > before
                 })
                 .await;
                 slowest = slowest.max(hurt.elapsed());
-                wait_for("some more work", LIMIT, async || {
+                wait_for("more calls", LIMIT, async || {
                     let over = runs.run(&started.id).await.unwrap().state == RunState::Completed;
                     over || api.served() > before + round % 13
                 })
@@ -104,7 +104,7 @@ mod slow {
                     alive = Some(env.crashing_node(folder.path()));
                 }
             }
-            // An everyday run may share its machine with everything else.
+            // In the short run, the machine may be busy with other tests.
             let limit = Duration::from_secs(budget(60, 10));
             assert!(slowest <= limit, "{slowest:?} without a call, in {round} rounds");
             env.assert_counts_match(&started.id).await;

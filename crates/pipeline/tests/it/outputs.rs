@@ -1,4 +1,4 @@
-//! Files of JSON Lines over several runs: each run has its own, and the name in the plan leads to the newest whole one.
+//! JSON Lines files over several runs: each run has its own file, and the path in the plan links to the newest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::support::{Node, TestEnv};
 const DOCKETS: &str = "out/dockets.jsonl";
 const ENTRIES: &str = "out/entries.jsonl";
 
-/// Everything goes to files.
+/// All sinks are files.
 fn plan_for_files(api: &FakeApi) -> String {
     let table = "table = \"entries\"\nsqlite = \"out/entries.db\"\nkey = [\"id\"]";
     plan(api).replace(table, "jsonl = \"out/entries.jsonl\"")
@@ -35,12 +35,12 @@ async fn completed_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
     run
 }
 
-/// Where a name leads to now.
+/// The target of a link.
 fn link_target(node: &Node, name: &str) -> PathBuf {
     node.folder().join(name).canonicalize().unwrap()
 }
 
-/// All files below a folder with what is in them; links are left out.
+/// All regular JSON Lines files below a folder, with their content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -65,7 +65,7 @@ fn case_name_of(node: &Node, docket: u64) -> String {
 
 every_backend! {
     /// P9
-    async fn a_second_run_keeps_what_the_first_wrote_and_what_did_not_change(env: TestEnv) {
+    async fn second_run_has_complete_output_and_preserves_the_first(env: TestEnv) {
         let api = FakeApi::start(api_config()).await.unwrap();
         let node = env.node().await;
         completed(&node.pipelines, &plan_for_files(&api)).await;
@@ -82,10 +82,10 @@ every_backend! {
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
         assert_eq!(ids_in(&node, ENTRIES).len(), 50);
         assert_eq!((case_name_of(&node, 6), case_name_of(&node, 7)), ("Doe v. Roe No. 6".to_owned(), "Renamed No. 7".to_owned()));
-        assert_eq!(api.served() - served, 3 + 25 + 2, "pages, dockets, and the entries of the one that changed");
+        assert_eq!(api.served() - served, 3 + 25 + 2, "pages, dockets, and the entries of the changed docket");
         env.assert_counts_match(&again.id).await;
 
-        // A third time, from what the second has kept.
+        // A third run reuses what the second has stored.
         completed(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
         assert_eq!(ids_in(&node, ENTRIES).len(), 50);
@@ -93,8 +93,8 @@ every_backend! {
         assert_eq!(files(node.folder()).len(), 6, "three runs with two files each");
     }
 
-    /// P5: what a cancelled run or a failure left out is asked for, although its parent did not change.
-    async fn a_later_run_asks_for_what_an_earlier_one_never_got(env: TestEnv) {
+    /// P5: an item without a stored result is fetched, although its parent did not change.
+    async fn later_run_fetches_items_without_stored_results(env: TestEnv) {
         let api = FakeApi::start(FakeApiConfig { dockets: 5, ..api_config() }).await.unwrap();
         let node = env.node().await;
         api.fail("/docket-entries/2000/", Fault::Status(403));
@@ -107,13 +107,13 @@ every_backend! {
         assert_eq!(api.served() - served, 1 + 5 + 1);
     }
 
-    /// A run that lacks something does not take the name from one that does not, until it is replayed.
-    async fn a_run_with_failures_does_not_replace_a_whole_one(env: TestEnv) {
+    /// A run with dead letters does not replace the link of a complete run until they are replayed.
+    async fn run_with_dead_letters_does_not_replace_a_complete_one(env: TestEnv) {
         let api = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
         completed(&node.pipelines, &plan(&api)).await;
         let whole = link_target(&node, DOCKETS);
-        // As with a token that has expired.
+        // As with an expired token.
         api.fail("/dockets/", Fault::Status(403));
         let refused = completed(&node.pipelines, &plan(&api)).await;
         assert_eq!(link_target(&node, DOCKETS), whole);
@@ -127,9 +127,9 @@ every_backend! {
     }
 }
 
-/// The line that was kept is not of the form that the plan asks for now.
+/// The stored line has another form than the changed plan asks for.
 #[test]
-fn a_changed_step_is_asked_for_again() {
+fn changed_step_is_fetched_again() {
     run(async {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
@@ -141,9 +141,9 @@ fn a_changed_step_is_asked_for_again() {
     });
 }
 
-/// What was asked for by a run that was cancelled is not lost for the next one.
+/// The next run reuses the results of a cancelled run.
 #[test]
-fn a_cancelled_run_costs_the_next_one_nothing() {
+fn run_after_a_cancelled_one_is_complete() {
     run(async {
         let env = TestEnv::embedded().await;
         let latency = std::time::Duration::from_millis(30);
@@ -162,7 +162,7 @@ fn a_cancelled_run_costs_the_next_one_nothing() {
 }
 
 #[test]
-fn ids_of_runs_make_names_that_stay_in_the_folder() {
+fn run_ids_make_file_names_inside_the_folder() {
     run(async {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 2, entries: 0, ..api_config() }).await.unwrap();
@@ -170,7 +170,7 @@ fn ids_of_runs_make_names_that_stay_in_the_folder() {
         let node = env.node_in(TempDir::new_in(outer.path()).unwrap(), env.test_store.store().clone()).await;
         let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"{run}/dockets.jsonl\"");
         let long = |end: &str| format!("{}{end}", "x".repeat(249));
-        // The long ones differ only where their names are cut.
+        // The long ids differ only in the truncated part.
         for id in ["manual_2024-09-17T14:30:00+00:00", "..", ".", &long("a"), &long("b")] {
             completed_as(&node.pipelines, &text, id).await;
         }
@@ -184,9 +184,9 @@ fn ids_of_runs_make_names_that_stay_in_the_folder() {
     });
 }
 
-/// The database may be lost and the id be given again, as Airflow does: a file that has lines is never cut.
+/// The database may be lost and the id be used again, as Airflow does: a file with lines is never truncated.
 #[test]
-fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
+fn run_with_a_reused_id_preserves_existing_files() {
     run(async {
         let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
         let mut folder = TempDir::new().unwrap();
@@ -204,9 +204,9 @@ fn a_run_of_the_same_name_does_not_touch_the_files_of_the_first() {
     });
 }
 
-/// A file that an earlier version or somebody else wrote under the name.
+/// A regular file with the name of the link is preserved.
 #[test]
-fn a_file_that_has_the_name_is_kept() {
+fn existing_file_is_preserved() {
     run(async {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
@@ -219,9 +219,9 @@ fn a_file_that_has_the_name_is_kept() {
     });
 }
 
-/// The name leads to whole files only: it is made before a run counts as completed, and again if a process dies between.
+/// The link is created before the run completes, and again after a crash in between.
 #[test]
-fn a_name_that_was_not_made_before_a_crash_is_made_after_it() {
+fn missing_link_is_created_after_a_crash() {
     run(async {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
@@ -240,9 +240,8 @@ fn a_name_that_was_not_made_before_a_crash_is_made_after_it() {
     });
 }
 
-/// Also a run that found nothing has an output, which says so.
 #[test]
-fn a_run_without_results_has_an_empty_file() {
+fn run_without_results_has_an_empty_file() {
     run(async {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 0, ..api_config() }).await.unwrap();

@@ -1,4 +1,4 @@
-//! Quotas: what is granted, when, and what is known after a loss.
+//! Quotas: grants, waiting times, and recovery after a loss of the store.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 every_backend! {
-    /// P1 P2 P8: what another client has put in the place of a key counts as lost, and comes back from the call log.
-    async fn a_key_of_the_wrong_type_is_rebuilt_from_the_log(env: TestEnv) {
+    /// P1 P2 P8: a key that another client has replaced counts as lost, and is rebuilt from the call log.
+    async fn key_of_the_wrong_type_is_rebuilt_from_the_log(env: TestEnv) {
         let quotas = env.quotas_with("20/1h", 0).await;
         let (keys, name) = (env.keys(), Quota::new("api").unwrap());
         let own = [
@@ -35,14 +35,14 @@ every_backend! {
     }
 
     /// P1, P8
-    async fn a_call_must_fit_every_window_and_is_told_when_it_does(env: TestEnv) {
+    async fn call_must_fit_every_window_and_gets_a_waiting_time(env: TestEnv) {
         let quotas = env.quotas_with("2/1m, 3/1h", 0).await;
         for id in ["a", "b"] {
             let call = reserve(&quotas, &new_reservation(id)).await;
             env.advance(SECOND);
             quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
         }
-        // "a" was answered a second before "b", and leaves the minute first.
+        // "a" ended a second before "b", and leaves the minute first.
         assert_eq!(wait_time(&quotas, &new_reservation("c")).await, MINUTE - SECOND);
         env.advance(MINUTE - SECOND);
         let call = reserve(&quotas, &new_reservation("c")).await;
@@ -56,7 +56,7 @@ every_backend! {
     }
 
     /// P8
-    async fn calls_in_flight_count_and_what_is_not_used_is_given_back(env: TestEnv) {
+    async fn calls_in_flight_count_and_unused_calls_are_released(env: TestEnv) {
         let quotas = env.quotas_with("10/1h", 4).await;
         let all = reserve(&quotas, &NewReservation { calls: 6, ..new_reservation("all") }).await;
         let usage = quotas.usage(&api()).await.unwrap();
@@ -66,14 +66,14 @@ every_backend! {
         let usage = quotas.usage(&api()).await.unwrap();
         assert_eq!((usage.in_flight, usage.windows[0].used, usage.windows[0].left()), (0, 2, 4));
         reserve(&quotas, &NewReservation { calls: 4, ..new_reservation("more") }).await;
-        // The public counters show what was made or may be: 2 + 4.
+        // The public counters include reserved calls: 2 + 4.
         for key in env.counters() {
             assert_eq!(env.get(&key).await.as_deref(), Some("6"), "{key}");
         }
     }
 
-    /// P1: an answer that never came may have come at the last moment.
-    async fn a_call_whose_caller_died_occupies_its_windows_until_after_its_deadline(env: TestEnv) {
+    /// P1: the call may have reached the API at the last moment.
+    async fn call_of_a_crashed_caller_occupies_its_windows_after_the_deadline(env: TestEnv) {
         let quotas = env.quotas_with("1/1m", 0).await;
         reserve(&quotas, &new_reservation("dead")).await;
         env.advance(MINUTE + 29 * SECOND);
@@ -83,7 +83,7 @@ every_backend! {
     }
 
     /// P8
-    async fn asking_again_under_the_same_id_gives_the_same_calls(env: TestEnv) {
+    async fn same_id_returns_the_same_reservation(env: TestEnv) {
         let quotas = env.quotas_with("2/1m", 0).await;
         let first = reserve(&quotas, &new_reservation("same")).await;
         env.advance(SECOND);
@@ -92,8 +92,8 @@ every_backend! {
         assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 1);
     }
 
-    /// P8: nothing that was granted is forgotten, and nobody spends before it is known again.
-    async fn a_quota_survives_the_loss_of_the_store(env: TestEnv) {
+    /// P8: granted calls are restored before new ones are granted.
+    async fn quota_survives_the_loss_of_the_store(env: TestEnv) {
         let quotas = env.quotas_with("3/1h", 0).await;
         let done = reserve(&quotas, &new_reservation("done")).await;
         quotas.settle(&done, 1, QuotaFeedback::default()).await.unwrap();
@@ -114,7 +114,7 @@ every_backend! {
     }
 
     /// P2
-    async fn what_others_count_with_the_documented_script_takes_from_the_quota(env: TestEnv) {
+    async fn calls_counted_with_the_documented_script_use_the_quota(env: TestEnv) {
         const DOCUMENTED: &str = "local current = tonumber(redis.call('GET', KEYS[1]) or 0)
             if current + tonumber(ARGV[1]) <= tonumber(ARGV[2]) then
                 local new_count = redis.call('INCRBY', KEYS[1], ARGV[1])
@@ -134,13 +134,13 @@ every_backend! {
         assert_eq!(env.get(&rate_limit).await.as_deref(), Some("5"));
         let answer: (i64, i64) = env.test_store.store().run(documented()).await.unwrap();
         assert_eq!(answer, (5, 0));
-        // Others' calls are in the log, too.
+        // Foreign calls are in the log, too.
         env.test_store.flush_all().await;
         assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 5);
     }
 
-    /// P6: the store says which hour it is, not the node.
-    async fn counters_carry_the_stores_hour(env: TestEnv) {
+    /// P6: the store's clock decides the hour, not the node's.
+    async fn counters_use_the_hour_of_the_store(env: TestEnv) {
         let quotas = env.quotas_with("50/1h", 0).await;
         reserve(&quotas, &new_reservation("first")).await;
         env.advance(50 * MINUTE);
@@ -155,8 +155,8 @@ every_backend! {
         }
     }
 
-    /// P1: calls made elsewhere with the same credential show in the API's answers.
-    async fn an_answer_teaches_what_others_have_used(env: TestEnv) {
+    /// P1: rate limit headers show calls of other clients.
+    async fn response_headers_update_the_quota(env: TestEnv) {
         let quotas = env.quotas_with("10/1m", 0).await;
         let call = reserve(&quotas, &new_reservation("one")).await;
         let counted = QuotaFeedback { counted: Some((7, MINUTE)), ..QuotaFeedback::default() };
@@ -166,7 +166,7 @@ every_backend! {
         let refused = QuotaFeedback { blocked_for: Some(17 * SECOND), ..QuotaFeedback::default() };
         quotas.settle(&call, 1, refused).await.unwrap();
         assert_eq!(wait_time(&quotas, &new_reservation("three")).await, 17 * SECOND);
-        // The refusal is remembered, whatever happens to the store.
+        // The block survives a loss of the store.
         env.test_store.flush_all().await;
         assert_eq!(wait_time(&quotas, &new_reservation("three")).await, 17 * SECOND);
         env.advance(17 * SECOND);
@@ -177,7 +177,7 @@ every_backend! {
         let quotas = env.quotas_with("12/10s", 0).await;
         let mut had = [0_u32; 2];
         let mut comes_at = [0_u64; 2];
-        // The light run has many more workers than the heavy one. All come when they are told to.
+        // The light run has more workers than the heavy one. All retry when they are told to.
         for now_ms in (0..200_000).step_by(50) {
             for (at, (run, weight, workers)) in [("light", 1, 60), ("heavy", 3, 12)].into_iter().enumerate() {
                 for worker in 0..workers {
@@ -202,7 +202,7 @@ every_backend! {
         assert!(light + heavy >= 228, "{light} light, {heavy} heavy of 240");
     }
 
-    async fn a_lower_limit_holds_at_once_and_an_unknown_quota_is_refused(env: TestEnv) {
+    async fn lower_limit_applies_at_once_and_unknown_quota_is_rejected(env: TestEnv) {
         let quotas = env.quotas_with("10/1m", 0).await;
         reserve(&quotas, &NewReservation { calls: 5, ..new_reservation("five") }).await;
         quotas.define(&api(), &Limits::parse("5/1m", 0).unwrap()).await.unwrap();

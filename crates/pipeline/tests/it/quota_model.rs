@@ -1,4 +1,4 @@
-//! Quotas against a model that one thread keeps, and against the API itself, which counts a sliding window.
+//! Property test: quotas against a simple model, and against an API that counts a sliding window.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const HOLD_MS: u64 = 20_000;
 
 every_backend! {
     /// P1, P8
-    async fn reservations_are_granted_as_the_model_says(env: TestEnv) {
+    async fn reservations_match_the_model(env: TestEnv) {
         compare(&env);
     }
 }
@@ -61,11 +61,11 @@ fn compare(env: &TestEnv) {
     });
 }
 
-/// Calls by id: how many, and when they ended or must have.
+/// Calls by id: number, and end or deadline.
 struct Model {
     windows: [(u32, u64); 2],
     calls: BTreeMap<String, (u32, u64)>,
-    /// When the API saw each call, for the proof that it never counts too many.
+    /// When the API saw each call.
     seen: Vec<u64>,
 }
 
@@ -78,7 +78,7 @@ impl Model {
         self.windows.iter().all(|(limit, period)| self.used(now, *period) + calls <= *limit)
     }
 
-    /// The first moment at which the calls could fit, those under way being answered at once.
+    /// The earliest time at which the calls fit, if all calls in flight end now.
     fn fits_at(&self, now: u64, calls: u32) -> u64 {
         let answered = self.calls.iter().map(|(id, (n, end))| (id.clone(), (*n, (*end).min(now)))).collect();
         let answered = Model { windows: self.windows, calls: answered, seen: vec![] };
@@ -137,8 +137,8 @@ async fn follow(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[St
                 let made = reservation.calls.saturating_sub(unused);
                 quotas.settle(&reservation, made, QuotaFeedback::default()).await.unwrap();
                 model.calls.insert(reservation.id.clone(), (made, now));
-                // The API saw them at some time between the reservation and now, but by their deadline, which is when
-                // callers give up. The worst for us is the last moment.
+                // The API saw the calls between the reservation and now, but not after the deadline, when callers time
+                // out. The worst case is the latest time.
                 let deadline = u64::try_from(reservation.until.0).unwrap();
                 model.seen.extend(std::iter::repeat_n(now.min(deadline), made as usize));
             }

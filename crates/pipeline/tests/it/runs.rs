@@ -1,4 +1,4 @@
-//! Runs against the stand-in API: everything that was asked for arrives once, whatever goes wrong.
+//! Runs against the fake API: every result arrives once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub(crate) async fn start_run(pipelines: &Pipelines, text: &str) -> Run {
     pipelines.start_run(&plan.name, None).await.unwrap()
 }
 
-/// Begins a run under an id of the caller's choice.
+/// Starts a run with an id.
 pub(crate) async fn start_run_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
     let plan = pipelines.put_plan(text).await.unwrap();
     pipelines.start_run(&plan.name, Some(id.parse().unwrap())).await.unwrap()
@@ -72,13 +72,13 @@ pub(crate) async fn wait_for_state(pipelines: &Pipelines, run: &Run, state: RunS
     .await;
 }
 
-/// The ids in a file of JSON Lines; each must be there once.
+/// The ids in a JSON Lines file, without duplicates.
 pub(crate) fn ids_in(node: &Node, file: &str) -> BTreeSet<u64> {
     let text = std::fs::read_to_string(node.folder().join(file)).unwrap();
     let mut ids = BTreeSet::new();
     for line in text.lines() {
         let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        assert!(ids.insert(line["id"].as_u64().unwrap()), "{line} is there twice");
+        assert!(ids.insert(line["id"].as_u64().unwrap()), "duplicate {line}");
     }
     ids
 }
@@ -92,7 +92,7 @@ async fn rows_in(node: &Node, file: &str) -> usize {
 
 every_backend! {
     /// P3, P9
-    async fn a_run_fetches_everything_and_follows_what_it_finds(env: TestEnv) {
+    async fn run_fetches_all_items_and_follows_them(env: TestEnv) {
         let api = FakeApi::start(api_config()).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;
@@ -106,16 +106,16 @@ every_backend! {
         assert_eq!(node.pipelines.run(&run.id).await.unwrap().calls, 78);
         env.assert_counts_match(&run.id).await;
 
-        // A second run asks only for what changed.
+        // A second run makes conditional requests.
         let again = start_run(&node.pipelines, &plan(&api)).await;
         wait_for_state(&node.pipelines, &again, RunState::Completed).await;
-        assert_eq!(api.served(), 78 + 28, "pages and dockets, whose entries are not asked for");
+        assert_eq!(api.served(), 78 + 28, "pages and dockets, without entries");
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         assert_eq!(rows_in(&node, "out/entries.db").await, 50);
     }
 
     /// P3, P4, P5, P7
-    async fn others_can_read_what_a_run_does(env: TestEnv) {
+    async fn public_views_show_the_run(env: TestEnv) {
         let api = FakeApi::start(FakeApiConfig { dockets: 3, latency: Duration::from_millis(300), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let text = plan(&api).replace("server = { attempts = 3", "server = { attempts = 1");
@@ -126,7 +126,7 @@ every_backend! {
         let start = keys.task_start(&id, &TaskId::new("docket_1").unwrap());
         wait_for("the start of a task", LIMIT, async || env.get(&start).await).await;
         wait_for_state(&node.pipelines, &run, RunState::Completed).await;
-        assert_eq!(env.get(&start).await, None, "the attempt is over");
+        assert_eq!(env.get(&start).await, None, "the attempt has ended");
 
         let state: std::collections::HashMap<String, String> = wait_for("the last view", LIMIT, async || {
             let all = store.run(cmd("HGETALL").arg(keys.state(&id).as_bytes())).await;
@@ -148,8 +148,8 @@ every_backend! {
         assert!(matches!(&attempts[..], [(begun, ended, class)] if begun < ended && class == "server"), "{attempts:?}");
     }
 
-    /// P5: what failed is set aside by class, and replayed.
-    async fn failures_are_retried_by_class_set_aside_and_replayed(env: TestEnv) {
+    /// P5: failures are retried by class, become dead letters, and are replayed.
+    async fn failures_are_retried_and_dead_letters_replayed(env: TestEnv) {
         let api = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
         api.fail("/dockets/3/", Fault::Truncated);
@@ -161,7 +161,7 @@ every_backend! {
         let run = start_run(&node.pipelines, &plan(&api)).await;
         wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         let done: BTreeSet<u64> = (1..=25).filter(|id| ![5, 6].contains(id)).collect();
-        assert_eq!(ids_in(&node, "out/dockets.jsonl"), done, "what can be retried was");
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), done, "retries succeeded");
         let set_aside = ItemState::Quarantined;
         env.assert_counts_match(&run.id).await;
         let failures = node.pipelines.progress(&run.id).await.unwrap().failures;
@@ -180,8 +180,8 @@ every_backend! {
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
     }
 
-    /// P12: while the store is away nobody calls, and afterwards everything arrives once.
-    async fn a_loss_of_the_store_during_a_run_costs_nothing(env: TestEnv) {
+    /// P12: every result arrives once, although the store loses its data twice.
+    async fn run_survives_losses_of_the_store(env: TestEnv) {
         let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(20), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;
@@ -196,13 +196,13 @@ every_backend! {
     }
 
     /// P7
-    async fn a_run_pauses_resumes_and_is_cancelled(env: TestEnv) {
+    async fn run_is_paused_resumed_and_cancelled(env: TestEnv) {
         let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(50), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 5).await;
         node.pipelines.apply(&run.id, RunAction::Pause).await.unwrap();
-        wait_for("all items to be given back", LIMIT, async || {
+        wait_for("all claims to be released", LIMIT, async || {
             let (claims,): (i64,) = env.database.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
             claims == 0
         })

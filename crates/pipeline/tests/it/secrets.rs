@@ -1,4 +1,4 @@
-//! Secrets are sent to their hosts by their systems, and to nobody else.
+//! Secrets are sent only to their hosts.
 
 use hob_web::Service as _;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn plan(keys: &str, step: &str) -> String {
 }
 
 #[test]
-fn a_plan_that_may_not_use_its_secrets_is_not_saved() {
+fn plan_that_may_not_use_its_secrets_is_rejected() {
     run(async {
         let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["*.api.example", "db.example"]));
@@ -126,12 +126,12 @@ fn a_plan_that_may_not_use_its_secrets_is_not_saved() {
     });
 }
 
-/// Repeats every request in its answer, and keeps it.
+/// Echoes every request in its response, and records it.
 async fn echo() -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let keep = Arc::clone(&heard);
+    let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+    let keep = Arc::clone(&requests);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = Vec::new();
@@ -145,19 +145,19 @@ async fn echo() -> (u16, Arc<Mutex<Vec<String>>>) {
             let _ = stream.write_all(answer.as_bytes()).await;
         }
     });
-    (port, heard)
+    (port, requests)
 }
 
 #[test]
-fn a_secret_is_sent_to_its_hosts_only_and_never_shown() {
+fn secret_is_sent_only_to_its_hosts_and_masked_in_errors() {
     run(async {
         let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["localhost"]));
         let (_context, pipelines) = open(&env, &folder, live).await;
-        let (port, heard) = echo().await;
+        let (port, requests) = echo().await;
         let step =
             format!("get = 'http://{{key}}:{port}/{{secret.t}}'\nheaders = {{ A = 'Token {{secret.t}}' }}");
-        // The host comes from the item, so that only the request itself can be judged.
+        // The host comes from the item, so the check happens per request.
         let text = plan("['localhost', '127.0.0.1']", &step);
         let errors = async || {
             let started = start_run(&pipelines, &text).await;
@@ -180,13 +180,13 @@ fn a_secret_is_sent_to_its_hosts_only_and_never_shown() {
             "{found:?}"
         );
         {
-            let heard = heard.lock().unwrap();
-            assert_eq!(heard.len(), 1, "{heard:?}");
-            assert!(heard[0].contains(VALUE) && heard[0].contains("host: localhost"), "{heard:?}");
+            let requests = requests.lock().unwrap();
+            assert_eq!(requests.len(), 1, "{requests:?}");
+            assert!(requests[0].contains(VALUE) && requests[0].contains("host: localhost"), "{requests:?}");
         }
         replace.replace(token(&folder, VALUE, &["other.example"]));
         let found = errors().await;
         assert!(found.iter().all(|(_, error)| error.contains("may not be sent to")), "{found:?}");
-        assert_eq!(heard.lock().unwrap().len(), 1);
+        assert_eq!(requests.lock().unwrap().len(), 1);
     });
 }

@@ -1,5 +1,4 @@
-//! Days in seconds: many workers on several nodes with skewed clocks against an API that counts a sliding window, under
-//! a driven clock.
+//! Simulates days under a driven clock: workers on several nodes with skewed clocks, and an API with a sliding window.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,11 +12,11 @@ use crate::support::{START, TestEnv, api, new_reservation};
 
 const NODES: usize = 3;
 const WORKERS: usize = 12;
-/// How fast the nodes' clocks run; and the API's is seven minutes ahead. Neither is asked for the time.
+/// Speed of the nodes' clocks. The API's clock is seven minutes ahead.
 const PACES: [f64; NODES] = [0.999, 1.0, 1.001];
 const AHEAD: Duration = Duration::from_secs(420);
 
-/// What happens next, and to which worker.
+/// The next event of a worker.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Reserve,
@@ -31,7 +30,7 @@ struct Simulated {
     refused: u64,
 }
 
-/// Lets workers with an endless backlog call for `days`, each answer taking its time, and counts what the API sees.
+/// Simulates workers with an endless backlog, and counts what the API sees.
 async fn simulate(env: &TestEnv, windows: &str, buffer: u32, lasting: Duration) -> Simulated {
     let limits = Limits::parse(windows, buffer).unwrap();
     let mut nodes: Vec<Quotas> = Vec::new();
@@ -50,7 +49,7 @@ async fn simulate(env: &TestEnv, windows: &str, buffer: u32, lasting: Duration) 
             break;
         }
         env.clock.set(now);
-        // Neither the same for all nor ever regular.
+        // Different for each worker and call.
         let jitter = Duration::from_micros((number * 7919 + worker as u64 * 104_729) % 150_000);
         let (at, next) = match event {
             Event::Reserve => {
@@ -91,7 +90,7 @@ async fn simulate(env: &TestEnv, windows: &str, buffer: u32, lasting: Duration) 
     simulated
 }
 
-/// P1: not one refusal, and hardly a call left unused.
+/// P1: no refusals, and at least 99 % of the permitted calls are used.
 fn assert_full_use(windows: &str, buffer: u32, lasting: Duration, permitted: u64) {
     run(async {
         let env = TestEnv::embedded().await;
@@ -102,12 +101,12 @@ fn assert_full_use(windows: &str, buffer: u32, lasting: Duration, permitted: u64
 }
 
 #[test]
-fn the_documented_windows_are_kept_and_used_for_days() {
+fn documented_windows_are_fully_used_for_days() {
     assert_full_use("5/1m, 50/1h, 125/1d", 0, Duration::from_secs(4 * 86_400), 4 * 125);
 }
 
 #[test]
-fn short_windows_are_kept_and_used_for_hours() {
+fn short_windows_are_fully_used_for_hours() {
     assert_full_use("40/1m, 600/1h", 0, Duration::from_secs(3 * 3600), 3 * 600);
 }
 
@@ -116,7 +115,7 @@ mod slow {
 
     /// P8: 5,000 an hour with a buffer of 25.
     #[test]
-    fn the_documented_hour_is_kept_and_used() {
+    fn documented_hourly_limit_is_fully_used() {
         let hours = hob_testkit::budget(2, 72);
         assert_full_use("5000/1h", 25, Duration::from_secs(hours * 3600), hours * 4975);
     }

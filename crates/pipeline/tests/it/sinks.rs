@@ -1,4 +1,4 @@
-//! Results in a table of a real PostgreSQL.
+//! Sinks in a real PostgreSQL.
 
 use hob_web::Service as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::runs::{api_config, plan, start_run, wait_for_state};
 use crate::secrets::secret;
 use crate::support::TestEnv;
 
-/// A node that knows where the warehouse is, by a secret in a file.
+/// A node with a secret for the URL of the warehouse.
 async fn node(
     env: &TestEnv,
     folder: &TempDir,
@@ -31,7 +31,7 @@ async fn node(
     (context, pipelines)
 }
 
-/// The entries go to the warehouse instead of a file.
+/// Entries go to the warehouse.
 fn plan_for_warehouse(api: &FakeApi) -> String {
     plan(api)
         .replace("sqlite = \"out/entries.db\"", "postgres = \"warehouse\"")
@@ -39,10 +39,10 @@ fn plan_for_warehouse(api: &FakeApi) -> String {
 }
 
 #[test]
-fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
+fn postgres_table_receives_every_result_once() {
     run(async {
         let (env, warehouse) = (TestEnv::embedded().await, Postgres::start());
-        // Made by somebody else, with types of its own and a column that is none of our business.
+        // An existing table with its own types and an additional column.
         warehouse.psql(
             "CREATE TABLE entries (id BIGINT PRIMARY KEY, docket BIGINT, seen_at TIMESTAMPTZ DEFAULT now())",
         );
@@ -50,7 +50,7 @@ fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
         let api = FakeApi::start(api_config()).await.unwrap();
         let (_context, pipelines) = node(&env, &folder, &warehouse).await;
         for _ in 0..2 {
-            // The second run gives the same rows again.
+            // The second run writes the same rows.
             let started = start_run(&pipelines, &plan_for_warehouse(&api)).await;
             wait_for_state(&pipelines, &started, RunState::Completed).await;
             let facts = warehouse.psql("SELECT count(*), count(seen_at), sum(id), max(docket) FROM entries");
@@ -60,13 +60,13 @@ fn a_table_of_postgres_takes_every_result_once_by_its_own_types() {
     });
 }
 
-/// The run says so, nothing is lost, and it goes on by itself when the database is back.
+/// The run reports the error and continues when the database is back.
 #[test]
-fn a_database_that_is_away_keeps_results_waiting() {
+fn results_wait_while_the_sink_database_is_unavailable() {
     run(async {
         let (env, warehouse) = (TestEnv::embedded().await, Postgres::start());
         let folder = TempDir::new().unwrap();
-        // Slow enough that much is left to do when the first rows were seen.
+        // Slow enough that calls remain when the first rows are written.
         let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(300), ..api_config() })
             .await
             .unwrap();
@@ -77,7 +77,7 @@ fn a_database_that_is_away_keeps_results_waiting() {
         })
         .await;
         warehouse.kill();
-        wait_for("the trouble to be told", LIMIT, async || {
+        wait_for("the error on the run", LIMIT, async || {
             let trouble = pipelines.run(&started.id).await.unwrap().trouble;
             if trouble.contains("entries") { Ok(()) } else { Err(trouble) }
         })

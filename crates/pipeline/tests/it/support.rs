@@ -1,4 +1,4 @@
-//! A place to test in: a store, a database, and a clock that the test drives.
+//! Test environment: a store, a database, and a driven clock.
 
 use hob_web::{Changes, Service as _, Web};
 use std::path::Path;
@@ -35,7 +35,7 @@ impl TestEnv {
         Self::new(embedded(Layout::Plain), TestDatabase::sqlite()).await
     }
 
-    /// The store under the driven clock.
+    /// The store with the driven clock.
     pub(crate) fn store(&self) -> Store {
         self.test_store.store().with_clock(self.clock.clone())
     }
@@ -44,7 +44,7 @@ impl TestEnv {
         Keys::new(self.test_store.layout())
     }
 
-    /// One node's quotas; "api" is the public one.
+    /// The quotas of one node; "api" is the public one.
     pub(crate) fn quotas(&self) -> Quotas {
         Quotas::new(&self.store(), &self.keys(), &self.database, Some(api()))
     }
@@ -60,7 +60,7 @@ impl TestEnv {
         self.clock.advance(by);
     }
 
-    /// A node that works on runs, by the store's own clock.
+    /// A node that executes runs, with the store's own clock.
     pub(crate) async fn node(&self) -> Node {
         self.node_with_store(self.test_store.store().clone()).await
     }
@@ -80,7 +80,7 @@ impl TestEnv {
         Node { context, web, pipelines, folder }
     }
 
-    /// A node with a runtime and connections of its own, which vanishes when it is dropped, as a killed process does.
+    /// A node with its own runtime and connections. Dropping it is like killing the process.
     pub(crate) fn crashing_node(&self, folder: &Path) -> CrashingNode {
         let (store, test_database, folder) =
             (self.redis().url(), self.test_database.url(), folder.to_owned());
@@ -97,7 +97,7 @@ impl TestEnv {
         CrashingNode(Some(runtime))
     }
 
-    /// The server of a place that has one Redis.
+    /// The Redis server of the environment.
     pub(crate) fn redis(&self) -> &RedisServer {
         match self.test_store.server() {
             Server::Redis(server) => server,
@@ -105,7 +105,7 @@ impl TestEnv {
         }
     }
 
-    /// What is kept of how many items are where must be what a count finds.
+    /// Compares the item counts with the items.
     pub(crate) async fn assert_counts_match(&self, run: &RunId) {
         let count = sql(
             "SELECT step, state, CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1 GROUP BY step, state",
@@ -145,15 +145,14 @@ pub(crate) struct CrashingNode(Option<tokio::runtime::Runtime>);
 
 impl Drop for CrashingNode {
     fn drop(&mut self) {
-        // Nothing is finished, nothing given back.
+        // Without graceful shutdown.
         self.0.take().unwrap().shutdown_background();
     }
 }
 
-/// One of several that share a store and a database.
+/// A node. Several can share a store and a database.
 pub(crate) struct Node {
     pub(crate) context: ServiceContext,
-    /// What pages of this node are served with.
     pub(crate) web: Web,
     pub(crate) pipelines: Pipelines,
     folder: TempDir,
@@ -164,7 +163,7 @@ impl Node {
         self.folder.path()
     }
 
-    /// Stops as a process does that was asked to; gives its folder to whoever comes after it.
+    /// Stops gracefully. Returns the folder for the next node.
     pub(crate) async fn stop(self) -> TempDir {
         let running = self.context.tasks.stop(LIMIT).await;
         assert!(running.is_empty(), "{running:?} still run");
@@ -178,7 +177,7 @@ pub(crate) async fn open(test_database: &TestDatabase) -> Database {
     Database::open_with(&address, &[hob_pipeline::MIGRATIONS], options).await.unwrap()
 }
 
-/// A strict embedded store, which refuses every key that the schema does not declare.
+/// A strict embedded store, which rejects keys that the schema does not declare.
 pub(crate) fn embedded(layout: Layout) -> TestStore {
     TestStore::embedded_for(Catalog::new(vec![keys::schema().clone()], layout).unwrap())
 }
@@ -199,7 +198,7 @@ pub(crate) async fn reserve(quotas: &Quotas, new_reservation: &NewReservation) -
     }
 }
 
-/// How long the caller is told to wait.
+/// Waiting time of a reservation that is not granted.
 pub(crate) async fn wait_time(quotas: &Quotas, new_reservation: &NewReservation) -> Duration {
     match quotas.reserve(&api(), new_reservation).await.unwrap() {
         ReserveDecision::Wait { after, .. } => after,
@@ -207,7 +206,7 @@ pub(crate) async fn wait_time(quotas: &Quotas, new_reservation: &NewReservation)
     }
 }
 
-/// Makes one test for each row of the matrix: embedded stores with SQLite, Redis and a Cluster with PostgreSQL.
+/// Defines a test for each backend: embedded stores with SQLite, Redis and a Cluster with PostgreSQL.
 #[macro_export]
 macro_rules! every_backend {
     ($($(#[$about:meta])* async fn $name:ident($env:ident: TestEnv) $body:block)*) => {$(

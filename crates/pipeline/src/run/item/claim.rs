@@ -1,4 +1,4 @@
-//! Claims: items that one worker holds under one lease, and what becomes of them when it is not heard of again.
+//! Claims: items that a worker holds under a lease. When the lease expires, the items are released.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::error::Result;
 use crate::plan::retry::FailureClass;
 use crate::run::RunId;
 
-/// An item that its workers did not survive so often is set aside.
+/// An item becomes a dead letter after this many attempts that ended with an expired lease.
 const MAX_LOST_WORKERS: u32 = 20;
 
-/// Items that one worker holds under one lease.
+/// Items that a worker holds under one lease.
 #[derive(Debug)]
 pub(crate) struct Claim {
     pub(crate) number: i64,
     pub(crate) items: Vec<Item>,
 }
 
-/// Claims items that are due, for as long as the lease is renewed; `None` if there are none.
+/// Claims items that are due; `None` if there are none.
 pub(crate) async fn claim(
     database: &Database,
     run: &RunId,
@@ -30,7 +30,7 @@ pub(crate) async fn claim(
     lease: Duration,
 ) -> Result<Option<Claim>> {
     let work = |tx: Transaction| async move {
-        // This row is also what claims of one run queue up at.
+        // Locks the run, so that claims of one run are serialized.
         let Some(number) = runs::next_claim_number(&tx, run).await? else { return Ok(None) };
         let mut items = items::claim_due(&tx, run, number, limit).await?;
         items.sort_unstable_by_key(|item| item.seq);
@@ -44,20 +44,20 @@ pub(crate) async fn claim(
         counts.write(&tx, run).await?;
         Ok(Some(Claim { number, items }))
     };
-    // Nothing is due most of the time when a run waits, and a look costs less than a write.
+    // A read is cheaper than a write, and mostly no item is due while a run waits.
     if !items::has_waiting(database, run).await? {
         return Ok(None);
     }
     database.write_with(Isolation::Committed, work).await
 }
 
-/// Holds a worker's claims for longer.
+/// Renews the leases of a worker.
 pub(crate) async fn renew(database: &Database, run: &RunId, worker: &str, lease: Duration) -> Result<()> {
     let work = |tx: Transaction| async move { Ok(claims::renew(&tx, run, worker, lease).await?) };
     database.write_with(Isolation::Committed, work).await
 }
 
-/// Takes back what dead workers hold. Returns how many items come back.
+/// Releases the items of expired claims. Returns how many.
 pub(crate) async fn reclaim_expired(database: &Database) -> Result<u64> {
     let work = |tx: Transaction| async move {
         let mut back = 0;
@@ -66,7 +66,7 @@ pub(crate) async fn reclaim_expired(database: &Database) -> Result<u64> {
         }
         Ok(back)
     };
-    // A look first, without a write: there is hardly ever one.
+    // A read first: expired claims are rare.
     let any_expired = |snapshot: Snapshot| async move { claims::any_expired(&snapshot).await };
     if !database.read(any_expired).await? {
         return Ok(0);
@@ -74,7 +74,7 @@ pub(crate) async fn reclaim_expired(database: &Database) -> Result<u64> {
     database.write_with(Isolation::Committed, work).await
 }
 
-/// Items come back, or are set aside where too many workers have not survived them.
+/// Releases the items of a claim. Items with too many attempts become dead letters.
 async fn reclaim(tx: &Transaction, claim: &ExpiredClaim) -> Result<u64, hob_database::Error> {
     runs::lock(tx, &claim.run).await?;
     let mut counts = CountChanges::default();
@@ -84,7 +84,7 @@ async fn reclaim(tx: &Transaction, claim: &ExpiredClaim) -> Result<u64, hob_data
         counts.add(&group.step, FailureClass::Network.as_str(), ItemState::Quarantined, group.exhausted);
     }
     counts.write(tx, &claim.run).await?;
-    let error = "none of the workers that tried it was heard of again";
+    let error = "the lease expired in every attempt: the item may crash its workers";
     items::quarantine_exhausted(tx, claim, MAX_LOST_WORKERS, FailureClass::Network, error).await?;
     let back = items::release_claimed(tx, claim).await?;
     claims::delete(tx, &claim.run, &[claim.claim]).await?;

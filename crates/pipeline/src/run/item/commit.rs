@@ -1,4 +1,4 @@
-//! What attempts came to: written in one transaction for many, each under the claim that it was made under.
+//! Commits finished attempts: many in one transaction, each fenced by its claim.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::error::Result;
 use crate::plan::retry::FailureClass;
 use crate::run::RunId;
 
-/// The steps of time in which finished items are counted.
+/// Resolution of the throughput chart.
 pub(crate) const THROUGHPUT_STEP: Duration = Duration::from_secs(30);
 
-/// What an attempt came to.
+/// An attempt with its outcome.
 #[derive(Clone, Debug)]
 pub(crate) struct FinishedAttempt {
     pub(crate) item: Item,
     pub(crate) claim: i64,
     pub(crate) begun_at: UnixMs,
-    /// The HTTP status; 0 where there was none.
+    /// The HTTP status; 0 if there was no response.
     pub(crate) status: u16,
     pub(crate) calls: u32,
     pub(crate) outcome: AttemptOutcome,
@@ -32,7 +32,7 @@ pub(crate) enum AttemptOutcome {
     Done {
         output: Option<(String, String)>,
         follow: Vec<NewItem>,
-        /// Whether the result is kept for a later run.
+        /// Set if the result is stored for later runs.
         version: Option<ResultVersion>,
     },
     Retry {
@@ -44,21 +44,21 @@ pub(crate) enum AttemptOutcome {
         class: FailureClass,
         error: String,
     },
-    /// Not attempted after all.
+    /// Not attempted.
     Released,
 }
 
-/// Under what a result is kept.
+/// The version of a stored result.
 #[derive(Clone, Debug)]
 pub(crate) struct ResultVersion {
-    /// The step's definition, hashed.
+    /// Hash of the step's definition.
     pub(crate) step_hash: String,
-    /// The version that the API gave the answer; empty where it gave none.
+    /// The ETag of the response; empty if it had none.
     pub(crate) etag: String,
 }
 
 impl AttemptOutcome {
-    /// The state that it leads to.
+    /// The state of the item afterwards.
     fn state(&self) -> ItemState {
         match self {
             AttemptOutcome::Done { .. } => ItemState::Done,
@@ -69,7 +69,7 @@ impl AttemptOutcome {
 }
 
 impl FinishedAttempt {
-    /// Why the item failed, as far as anybody knows.
+    /// The failure class of the item afterwards; empty if it did not fail.
     fn class(&self) -> &str {
         match &self.outcome {
             AttemptOutcome::Done { .. } => "",
@@ -79,8 +79,8 @@ impl FinishedAttempt {
     }
 }
 
-/// Writes what attempts came to and ends the claims that are over with them, all of it or nothing. What was claimed
-/// anew meanwhile is left alone, so that a result counts once. Returns how many counted.
+/// Commits attempts and deletes the claims that end with them, atomically. An attempt whose claim has expired changes
+/// nothing, so that each result counts once. Returns how many counted.
 pub(crate) async fn commit(
     database: &Database,
     run: &RunId,
@@ -89,7 +89,7 @@ pub(crate) async fn commit(
     ended_claims: &[i64],
 ) -> Result<u64> {
     let work = |tx: Transaction| async move {
-        // The run's row first, as all do who move its items. Calls were made, whether or not their results count.
+        // Locks the run first, as all transactions that move items do. Calls count even if their results do not.
         runs::add_calls(&tx, run, finished.iter().map(|attempt| attempt.calls).sum()).await?;
         let mut counted = record_done_and_released(&tx, run, finished).await?;
         for attempt in finished {
@@ -110,7 +110,7 @@ pub(crate) async fn commit(
     database.write_with(Isolation::Committed, work).await
 }
 
-/// Marks what is done or given back, in few statements, and answers with those that were still held.
+/// Marks items as done or waiting, in few statements. Returns the attempts whose claim still held the item.
 async fn record_done_and_released<'a>(
     tx: &Transaction,
     run: &RunId,
@@ -139,7 +139,7 @@ async fn record_done_and_released<'a>(
     Ok(counted)
 }
 
-/// By claim and number of the item.
+/// Attempts by claim and number of the item.
 type ByClaim<'a> = BTreeMap<i64, BTreeMap<i64, &'a FinishedAttempt>>;
 
 async fn record_failed(
@@ -161,7 +161,7 @@ async fn record_failed(
     items::mark_failed(tx, run, attempt.claim, attempt.item.seq, &failed).await
 }
 
-/// The attempts, the outputs, the items that follow and the results that are kept.
+/// Writes the attempts, outputs, following items and stored results.
 async fn write_results(
     tx: &Transaction,
     run: &RunId,
@@ -200,7 +200,7 @@ async fn count_throughput(tx: &Transaction, run: &RunId, items: usize) -> Result
     throughput::add(tx, run, UnixMs(tx.now().0 / step_ms * step_ms), items).await
 }
 
-/// Forgets how fast runs were long ago.
+/// Deletes throughput older than `keep`.
 pub(crate) async fn delete_old_throughput(database: &Database, version: Duration) -> Result<u64> {
     let work =
         |tx: Transaction| async move { Ok(throughput::delete_before(&tx, tx.now().minus(version)).await?) };

@@ -1,5 +1,5 @@
-//! How many items of a run are in which state: kept by every transaction that moves some, so that nobody has to count a
-//! million rows to say how far a run is.
+//! Item counts by step, class and state. Every transaction that moves items updates them, so that reading progress does
+//! not scan a million rows.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::plan::retry::FailureClass;
 use crate::run::RunId;
 
-/// What a transaction changes in the counts, by step, class and state. Written in one order by all who do.
+/// Changes of the counts in a transaction, sorted: all transactions write them in the same order.
 #[derive(Debug, Default)]
 pub(super) struct CountChanges {
     changes: BTreeMap<(String, String, ItemState), i64>,
@@ -22,7 +22,7 @@ impl CountChanges {
         *self.changes.entry((step.to_owned(), class.to_owned(), state)).or_default() += items;
     }
 
-    /// Whoever writes it holds the run's row.
+    /// The caller holds the lock on the run.
     pub(super) async fn write(self, tx: &Transaction, run: &RunId) -> Result<(), hob_database::Error> {
         let changed = self.changes.into_iter().filter(|(_, items)| *items != 0);
         let changes = changed.map(|((step, class, state), items)| (step, class, state, items)).collect();
@@ -30,7 +30,7 @@ impl CountChanges {
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Items by step and state.
@@ -49,7 +49,7 @@ impl Progress {
     }
 }
 
-/// How many items are where.
+/// Reads the progress of a run.
 pub(crate) async fn progress(database: &Database, run: &RunId) -> Result<Progress> {
     let rows = item_counts::read(database, run).await?;
     let mut steps: BTreeMap<(String, ItemState), u64> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The last results of items, for a later run: where the API says that nothing changed, the run writes them again.
+//! Stored results of items. A later run writes them again when the API answers 304, so that its output is complete.
 
 use hob_database::Database;
 
@@ -7,17 +7,17 @@ use crate::database::results::{self, NewResultRow, ResultRow};
 use crate::error::Result;
 use crate::plan::Step;
 
-/// A result that an earlier run has kept.
+/// A result of an earlier run.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredResult {
-    /// The version that the API gave the answer; empty where it gave none.
+    /// The ETag of the response; empty if it had none.
     pub(crate) etag: String,
     line: String,
     follow: Vec<NewItem>,
 }
 
 impl StoredResult {
-    /// The last result of an item under the same definition of its step.
+    /// The last result of an item, if it was made under the same definition of its step.
     pub(crate) async fn find(
         database: &Database,
         plan: &str,
@@ -31,7 +31,7 @@ impl StoredResult {
         }))
     }
 
-    /// The same result once more. What it led to is taken as unchanged, too.
+    /// Writes the result again. The items that follow from it count as unchanged, too.
     pub(crate) fn reuse(self, step: &Step) -> AttemptOutcome {
         let sink = step.sink.as_ref().filter(|_| !self.line.is_empty());
         let output = sink.map(|sink| (sink.get_ref().clone(), self.line));
