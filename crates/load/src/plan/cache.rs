@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_database::Database;
-use hob_schema::Key;
+use hob_store::Key;
 use hob_store::{Reply, Script, Store, cmd};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};

@@ -54,7 +54,7 @@ impl PendingQueue {
     pub async fn read(&self) -> Result<PendingList, Error> {
         let key = self.keys.pending();
         let range = cmd("LRANGE").arg(&key).arg(0).arg(MAX_READ - 1).clone();
-        Ok(PendingList(mend::run(&self.store, range, &[(&key, Kind::List)]).await?))
+        Ok(PendingList(repair::run(&self.store, range, &[(&key, KeyType::List)]).await?))
     }
 
     /// Replaces the entries that were read by the queue of the database. Entries pushed since then stay.

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use hob_store::Key;
 use hob_store::repair::{self, KeyType};
-use hob_store::{Call, FromRedisValue, Key, Reply, Script, Store, cmd};
+use hob_store::{Call, FromRedisValue, Reply, Script, Store, cmd};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -120,7 +121,7 @@ impl RunViews {
         let keys = [self.keys.writer(&run.id), self.keys.status(&run.id)];
         let call = STATUS.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
         let call = call.arg(json(&RunStatus::new(run, progress))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
-        self.run::<Reply>(call, keys.map(|key| (key, Kind::String))).await.map(drop)
+        self.run::<Reply>(call, keys.map(|key| (key, KeyType::String))).await.map(drop)
     }
 
     /// Writes the final status and deletes the keys of a running test (L11).
@@ -214,7 +215,7 @@ impl RunViews {
         let call =
             call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
         let call = call.arg(Keys::SESSIONS_MAX_LEN);
-        let reply: Reply = self.run(call, [(self.keys.sessions(id), Kind::Hash)]).await?;
+        let reply: Reply = self.run(call, [(self.keys.sessions(id), KeyType::Hash)]).await?;
         Ok(reply.word() == "added")
     }
 

@@ -93,7 +93,7 @@ every_service! {
         let load = worker_node(context.context()).await;
         let plan = add(&load, &server.url(""), 50, "4s").await;
         let keys = keys(&context);
-        let mut heard = context.store.bus().subscribe(&[Topic::pattern("notifications:*")]).await.unwrap();
+        let mut heard = context.store.bus().subscribe(&[ChannelFilter::pattern("notifications:*")]).await.unwrap();
         let id = queue(&load, plan, RunRequest::default()).await;
 
         let current: CurrentMetrics = wait_for("live metrics", LIMIT, async || {
