@@ -1,8 +1,8 @@
-//! The schema audit compared with `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of its own server:
+//! The audit beside `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of a server of its own:
 //! `cargo run --release -p bench-audit [KEYS]`.
 //!
 //! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
-//! millisecond felt meanwhile.
+//! millisecond measures meanwhile.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert!(status.is_ok_and(|status| status.success()), "redis-cli {flag} failed");
         watch.print(&format!("redis-cli {flag}"));
     }
-    println!("\nPeak memory of the process: {} MiB", peak_memory_mib());
+    println!("\nMost memory that this process ever had: {} MiB", peak_memory_mib());
     Ok(())
 }
 
@@ -73,7 +73,7 @@ fn fill(server: &RedisServer, keys: u64) {
             let limit = format!("ha:sliding_limit:user:{n}");
             send(&["ZADD", &limit, "1763287200000", "a", "1763287200001", "b"]);
             send(&["EXPIRE", &limit, "900"]);
-            send(&["SET", &format!("legacy:{user}"), "an undeclared value"]);
+            send(&["SET", &format!("legacy:{user}"), "a value of an undeclared key"]);
         }
         pipe.query::<()>(&mut connection).expect("the server takes the keys");
     }
@@ -84,35 +84,38 @@ struct Watch<'s> {
     server: &'s RedisServer,
     started: Instant,
     cpu_s: f64,
-    over: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
     pings: std::thread::JoinHandle<Vec<Duration>>,
 }
 
 impl<'s> Watch<'s> {
     fn start(server: &'s RedisServer) -> Watch<'s> {
-        let over = Arc::new(AtomicBool::new(false));
-        let (mut connection, told) = (server.connect(), Arc::clone(&over));
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (mut connection, stop) = (server.connect(), Arc::clone(&stopped));
         let pings = std::thread::spawn(move || {
-            let mut felt = Vec::new();
-            while !told.load(Ordering::Relaxed) {
-                let asked = Instant::now();
+            let mut latencies = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let sent = Instant::now();
                 redis::cmd("PING").query::<()>(&mut connection).expect("the server answers");
-                felt.push(asked.elapsed());
+                latencies.push(sent.elapsed());
                 std::thread::sleep(Duration::from_millis(1));
             }
-            felt.sort_unstable();
-            felt
+            latencies.sort_unstable();
+            latencies
         });
-        Watch { server, started: Instant::now(), cpu_s: cpu_s(server), over, pings }
+        Watch { server, started: Instant::now(), cpu_s: cpu_s(server), stopped, pings }
     }
 
     fn print(self, name: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
         let cpu_s = cpu_s(self.server) - self.cpu_s;
-        self.over.store(true, Ordering::Relaxed);
-        let felt = self.pings.join().expect("the pinging thread ends");
+        self.stopped.store(true, Ordering::Relaxed);
+        let latencies = self.pings.join().expect("the pinging thread ends");
         let ms = |share: usize| {
-            felt.get(felt.len() * share / 1_000).or(felt.last()).map_or(0.0, |felt| felt.as_secs_f64() * 1e3)
+            latencies
+                .get(latencies.len() * share / 1_000)
+                .or(latencies.last())
+                .map_or(0.0, |latency| latency.as_secs_f64() * 1e3)
         };
         println!("| {name} | {seconds:.1} | {cpu_s:.1} | {:.2} ms | {:.2} ms |", ms(990), ms(1_000));
     }

@@ -305,7 +305,7 @@ mod tests {
         let text = "[schema]\nname = \"x\"\nversion = 1\n[key.new]\npattern = \"a\"\ntype = \"set\"\n";
         let schema = Schema::parse("x.toml", text).unwrap();
         let error = expand(Path::new("x.toml"), &schema).unwrap_err();
-        assert!(error.starts_with("x.toml:4:6: `new` is a method"), "{error}");
+        assert!(error.starts_with("x.toml:4:6: `new` is already a method"), "{error}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ pub fn example_key(space: &Keyspace, family: usize) -> String {
     let declared = &schema.families[family];
     let ids: Vec<&str> = declared.pattern.ids().map(|id| schema.ids[id].example.as_str()).collect();
     let shard = matches!(declared.tag, Tag::Shard { by: None }).then(Shard::default);
-    space.key(family, &ids, shard).to_string()
+    space.key(family, &ids, shard)
 }
 
 /// A command quoted for a shell, to follow `redis-cli`.

@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use hob_testkit::{RedisCluster, RedisServer};
+use hob_testkit::{RedisCluster, RedisOptions, RedisServer, SentinelSet};
 
 use crate::program::{complaint, hob};
 
@@ -18,8 +18,7 @@ fn answer(output: &Output, code: i32) -> String {
     out.into_owned()
 }
 
-/// A little chat as its document would leave it in Redis, with one key that nobody declared and a typing flag
-/// that will never go away.
+/// Keys of the chat service, an undeclared key, and a typing flag without a TTL.
 fn seeded() -> RedisServer {
     let redis = RedisServer::start();
     redis.command::<()>(&["SET", "user:42:online", "true"]);
@@ -52,7 +51,7 @@ fn every_rule_explains_itself() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place() {
+fn an_error_in_a_schema_file_has_a_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.toml");
     std::fs::write(&path, "[schema]\nname = \"bad\"\nversion = 1\n\n[key.a]\npatern = \"a:<id>\"\n").unwrap();
@@ -65,7 +64,7 @@ fn a_mistake_is_told_with_its_place() {
 }
 
 #[test]
-fn a_stranger_starts_with_a_proposal() {
+fn a_proposed_schema_matches_the_keys() {
     let redis = seeded();
     let proposal = answer(&schema(&["infer", &redis.url(), "--name", "mine"]), 0);
     let folder = tempfile::tempdir().unwrap();
@@ -76,7 +75,7 @@ fn a_stranger_starts_with_a_proposal() {
 }
 
 #[test]
-fn an_audit_exits_by_what_it_found_and_a_baseline_hides_what_is_known() {
+fn the_exit_code_follows_the_findings_and_a_baseline_hides_known_ones() {
     let redis = seeded();
     let text = answer(&schema(&["audit", &redis.url()]), 4);
     for part in ["chat.typing", "surprise"] {
@@ -94,7 +93,7 @@ fn an_audit_exits_by_what_it_found_and_a_baseline_hides_what_is_known() {
 }
 
 #[test]
-fn a_cluster_is_audited_master_by_master() {
+fn every_master_of_a_cluster_is_audited() {
     let cluster = RedisCluster::start();
     for user in ["1", "2", "3", "4", "5", "6"] {
         let key = format!("user:{{{user}}}:online");
@@ -105,7 +104,27 @@ fn a_cluster_is_audited_master_by_master() {
 }
 
 #[test]
-fn cleaning_is_a_dry_run_until_it_is_applied() {
+fn the_master_of_a_sentinel_set_is_audited() {
+    let sentinels = SentinelSet::start();
+    sentinels.master().command::<()>(&["SET", "user:42:online", "true"]);
+    let text = answer(&schema(&["audit", &sentinels.url()]), 0);
+    assert!(text.contains("1 keys on 1 server"), "{text}");
+}
+
+#[test]
+fn a_tls_server_is_audited_with_the_given_authority() {
+    let redis = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
+    redis.command::<()>(&["SET", "surprise:1", "x"]);
+    let folder = tempfile::tempdir().unwrap();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, redis.authority_pem()).unwrap();
+    let url = format!("{}?ca={}", redis.tls_url(), ca.display());
+    assert!(answer(&schema(&["audit", &url]), 3).contains("surprise"));
+    assert!(complaint(&schema(&["audit", &redis.tls_url()])).contains("certificate"));
+}
+
+#[test]
+fn clean_is_a_dry_run_without_apply() {
     let redis = seeded();
     let clean = |more: &[&str]| {
         let url = redis.url();
@@ -123,7 +142,7 @@ fn cleaning_is_a_dry_run_until_it_is_applied() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_said_in_one_line() {
+fn a_missing_server_is_an_error_without_the_password() {
     for command in [&["infer"][..], &["audit"], &["clean", "--family", "chat.typing"]] {
         let url = ["redis://:hunter2@127.0.0.1:1"];
         let text = complaint(&schema(&[command, &url].concat()));
