@@ -5,19 +5,12 @@ mod config;
 mod database;
 mod doctor;
 mod exit;
-mod foundation;
-mod http;
 mod load;
-mod log;
-mod metrics;
 mod pages;
 mod pipeline;
-mod relay;
 mod schema;
 mod serve;
 mod services;
-#[cfg(test)]
-mod table;
 mod token;
 mod uptime;
 

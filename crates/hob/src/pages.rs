@@ -18,8 +18,8 @@ use hob_web::{Access, Changes, Routes, Web};
 use audit::BackgroundAudit;
 use overview::Overview;
 
-use crate::http::Place;
 use crate::schema;
+use crate::serve::http::Place;
 use crate::services::Services;
 
 /// Health and Keys are for whoever has this scope; it is also the topic of their live updates.

@@ -1,5 +1,13 @@
 //! `hob serve`: opens what the systems stand on, serves until it is told to stop, and stops in order.
 
+pub(crate) mod foundation;
+pub(crate) mod http;
+mod log;
+mod metrics;
+mod relay;
+#[cfg(test)]
+mod route_table;
+
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,10 +24,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::ServeOptions;
 use crate::config::{self, Config, Loaded};
-use crate::foundation::Foundation;
-use crate::http::{self, Parts, Place};
+use crate::pages;
 use crate::services::{Outlets, Services};
-use crate::{log, pages, relay};
+use foundation::Foundation;
+use http::{Parts, Place};
 
 /// How long background tasks may take to put down what they hold.
 const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
@@ -39,8 +47,8 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
 async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let stage = if options.demo { Stage::Demo } else { Stage::Real };
     // Before anything that counts: what counts earlier counts for nobody.
-    let metrics = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
-    crate::metrics::describe();
+    let recorder = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
+    metrics::describe();
     let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), stage).await?;
     let demo_folder = match stage {
         Stage::Demo => Some(tempfile::tempdir().context("no temporary folder")?),
@@ -66,7 +74,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
         context: context.clone(),
         engine: foundation.embedded.as_ref().map(|embedded| embedded.engine.clone()),
         stopping: stopping.clone(),
-        metrics,
+        metrics: recorder,
     };
     let pages = pages::around(&services, &web, &foundation.keys, &place)?;
     let app = App::new(&web, pages.merge(http::routes(parts)), stage);

@@ -2,6 +2,7 @@
 
 mod api;
 mod attempts;
+pub mod audit;
 mod credential;
 mod desk;
 mod door;

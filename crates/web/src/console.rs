@@ -1,5 +1,7 @@
 //! The frame around all pages of the console.
 
+pub(crate) mod assets;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;

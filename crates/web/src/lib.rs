@@ -49,45 +49,34 @@
 //! ```
 
 mod access;
-mod app;
-mod assets;
-pub mod audit;
-mod card;
 pub mod chart;
 mod config;
 mod console;
-mod docs;
 mod error;
-mod extract;
-mod footprint;
-mod list;
+mod http;
 pub mod live;
 pub mod look;
-mod middleware;
-mod openapi;
-mod problem;
-mod routes;
 mod server;
 mod service;
 mod web;
 
+pub use access::audit::{self, Audit};
 pub use access::{Access, BadScope, Caller, Creation, NewToken, Scope, Scopes, Token, TokenId, Tokens};
-pub use app::{App, Stage};
-/// Where a page of its own frame finds an asset: `asset("hob.css")`.
-pub use assets::href as asset;
-pub use audit::Audit;
-pub use card::{Card, Figure, Trouble};
 pub use config::Config;
+/// Where a page of its own frame finds an asset: `asset("hob.css")`.
+pub use console::assets::href as asset;
 pub use console::{Console, NavItem, Page};
 pub use error::Error;
-pub use extract::{Form, Json, Path, Query};
-pub use footprint::Footprint;
-pub use list::{List, Paging, Time};
+pub use http::extract::{Form, Json, Path, Query};
+pub use http::list::{List, Paging, Time};
+pub use http::problem::{FieldError, Problem};
+pub use http::routes::{Entry, Routes};
 pub use live::Changes;
-pub use middleware::Origin;
-pub use problem::{FieldError, Problem};
-pub use routes::{Entry, Routes};
-pub use server::Peer;
+pub use server::app::{App, Stage};
+pub use server::listener::Peer;
+pub use server::middleware::Origin;
+pub use service::card::{Card, Figure, Trouble};
+pub use service::footprint::Footprint;
 pub use service::{AnyService, Registration, Service, ServiceError};
 pub use web::Web;
 

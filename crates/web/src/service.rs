@@ -1,6 +1,9 @@
 //! What a system is to the program that runs it. Every system implements [`Service`], and there is no other way in:
 //! the program knows them only as [`Registration`]s.
 
+pub(crate) mod card;
+pub(crate) mod footprint;
+
 use std::fmt;
 use std::future::{self, Future};
 use std::path::Path;

@@ -11,7 +11,7 @@ use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext, Task};
 
 use crate::access::{Attempts, Door};
-use crate::server;
+use crate::server::listener;
 use crate::{Audit, Changes, Config, Error};
 
 /// The web of one process. Clones are handles to the same.
@@ -40,7 +40,7 @@ impl Web {
     pub fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let admin = config.now().admin()?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
-        let tls = server::certificate(&config.now())?.map(ServerTls::read).transpose()?.map(Arc::new);
+        let tls = listener::certificate(&config.now())?.map(ServerTls::read).transpose()?.map(Arc::new);
         let inner = Inner {
             tls,
             door: Door::new(&context.database, admin.as_ref()),
@@ -78,7 +78,7 @@ impl Web {
         if config.admin()?.is_none() && !self.inner.door.is_open() {
             return Err(Error::AdminTokenRemoved);
         }
-        server::certificate(config)?.map(ServerTls::read).transpose()?;
+        listener::certificate(config)?.map(ServerTls::read).transpose()?;
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Web {
     }
 
     fn reload_certificate(&self, config: &Config) -> Result<(), Error> {
-        if let (Some(tls), Some(files)) = (&self.inner.tls, server::certificate(config)?) {
+        if let (Some(tls), Some(files)) = (&self.inner.tls, listener::certificate(config)?) {
             tls.reload(files)?;
         }
         Ok(())

@@ -14,7 +14,7 @@ use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
 use hob_web::{Console, Footprint, Page, Problem, Trouble};
 use tokio::time::timeout;
 
-use crate::http::Place;
+use crate::serve::http::Place;
 use crate::services::Services;
 
 /// A part that does not answer within this is shown as away.

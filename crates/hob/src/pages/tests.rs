@@ -16,8 +16,8 @@ use hob_web::{
 };
 
 use super::around;
-use crate::http::Place;
 use crate::schema;
+use crate::serve::http::Place;
 use crate::services::Services;
 
 const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use super::token::{Creation, NewToken, Scopes, Token, TokenId, Tokens};
 use super::{Access, Caller, Scope};
-use crate::audit::Deed;
+use crate::access::audit::Deed;
 use crate::{Json, List, Paging, Path, Problem, Query, Routes, Time, Web};
 
 const LONGEST_NAME: usize = 100;

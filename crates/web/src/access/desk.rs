@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::api::TokenWish;
 use super::token::{Creation, Token, TokenId, Tokens};
 use super::{Access, Caller};
-use crate::audit::Deed;
+use crate::access::audit::Deed;
 use crate::look::{Badge, Empty, Field, Pager, Tone, When};
 use crate::{Console, Form, Page, Paging, Path, Problem, Query, Routes, Web};
 

@@ -8,7 +8,7 @@ use hob_store::limit::Decision;
 use serde::Deserialize;
 
 use super::door::COOKIE;
-use crate::server::Peer;
+use crate::server::listener::Peer;
 use crate::{Access, Caller, Console, Form, Problem, Query, Routes, Web};
 
 #[derive(Template)]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use hob_database::{Database, Error, Query, UnixMs, from_row, sql};
 
+use super::audit;
 use super::credential::{self, Hash};
 use super::token::{Scopes, TokenId};
-use crate::audit;
 
 /// What a session was begun with.
 #[derive(Clone, Debug)]

@@ -10,9 +10,9 @@ use hob_database::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::audit;
 use super::credential::{self, Hash};
 use super::{BadScope, Scope};
-use crate::audit;
 
 /// Names a token, and opens nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]

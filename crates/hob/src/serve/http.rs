@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::foundation::Foundation;
+use crate::serve::foundation::Foundation;
 
 /// Where the parts of this process can be reached.
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ async fn metrics_page(State(parts): State<Parts>) -> Response {
         metrics::gauge!("hob_engine_memory_bytes").set(engine.memory() as f64);
         metrics::gauge!("hob_engine_keys").set(engine.len() as f64);
     }
-    metrics::counter!("hob_log_dropped_lines_total").absolute(crate::log::dropped_lines());
+    metrics::counter!("hob_log_dropped_lines_total").absolute(crate::serve::log::dropped_lines());
     let text = parts.metrics.render();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

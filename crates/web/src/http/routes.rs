@@ -11,9 +11,10 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 use utoipa::openapi::{OpenApi, RefOr, Schema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
+use super::openapi;
+use crate::Access;
 use crate::access::gate;
 use crate::console::NavItem;
-use crate::{Access, openapi};
 
 /// The routes of a service. There is no way to add one without saying who may call it.
 #[derive(Clone)]

@@ -15,7 +15,7 @@ struct Asset {
 
 macro_rules! asset {
     ($name:literal, $kind:literal) => {
-        Asset { name: $name, kind: $kind, bytes: include_bytes!(concat!("../assets/", $name)) }
+        Asset { name: $name, kind: $kind, bytes: include_bytes!(concat!("../../assets/", $name)) }
     };
 }
 

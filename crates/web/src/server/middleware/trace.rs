@@ -9,7 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use tracing::Instrument;
 
-use crate::server::Peer;
+use crate::server::listener::Peer;
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const LONGEST: usize = 64;

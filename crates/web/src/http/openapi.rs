@@ -5,7 +5,7 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Components, Content, Info, OpenApi, Paths, Ref, RefOr, ResponseBuilder};
 
-use crate::problem::{Body, FieldError};
+use crate::http::problem::{Body, FieldError};
 use crate::{Access, Entry};
 
 /// What tokens are called in the document.

@@ -12,7 +12,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::RequestId;
 use crate::console::Frame;
-use crate::routes::ForPrograms;
+use crate::http::routes::ForPrograms;
 use crate::{Console, FieldError, Problem};
 
 /// As much as anybody says in plain text.

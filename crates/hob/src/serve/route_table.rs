@@ -13,8 +13,8 @@ use hob_web::{Access, App, Config, Creation, Entry, NewToken, Routes, Scope, Sco
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio_util::sync::CancellationToken;
 
-use crate::http::{self, Parts, Place};
 use crate::pages;
+use crate::serve::http::{self, Parts, Place};
 use crate::services::{self, Services};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/routes.md");

@@ -14,10 +14,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use utoipa::openapi::OpenApi;
 
+use super::listener;
 use crate::console::Frame;
-use crate::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
-use crate::routes::Parts;
-use crate::{Access, Entry, Problem, Routes, Web, access, assets, docs, live, openapi, server};
+use crate::console::assets;
+use crate::http::routes::Parts;
+use crate::http::{docs, openapi};
+use crate::server::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
+use crate::{Access, Entry, Problem, Routes, Web, access, live};
 
 /// Everything that one server answers.
 pub struct App {
@@ -74,7 +77,7 @@ impl App {
         let (config, tls, streams) = (self.web.config(), self.web.tls(), self.stopping);
         // Streams would go on for ever otherwise.
         let end_streams = stop.clone().cancelled_owned().map(|()| streams.cancel());
-        tokio::join!(server::serve(&config, tls, self.router, listener, stop), end_streams);
+        tokio::join!(listener::serve(&config, tls, self.router, listener, stop), end_streams);
     }
 }
 

@@ -1,0 +1,75 @@
+//! Serves the routes of an app: the shared server, with the limits of `[server]`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use hob_net::{CertificateFiles, Client, Handler, Limits, Server, ServerTls};
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::{Config, Error};
+
+/// Who is at the other end of the connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub SocketAddr);
+
+const MAX_STREAMS: u32 = 128;
+/// Bytes of a request's head.
+const MAX_HEAD: u32 = 32 * 1024;
+
+/// Answers until `stop` is cancelled and what was under way is done, or has had its time.
+pub(crate) async fn serve(
+    config: &Config,
+    tls: Option<Arc<ServerTls>>,
+    router: Router,
+    listener: TcpListener,
+    stop: CancellationToken,
+) {
+    let limits = Limits {
+        connections: config.max_connections as usize,
+        streams: MAX_STREAMS,
+        head_bytes: MAX_HEAD,
+        head_within: config.head_within.get(),
+        unread_within: config.unread_within.get(),
+        drain_within: config.drain_within.get(),
+    };
+    Server::new(limits, tls).serve(&Answering(router), &listener, &stop).await;
+}
+
+/// The files that the configuration names, if any.
+pub(crate) fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>>, Error> {
+    match (&config.tls_certificate, &config.tls_key) {
+        (Some(certificate), Some(key)) => Ok(Some(CertificateFiles { certificate, key })),
+        (None, None) => Ok(None),
+        _ => Err(Error::HalfTls),
+    }
+}
+
+#[derive(Clone)]
+struct Answering(Router);
+
+impl Handler for Answering {
+    type Guard = ();
+    type Arrival = Peer;
+    type Body = Body;
+
+    fn connected(&self) {}
+
+    fn arrive(&self, client: Client) -> Peer {
+        Peer(client.address)
+    }
+
+    async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(*peer);
+        match self.0.clone().oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
