@@ -18,7 +18,7 @@ section! {
         /// clients that are not browsers can always connect.
         pub origins: Vec<String> = Vec::new(),
         /// The most messages of a user in one window.
-        pub message_rate_limit: u32 = 20 => "MESSAGE_RATE_LIMIT",
+        pub message_rate_limit: u32 = 20,
         /// The length of the window. Default: MESSAGE_RATE_WINDOW in milliseconds, or one minute.
         pub message_rate_window: Option<Period> = None,
         /// How messages are counted: fixed_counter (as documented), or gcra, which allows no burst at the edge of a

@@ -1,5 +1,6 @@
 //! The configuration of the whole program: which sections `hob.toml` has, and how they are read.
 
+mod environment;
 mod example;
 mod sections;
 mod show;
@@ -16,6 +17,7 @@ pub(crate) use sections::{DatabaseConfig, NodeConfig, RedisConfig};
 pub(crate) use show::run;
 
 use crate::services;
+use environment::Environment;
 
 /// Read when no other file is named, and it is there.
 const DEFAULT_FILE: &str = "hob.toml";
@@ -106,6 +108,8 @@ impl Live {
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     layers: Layers,
+    environment: Environment,
+    unknown_variables: Vec<String>,
     file: Option<File>,
 }
 
@@ -116,6 +120,11 @@ impl Loaded {
         let (secrets, replace_secrets) = hob_service::Live::new(config.secrets);
         let services = Arc::new(LiveServices::new(&self.layers)?);
         Ok(Live { server, secrets, services, replace_server, replace_secrets })
+    }
+
+    /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.
+    pub(crate) fn unknown_variables(&self) -> &[String] {
+        &self.unknown_variables
     }
 
     fn path(&self) -> Option<&Path> {
@@ -132,12 +141,15 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
         // As a whole, since only this finds unknown sections, and the places of mistakes.
         file.check(&kinds())?;
     }
-    let layers = Layers::new(file.as_ref(), std::env::vars())?;
-    // The variables of the environment, too, for the services.
-    for kind in kinds() {
-        kind.settings(&layers)?;
-    }
-    Ok(Loaded { config: Config::from_layers(&layers)?, layers, file })
+    let environment = Environment::new(environment::of_process(), file.as_ref(), &kinds())?;
+    let layers = Layers::new(file.as_ref(), environment.layer())?;
+    let read = || {
+        let settings = kinds().iter().map(|kind| kind.settings(&layers)).collect::<Result<Vec<_>, _>>()?;
+        Ok((Config::from_layers(&layers)?, settings.concat()))
+    };
+    let (config, settings) = read().map_err(|error| environment.explain(error))?;
+    let unknown_variables = environment.unknown(&settings);
+    Ok(Loaded { config, layers, environment, unknown_variables, file })
 }
 
 /// Reads the configuration of a running process again. A file that was there when `last` was read must still be

@@ -31,6 +31,9 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
     let mut report = Report::default();
     runtime.block_on(async {
         look_at_process(&mut report);
+        for variable in loaded.unknown_variables() {
+            report.advise("config", &format!("unknown environment variable {variable}"));
+        }
         look_at_store(&mut report, &loaded.config).await;
         look_at_database(&mut report, &loaded.config).await;
     });

@@ -37,6 +37,9 @@ const THREADS_STOP_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
     let _log = log::start();
+    for variable in loaded.unknown_variables() {
+        tracing::warn!(variable, "unknown environment variable");
+    }
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     let served = runtime.block_on(serve(loaded, options, file));
     // Dropping the runtime would wait for these threads, and a script may never return from a call of Lua's library.

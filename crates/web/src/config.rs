@@ -18,7 +18,7 @@ hob_service::section! {
     /// The API and the console: where they listen, who may enter, how much they take.
     pub struct Config("server") {
         /// Where the API and the console are. Any other than a loopback address needs an admin token.
-        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)) => "HOB_LISTEN",
+        pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
         /// Names under which browsers may reach this server, besides loopback ones and the address it listens on.
         pub hosts: Vec<String> = Vec::new(),
         /// The token that may do everything, as env:NAME or file:PATH; env:HOB_ADMIN_TOKEN when not given. Without one,

@@ -7,8 +7,9 @@ use hob_service::config::Layers;
 use super::kinds;
 
 const HEAD: &str = "\
-# Everything here is optional, and stands at its default. The environment wins over this file, flags win over
-# both. Secrets are not written here: `env:NAME` or `file:PATH` says where they are.
+# All settings, with their defaults. Every line is optional. Flags override environment variables, and environment
+# variables override this file: HOB_<SECTION>_<KEY> sets [section] key. See docs/configuration.md.
+# Do not write secrets into this file; refer to them as env:NAME or file:PATH.
 ";
 
 pub(crate) fn example() -> String {

@@ -9,7 +9,7 @@ section! {
     /// This node.
     pub struct NodeConfig("node") {
         /// What it is called on the Health page; random when not given.
-        pub name: Option<String> = None => "HOB_NODE",
+        pub name: Option<String> = None,
     }
 }
 
@@ -18,11 +18,11 @@ section! {
     pub struct RedisConfig("redis") {
         /// Where it lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://.
         /// When not given, REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are heeded; without them it is embedded.
-        pub url: Option<SecretUrl> = None => "HOB_REDIS_URL",
+        pub url: Option<SecretUrl> = None,
         /// Where the embedded store listens for redis-cli and other Redis clients.
-        pub store_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into() => "HOB_STORE_LISTEN",
+        pub store_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into(),
         /// The most memory that the embedded store may use, in MiB.
-        pub store_memory_mib: u32 = 512 => "HOB_STORE_MEMORY_MIB",
+        pub store_memory_mib: u32 = 512,
     }
 }
 
@@ -30,6 +30,6 @@ section! {
     /// SQLite or PostgreSQL: everything that must not be lost.
     pub struct DatabaseConfig("database") {
         /// A SQLite file, or postgres://.
-        pub url: SecretUrl = "hob-data/hob.db".to_owned().into() => "HOB_DATABASE_URL",
+        pub url: SecretUrl = "hob-data/hob.db".to_owned().into(),
     }
 }

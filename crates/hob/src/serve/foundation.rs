@@ -99,11 +99,10 @@ impl EmbeddedStore {
 
 impl RedisConfig {
     pub(crate) fn address(&self) -> Result<Address> {
-        let address = match &self.url {
-            Some(url) => url.reveal().parse(),
-            None => Address::from_env(),
-        };
-        address.context("the address of the store")
+        match &self.url {
+            Some(url) => url.reveal().parse().context("[redis] url"),
+            None => Ok(Address::Embedded),
+        }
     }
 }
 

@@ -24,13 +24,21 @@ pub(crate) fn start() -> WorkerGuard {
         .thread_name("log")
         .finish(std::io::stderr());
     let _ = DROPPED.set(writer.error_counter());
+    let (filter, error) = match std::env::var("HOB_LOG").map(|text| text.parse::<EnvFilter>()) {
+        Ok(Ok(filter)) => (Some(filter), None),
+        Ok(Err(error)) => (None, Some(error)),
+        Err(_) => (None, None),
+    };
     tracing_subscriber::fmt()
         .with_writer(writer)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_env_filter(EnvFilter::try_from_env("HOB_LOG").unwrap_or_else(|_| "info".into()))
+        .with_env_filter(filter.unwrap_or_else(|| "info".into()))
         // It would complain with `eprintln!`, which panics when standard error is closed.
         .log_internal_errors(false)
         .init();
+    if let Some(error) = error {
+        tracing::warn!(variable = "HOB_LOG", %error, "invalid log filter, using info");
+    }
     guard
 }
 

@@ -77,12 +77,12 @@ fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
     );
     let shown = answer(&config(folder.path(), &["show"], &[("HOB_LISTEN", "127.0.0.1:7171")]));
     let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_default();
-    assert!(line("listen = \"127.0.0.1:7171\"").ends_with("# HOB_LISTEN"), "{shown}");
-    assert!(line("url = \"redis://…@127.0.0.1:6390\"").ends_with("# hob.toml"), "{shown}");
+    assert!(line("listen = \"127.0.0.1:7171\"").ends_with("# environment HOB_LISTEN"), "{shown}");
+    assert!(line("url = \"redis://…@127.0.0.1:6390\"").ends_with("# hob.toml:2"), "{shown}");
     assert!(line("store_memory_mib = 512").ends_with("# default"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");
     let slack = r#"slack = { for = ["uptime"], from = "env:SLACK_URL", hosts = ["*.slack.com:443"] }"#;
-    assert!(line(slack).ends_with("# hob.toml"), "{shown}");
+    assert!(line(slack).ends_with("# hob.toml:3"), "{shown}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn the_example_is_well() {
     let folder = tempfile::tempdir().unwrap();
     let example = answer(&config(folder.path(), &["example"], &[]));
     std::fs::write(folder.path().join("hob.toml"), example).unwrap();
-    assert_eq!(answer(&config(folder.path(), &["check"], &[])), "hob.toml is well\n");
+    assert_eq!(answer(&config(folder.path(), &["check"], &[])), "hob.toml: OK\n");
 }
 
 #[test]

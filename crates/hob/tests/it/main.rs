@@ -6,6 +6,7 @@ mod config;
 mod crowd;
 mod database;
 mod doctor;
+mod environment;
 mod load;
 mod monitors;
 mod pipeline;

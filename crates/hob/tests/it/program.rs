@@ -12,7 +12,10 @@ use tempfile::TempDir;
 
 pub(crate) fn hob() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hob"));
-    let ours = |name: &str| name.starts_with("HOB_") || name.starts_with("REDIS_");
+    let ours = |name: &str| {
+        ["HOB_", "REDIS_", "MESSAGE_RATE_"].iter().any(|start| name.starts_with(start))
+            || name == "DATABASE_URL"
+    };
     for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
     }

@@ -205,7 +205,7 @@ fn what_cannot_be_served_is_said_in_one_line() {
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password, or bind a loopback address"), "{text}");
     let text = run(&["--listen", "127.0.0.1:0", "--redis", "http://:secret@nowhere"]);
-    assert!(text.starts_with("hob: the address of the store: ") && !text.contains("secret"), "{text}");
+    assert!(text.starts_with("hob: [redis] url: ") && !text.contains("secret"), "{text}");
     let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--database"];
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
     assert!(text.starts_with("hob: could not open the database postgres://hob@127.0.0.1:1/hob: "), "{text}");

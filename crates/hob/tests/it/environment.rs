@@ -1,0 +1,203 @@
+//! Environment variables: which setting each one sets, in which order of precedence, and how they are shown.
+
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::program::{Server, complaint, hob};
+
+struct Folder(TempDir);
+
+impl Folder {
+    /// A folder with a `hob.toml`.
+    fn with_file(text: &str) -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("hob.toml"), text).unwrap();
+        Folder(folder)
+    }
+
+    fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+        hob().current_dir(&self.0).args(arguments).envs(variables.iter().copied()).output().unwrap()
+    }
+
+    fn show(&self, variables: &[(&str, &str)]) -> String {
+        let output = self.run(&["config", "show"], variables);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+/// The value and the origin of a setting in the output of `hob config show`.
+#[track_caller]
+fn setting(shown: &str, section: &str, key: &str) -> (String, String) {
+    let (_, rest) = shown.split_once(&format!("[{section}]\n")).unwrap_or_else(|| panic!("{shown}"));
+    let lines = rest.lines().take_while(|line| !line.starts_with('['));
+    let line = lines.into_iter().find(|line| line.starts_with(&format!("{key} = "))).unwrap_or_default();
+    let (value, origin) = line.rsplit_once("  # ").unwrap_or_else(|| panic!("{key} is missing in\n{shown}"));
+    (value[key.len() + 3..].trim().to_owned(), origin.to_owned())
+}
+
+#[track_caller]
+fn assert_setting(shown: &str, section: &str, key: &str, value: &str, origin: &str) {
+    assert_eq!(setting(shown, section, key), (value.to_owned(), origin.to_owned()), "{shown}");
+}
+
+#[test]
+fn every_setting_of_every_section_has_a_variable() {
+    let folder = Folder::with_file("[server]\nmax_requests = 7\n");
+    let shown = folder.show(&[]);
+    let mut section = String::new();
+    let mut sections = 0;
+    let mut variables = Vec::new();
+    for line in shown.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']').to_owned();
+            sections += 1;
+        } else if let Some((key, value)) = line.split_once(" = ").filter(|(key, _)| !key.contains(' ')) {
+            let value = value.rsplit_once("  # ").unwrap().0.trim().to_owned();
+            variables.push((section.clone(), key.to_owned(), value));
+        }
+    }
+    assert!(sections >= 10 && variables.len() > 50, "{shown}");
+    let environment: Vec<(String, String)> = variables
+        .iter()
+        .map(|(section, key, value)| (format!("HOB_{section}_{key}").to_uppercase(), value.clone()))
+        .collect();
+    let pairs: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let shown = folder.show(&pairs);
+    for ((section, key, value), (name, _)) in variables.iter().zip(&environment) {
+        assert_setting(&shown, section, key, value, &format!("environment {name}"));
+    }
+    assert_eq!(folder.run(&["config", "check"], &pairs).stdout, b"hob.toml: OK\n");
+}
+
+#[test]
+fn documented_names_set_their_settings() {
+    let folder = Folder::with_file("");
+    for (name, text, section, key, value) in [
+        ("HOB_NODE", "a", "node", "name", "\"a\""),
+        ("HOB_LISTEN", "127.0.0.1:7171", "server", "listen", "\"127.0.0.1:7171\""),
+        ("HOB_STORE_LISTEN", "127.0.0.1:7172", "redis", "store_listen", "\"127.0.0.1:7172\""),
+        ("HOB_STORE_MEMORY_MIB", "64", "redis", "store_memory_mib", "64"),
+        ("HOB_REDIS_URL", "redis://a", "redis", "url", "\"redis://a\""),
+        ("REDIS_URL", "redis://a", "redis", "url", "\"redis://a\""),
+        ("REDIS_HOST", "a", "redis", "url", "\"redis://a:6379\""),
+        ("REDIS_PORT", "7", "redis", "url", "\"redis://localhost:7\""),
+        ("REDIS_PASSWORD", "p@ss/word", "redis", "url", "\"redis://…@localhost:6379\""),
+        ("HOB_DATABASE_URL", "a.db", "database", "url", "\"a.db\""),
+        ("DATABASE_URL", "postgres://u:p@h/d", "database", "url", "\"postgres://…@h/d\""),
+        ("HOB_ADMIN_TOKEN", "a secret that nobody knows", "server", "admin_token", "\"env:HOB_ADMIN_TOKEN\""),
+        ("MESSAGE_RATE_LIMIT", "3", "chat", "message_rate_limit", "3"),
+        ("HOB_CHAT_MESSAGE_RATE_LIMIT", "3", "chat", "message_rate_limit", "3"),
+        ("MESSAGE_RATE_WINDOW", "1500", "chat", "message_rate_window", "\"1s 500ms\""),
+        ("MESSAGE_RATE_WINDOW", "2m", "chat", "message_rate_window", "\"2m\""),
+    ] {
+        let shown = folder.show(&[(name, text)]);
+        assert_setting(&shown, section, key, value, &format!("environment {name}"));
+        assert!(!shown.contains("a secret") && !shown.contains("p@ss") && !shown.contains("p%40"), "{shown}");
+    }
+    let together = folder.show(&[("REDIS_HOST", "::1"), ("REDIS_PORT", "7"), ("REDIS_PASSWORD", "x")]);
+    let origin = "environment REDIS_HOST, REDIS_PORT, REDIS_PASSWORD";
+    assert_setting(&together, "redis", "url", "\"redis://…@[::1]:7\"", origin);
+}
+
+#[test]
+fn a_hob_variable_wins_over_the_file_and_the_file_over_other_names() {
+    let folder = Folder::with_file("\n[redis]\nurl = \"redis://file\"\n\n[chat]\nmessage_rate_limit = 5\n");
+    let others = [("REDIS_URL", "redis://other"), ("REDIS_HOST", "third"), ("MESSAGE_RATE_LIMIT", "6")];
+    let shown = folder.show(&others);
+    assert_setting(&shown, "redis", "url", "\"redis://file\"", "hob.toml:3");
+    assert_setting(&shown, "chat", "message_rate_limit", "5", "hob.toml:6");
+    let ours = [("HOB_REDIS_URL", "redis://ours"), ("HOB_CHAT_MESSAGE_RATE_LIMIT", "7")];
+    let shown = folder.show(&[&others[..], &ours].concat());
+    assert_setting(&shown, "redis", "url", "\"redis://ours\"", "environment HOB_REDIS_URL");
+    assert_setting(&shown, "chat", "message_rate_limit", "7", "environment HOB_CHAT_MESSAGE_RATE_LIMIT");
+    let shown = Folder::with_file("").show(&others);
+    assert_setting(&shown, "redis", "url", "\"redis://other\"", "environment REDIS_URL");
+}
+
+/// Kubernetes sets `REDIS_PORT=tcp://10.0.0.1:6379` in every pod beside a Service with the name `redis`.
+#[test]
+fn a_port_from_kubernetes_is_ignored() {
+    let folder = Folder::with_file("");
+    assert!(folder.show(&[("REDIS_PORT", "tcp://10.0.0.1:6379")]).contains("# url is not set"));
+    let error = complaint(&folder.run(&["config", "check"], &[("REDIS_PORT", "seven")]));
+    assert!(error.starts_with("hob: REDIS_PORT: "), "{error}");
+}
+
+#[test]
+fn a_wrong_value_is_reported_under_the_name_that_was_used() {
+    let folder = Folder::with_file("");
+    for (name, text) in [
+        ("HOB_LISTEN", "here"),
+        ("HOB_SERVER_LISTEN", "here"),
+        ("MESSAGE_RATE_LIMIT", "many"),
+        ("MESSAGE_RATE_WINDOW", "long"),
+        ("REDIS_COUNTER_TTL_HOURS", "soon"),
+    ] {
+        let error = complaint(&folder.run(&["config", "check"], &[(name, text)]));
+        assert!(error.starts_with(&format!("hob: {name}")), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_hob_variable_is_a_warning() {
+    let folder = Folder::with_file(
+        "[secrets.hook]\nfrom = \"env:HOB_HOOK\"\nfor = [\"uptime\"]\nhosts = [\"a.example\"]\n",
+    );
+    let variables =
+        [("HOB_LISTN", "127.0.0.1:1"), ("HOB_HOOK", "x"), ("HOB_LOG", "warn"), ("HOB_KEY_PREFIX", "a:")];
+    let check = folder.run(&["config", "check"], &variables);
+    let text = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert_eq!(text, "hob.toml: OK\nwarning: unknown environment variable HOB_LISTN\n");
+    assert_eq!(check.status.code(), Some(3));
+    let doctor = folder.run(&["doctor"], &variables);
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(text.contains("unknown environment variable HOB_LISTN"), "{text}");
+    assert!(!text.contains("HOB_HOOK"), "{text}");
+}
+
+#[test]
+fn an_unknown_hob_variable_is_logged_at_the_start() {
+    let server = Server::launch("127.0.0.1:0", |command| {
+        let folder = command.get_current_dir().unwrap().to_owned();
+        command.env("HOB_LISTN", "x").stderr(std::fs::File::create(folder.join("log")).unwrap())
+    });
+    let log = server.log();
+    assert!(log.contains("unknown environment variable") && log.contains("HOB_LISTN"), "{log}");
+}
+
+/// C6, P1, P3: variables of the key schemas have no setting in the file, and are shown below the sections.
+#[test]
+fn variables_of_the_key_schemas_are_shown() {
+    let shown = Folder::with_file("").show(&[("REDIS_KEY_PREFIX", "gw:")]);
+    let line = |name: &str| shown.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(line("REDIS_KEY_PREFIX").starts_with("# REDIS_KEY_PREFIX = \"gw:\""), "{shown}");
+    assert!(line("REDIS_KEY_PREFIX").ends_with("# environment REDIS_KEY_PREFIX"), "{shown}");
+    for name in ["HOB_KEY_PREFIX", "CHAT_KEY_PREFIX", "REDIS_COUNTER_TTL_HOURS", "NOTIFICATION_REDIS_CHANNEL"]
+    {
+        assert!(line(name).contains("default"), "{shown}");
+    }
+}
+
+/// C6: the limit of the documented variable is the one that the chat applies.
+#[test]
+fn the_documented_message_limit_takes_effect() {
+    for name in ["MESSAGE_RATE_LIMIT", "HOB_CHAT_MESSAGE_RATE_LIMIT"] {
+        let server = Server::start_with(&["--only", "chat"], &[(name, "2")]);
+        let allowed: Vec<bool> = (0..3)
+            .map(|_| {
+                let answer = server.post("/api/v1/chat/users/anna/limit", "{}");
+                serde_json::from_str::<serde_json::Value>(&answer.body).unwrap()["allowed"].as_bool().unwrap()
+            })
+            .collect();
+        assert_eq!(allowed, [true, true, false], "{name}");
+    }
+}
+
+#[test]
+fn the_database_is_where_database_url_says() {
+    let server = Server::launch("127.0.0.1:0", |command| command.env("DATABASE_URL", "elsewhere/a.db"));
+    assert!(server.folder.path().join("elsewhere/a.db").exists());
+    assert!(!server.folder.path().join("hob-data").exists());
+}
