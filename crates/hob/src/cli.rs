@@ -1,4 +1,4 @@
-//! What can be asked of `hob`.
+//! The command line.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::services;
 #[derive(Debug, Parser)]
 #[command(name = "hob", version, about, max_term_width = 100)]
 pub(crate) struct Cli {
-    /// The configuration file; hob.toml when it is there and no other is named
+    /// Configuration file [default: hob.toml, if it exists]
     #[arg(long, global = true, env = "HOB_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(subcommand)]
@@ -24,52 +24,49 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server
     Serve(ServeOptions),
-    /// Check and show the configuration
+    /// Check, show or generate the configuration
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Look at what Hob stands on: connections, versions, clocks, latency, memory; with advice
+    /// Check the connections, versions, clocks, latency and memory of Redis and the database
     ///
-    /// Exits with 0 when all is well, 1 when it could not do its work, 3 when it has advice, 4 when something is
-    /// wrong.
+    /// Exit status: 0 no findings, 1 failure, 3 warnings, 4 errors.
     Doctor,
-    /// Make, list and revoke API tokens
+    /// Create, list and revoke API tokens
     Token {
         #[command(subcommand)]
         command: TokenCommand,
     },
-    /// Look at targets, and at what watches them
+    /// Check a target, and manage monitors
     Uptime {
         #[command(subcommand)]
         command: UptimeCommand,
     },
-    /// Print a script that completes `hob` in a shell
+    /// Print a shell completion script
     Completions { shell: clap_complete::Shell },
-    /// Carry out a pipeline here, without a server, and steer it
+    /// Run pipelines without a server
     ///
-    /// What is done is kept beside the plan, in FILE.hob.db.
+    /// Progress is stored next to the plan, in FILE.hob.db.
     Pipeline {
         #[command(subcommand)]
         command: PipelineCommand,
     },
-    /// Look after the database
+    /// Back up or copy the database
     Database {
         #[command(subcommand)]
         command: DatabaseCommand,
     },
-    /// Put load on an HTTP server, and measure what it makes of it
+    /// Run load tests against an HTTP server
     ///
-    /// Exits with 0 when all thresholds of the plan were met, 1 when it could not do its work, 2 when it was called
-    /// wrongly, 3 when it was interrupted, 4 when a threshold was missed.
+    /// Exit status: 0 all thresholds passed, 1 failure, 2 usage error, 3 interrupted, 4 a threshold failed.
     Load {
         #[command(subcommand)]
         command: LoadCommand,
     },
-    /// Check key schemas, and any Redis against them
+    /// Check Redis key schemas, and any Redis against them
     ///
-    /// Exits with 0 when all is well, 1 when it could not do its work, 2 when it was called wrongly, 3 when it
-    /// found warnings, 4 when it found errors.
+    /// Exit status: 0 no findings, 1 failure, 2 usage error, 3 warnings, 4 errors.
     Schema {
         #[command(subcommand)]
         command: SchemaCommand,
@@ -78,74 +75,76 @@ pub(crate) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PipelineCommand {
-    /// Run a plan until it is done; Ctrl-C stops it, and the same command goes on where it was
+    /// Run a plan; after Ctrl-C, the same command resumes it
     ///
-    /// Once a run is completed, the same command starts a new one. Each run writes files of its own, and the output of
-    /// earlier runs is kept.
+    /// After a completed run, the same command starts a new one. Each run writes its own files; the output of earlier
+    /// runs is kept.
     ///
-    /// Exits with 0 when everything is done, 3 when some items were set aside or it was stopped before its end.
+    /// Exit status: 0 all items done, 3 some items failed or the run was stopped.
     Run {
         plan: PathBuf,
-        /// A secret that the plan names, as often as needed: NAME=env:VARIABLE or NAME=file:PATH
+        /// A secret of the plan, as NAME=env:VARIABLE or NAME=file:PATH; may be repeated
         #[arg(long, value_name = "SECRET")]
         secret: Vec<String>,
-        /// Only say what it would cost
+        /// Show the estimated number of calls without running
         #[arg(long)]
         dry_run: bool,
-        /// Start over, instead of going on with the plan as it was
+        /// Start a new run instead of resuming the last one
         #[arg(long)]
         fresh: bool,
     },
-    /// Say how far a plan's newest run is
+    /// Show the progress of the newest run
     Status { plan: PathBuf },
-    /// Let the run of another terminal pause
+    /// Pause a run in another terminal
     Pause { plan: PathBuf },
-    /// Let a paused run go on with the next `run`
+    /// Allow the next `run` to resume a paused run
     Resume { plan: PathBuf },
-    /// List items that were set aside
+    /// List dead letters: items that failed for good
     Failed { plan: PathBuf },
-    /// Let items that were set aside be tried again
+    /// Retry dead letters
     Replay {
         plan: PathBuf,
-        /// Only those of a class: network, server, throttled, client or parse
+        /// Only errors of this class: network, server, throttled, client or parse
         #[arg(long)]
         class: Option<String>,
     },
 }
 
-/// Where the long-term truth is.
+/// The database.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct DatabaseOptions {
-    /// Where the database is: a SQLite file, or postgres://… (also HOB_DATABASE_URL)
+    /// SQLite file or postgres:// URL [default: hob-data/hob.db] [env: HOB_DATABASE_URL]
     #[arg(long = "database", value_name = "URL")]
     pub(crate) address: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say whether the configuration is well, or name the file, line and field that are not
+    /// Check the configuration; report mistakes with file, line and field
+    ///
+    /// Exit status: 0 valid, 1 invalid, 3 valid with warnings.
     Check,
-    /// Show what is in force, and where each setting comes from; secrets are masked
+    /// Show all settings and where each comes from; secrets are masked
     Show,
-    /// Print a hob.toml with every setting, explained
+    /// Print a hob.toml with all settings and their defaults
     Example,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatabaseCommand {
-    /// Write a copy of a SQLite file that is in use
+    /// Back up a SQLite database that is in use
     Backup {
         #[command(flatten)]
         database: DatabaseOptions,
-        /// The file to write; it must not be there yet
+        /// File to write; must not exist
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
     },
-    /// Copy everything into an empty database: SQLite to PostgreSQL, back, or to another of its kind
+    /// Copy all data into an empty database, for example from SQLite to PostgreSQL
     Copy {
         #[command(flatten)]
         database: DatabaseOptions,
-        /// The database to fill: a SQLite file, or postgres://…
+        /// Target: SQLite file or postgres:// URL
         #[arg(long, value_name = "URL")]
         to: String,
     },
@@ -153,88 +152,88 @@ pub(crate) enum DatabaseCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print it, once
+    /// Create a token and print it
     Create(NewTokenArgs),
-    /// List all tokens; what they say is kept nowhere
+    /// List tokens; their secrets are not stored
     List,
-    /// Make a token useless, and end the sessions that were begun with it
+    /// Revoke a token and end its sessions
     Revoke { id: String },
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct NewTokenArgs {
-    /// What it is for
+    /// Owner or purpose
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// A right that it gives: `admin`, `<service>:read` or `<service>:write`; as often as needed
+    /// Scope: `admin`, `<service>:read` or `<service>:write`; may be repeated
     #[arg(long, required = true)]
     pub(crate) scope: Vec<Scope>,
-    /// How long it is good: 90d, 12h; until it is revoked when not given
+    /// Lifetime, such as 90d or 12h [default: does not expire]
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires: Option<Period>,
 }
 
 fn name(text: &str) -> Result<String, &'static str> {
     let fits = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    if fits { Ok(text.to_owned()) } else { Err("a name has 1 to 100 characters") }
+    if fits { Ok(text.to_owned()) } else { Err("must have 1 to 100 characters") }
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum UptimeCommand {
-    /// Check a target once, and show how long each part took
+    /// Check a target once, and show the time of each phase
     ///
-    /// Exits with 0 when it is up, 4 when it is down, 1 when it could not be checked, 2 when it was called wrongly.
+    /// Exit status: 0 up, 1 failure, 2 usage error, 4 down.
     Check(CheckArgs),
-    /// Make the monitors what a YAML file says, and show what that changes
+    /// Create and update monitors from a YAML file, and show the changes
     ///
-    /// Works in the database: servers that run see it within seconds. Carrying it out again changes nothing.
+    /// Writes to the database; running servers apply the changes within seconds. Idempotent.
     Apply(ApplyArgs),
-    /// List the monitors, and how they are
+    /// List monitors and their states
     ///
-    /// Reads the database, and the states from the store: from Redis, or from the store of the server that runs here.
-    /// Exits with 0 when nothing is down, 4 when something is.
+    /// Reads monitors from the database, and states from Redis or from the embedded store of a server on this machine.
+    /// Exit status: 0 no monitor is down, 4 a monitor is down.
     List,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct ApplyArgs {
-    /// The file: `monitors:`, and below it a monitor for each id, as the API takes them
+    /// YAML file: `monitors:` with a monitor for each id, in the format of the API
     #[arg(value_name = "FILE.yaml")]
     pub(crate) file: PathBuf,
-    /// Only show what would change
+    /// Show the changes without applying them
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Remove monitors that the file does not name
+    /// Delete monitors that are not in the file
     #[arg(long)]
     pub(crate) prune: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
-    /// A URL; HOST:PORT for tcp and certificate; a name for dns
+    /// URL; HOST:PORT for tcp and certificate; host name for dns
     #[arg(value_name = "URL")]
     pub(crate) target: String,
     #[arg(long, value_enum, default_value = "http")]
     pub(crate) kind: CheckKind,
-    /// What must hold, such as 'status in 200..299', 'latency < 500ms', 'json $.ok == true'
+    /// Assertion, such as 'status in 200..299', 'latency < 500ms', 'json $.ok == true'
     #[arg(long = "assert", value_name = "EXPRESSION")]
     pub(crate) assertions: Vec<hob_uptime::monitor::assertion::Assertion>,
-    /// How long it may take
+    /// Timeout
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) timeout: Period,
-    /// The method of a request
+    /// HTTP method
     #[arg(long, default_value = "GET")]
     pub(crate) method: String,
-    /// A header of a request
+    /// HTTP header; may be repeated
     #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
     pub(crate) headers: Vec<(String, String)>,
-    /// The body of a request
+    /// HTTP request body
     #[arg(long, value_name = "TEXT")]
     pub(crate) body: Option<String>,
-    /// How many redirects are followed
+    /// Maximum number of redirects
     #[arg(long, default_value_t = 5, value_name = "COUNT")]
     pub(crate) redirects: u8,
-    /// Write JSON
+    /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -252,7 +251,7 @@ fn header(text: &str) -> Result<(String, String), &'static str> {
     Ok((name.trim().to_owned(), value.trim().to_owned()))
 }
 
-/// How an answer is written.
+/// The output format.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Format {
     Text,
@@ -363,61 +362,60 @@ pub(crate) struct CleanArgs {
     pub(crate) apply: bool,
 }
 
-/// Flags win over the environment, and this over hob.toml.
+/// Flags override the environment and hob.toml.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServeOptions {
-    /// Where the API and the console listen [default: 127.0.0.1:7070] (also HOB_LISTEN)
+    /// Address of the API and the console [default: 127.0.0.1:7070] [env: HOB_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Where the embedded store listens for redis-cli and other Redis clients [default: 127.0.0.1:7379]
-    /// (also HOB_STORE_LISTEN)
+    /// Address of the embedded store for Redis clients [default: 127.0.0.1:7379] [env: HOB_STORE_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) store_listen: Option<SocketAddr>,
 
-    /// The Redis to use: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://
-    /// (also HOB_REDIS_URL, or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD)
+    /// Redis URL: redis://, rediss://, redis+cluster://, redis+sentinel:// or embedded:// [default: embedded://]
+    /// [env: HOB_REDIS_URL]
     #[arg(long, value_name = "URL")]
     pub(crate) redis: Option<String>,
 
     #[command(flatten)]
     pub(crate) database: DatabaseOptions,
 
-    /// The most memory the embedded store may use, in MiB [default: 512] (also HOB_STORE_MEMORY_MIB)
+    /// Memory limit of the embedded store in MiB [default: 512] [env: HOB_STORE_MEMORY_MIB]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) store_memory_mib: Option<u32>,
 
-    /// Run only these services on this node
+    /// Run only these services on this node, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
     pub(crate) only: Vec<String>,
 
-    /// Everything alive on loopback, the database in a temporary folder, gone when stopped; a port that is taken is
-    /// replaced by a free one
+    /// Start with demo data and a temporary database, which is deleted at the end; uses free ports if the usual ones
+    /// are taken
     #[arg(long)]
     pub(crate) demo: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
-    /// Run a plan, without a server
+    /// Run a plan without a server
     Run(LoadRunArgs),
-    /// Request one URL over and over
+    /// Request one URL repeatedly
     Quick(QuickArgs),
-    /// Say whether a plan is right, and what it would do
+    /// Validate a plan, and show what it would do
     Check {
-        /// The plan: TOML, or JSON if it is called so
+        /// Plan: TOML (`.toml`) or JSON (`.json`)
         plan: PathBuf,
     },
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct LoadRunArgs {
-    /// The plan: TOML, or JSON if it is called so
+    /// Plan: TOML (`.toml`) or JSON (`.json`)
     pub(crate) plan: PathBuf,
-    /// The kind of run; the plan's first when not said
+    /// Run type [default: the first one of the plan]
     #[arg(long = "type", value_name = "NAME")]
     pub(crate) run_type: Option<String>,
-    /// Write the report as one HTML file
+    /// Write the report as an HTML file
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Write the report as JSON
@@ -432,31 +430,31 @@ pub(crate) struct LoadRunArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct QuickArgs {
-    /// The URL: http:// or https://
+    /// URL: http:// or https://
     pub(crate) url: String,
-    /// How many connections there are at most
+    /// Maximum number of connections
     #[arg(short, long, default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub(crate) connections: u32,
-    /// For how long
+    /// Duration
     #[arg(short, long, default_value = "10s")]
     pub(crate) duration: hob_service::Period,
-    /// Requests per second, whether the server keeps up or not; as many as it answers when not said
+    /// Requests per second, independent of response times [default: as many as the server answers]
     #[arg(short, long)]
     pub(crate) rate: Option<f64>,
     #[command(flatten)]
     pub(crate) targets: LoadTargets,
 }
 
-/// Whom load may be put on.
+/// The hosts that may be tested.
 #[derive(Args, Debug)]
 pub(crate) struct LoadTargets {
-    /// A host that is not this machine, and may be tested all the same; as often as needed
+    /// Allow a host other than this machine; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) allow: Vec<String>,
-    /// The most requests per second to such a host
+    /// Maximum requests per second to such a host
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) most_rate: u32,
-    /// Threads; one per core when not said
+    /// Number of threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! The configuration of the whole program: which sections `hob.toml` has, and how they are read.
+//! The configuration of the program: the sections of `hob.toml`, and how they are loaded.
 
 mod environment;
 mod example;
@@ -19,10 +19,10 @@ pub(crate) use show::run;
 use crate::services;
 use environment::Environment;
 
-/// Read when no other file is named, and it is there.
+/// Used if no other file is given and it exists.
 const DEFAULT_FILE: &str = "hob.toml";
 
-/// The program's own sections. Those of the services are known only to their owners: see [`LiveServices`].
+/// The sections of the program. For those of the services, see [`LiveServices`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
     pub(crate) node: NodeConfig,
@@ -47,7 +47,7 @@ impl Config {
     }
 }
 
-/// Every section that a file may have, in the order in which they are explained.
+/// All sections, in the order of the documentation.
 fn kinds() -> Vec<SectionKind> {
     let own = [
         SectionKind::of::<NodeConfig>(),
@@ -59,7 +59,7 @@ fn kinds() -> Vec<SectionKind> {
     own.into_iter().chain(services::ALL.iter().map(|service| service.section)).collect()
 }
 
-/// The sections of the services, which may change while they are in use.
+/// The sections of the services, which can be reloaded.
 #[derive(Debug)]
 pub(crate) struct LiveServices(BTreeMap<&'static str, AnyLive>);
 
@@ -84,7 +84,7 @@ impl LiveServices {
     }
 }
 
-/// What may change while the process runs, as it is now, and the means to replace it.
+/// The settings that can be reloaded.
 pub(crate) struct Live {
     pub(crate) server: hob_service::Live<hob_web::Config>,
     pub(crate) secrets: hob_service::Live<SecretsConfig>,
@@ -94,7 +94,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Puts another configuration into force. What is only read at the start waits for the next one.
+    /// Applies a reloaded configuration. Settings that are read once take effect at the next start.
     pub(crate) fn replace(&self, config: Config, loaded: &Loaded) -> Result<(), BadConfig> {
         self.services.replace(&loaded.layers)?;
         self.replace_server.replace(config.server);
@@ -103,7 +103,7 @@ impl Live {
     }
 }
 
-/// The configuration, and where it came from.
+/// The loaded configuration and its sources.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
@@ -114,7 +114,7 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// What may change, with `config` for the program's own sections.
+    /// The settings that can be reloaded, with `config` for the sections of the program.
     pub(crate) fn live(&self, config: Config) -> Result<Live, BadConfig> {
         let (server, replace_server) = hob_service::Live::new(config.server);
         let (secrets, replace_secrets) = hob_service::Live::new(config.secrets);
@@ -132,13 +132,13 @@ impl Loaded {
     }
 }
 
-/// Reads the file that is named, or `hob.toml` if it is there, and the environment.
+/// Loads the given file, or `hob.toml` if it exists, and the environment.
 pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
     let default = Path::new(DEFAULT_FILE);
     let path = named.or_else(|| default.exists().then_some(default));
     let file = path.map(File::read).transpose()?;
     if let Some(file) = &file {
-        // As a whole, since only this finds unknown sections, and the places of mistakes.
+        // Finds unknown sections, and reports mistakes with their line.
         file.check(&kinds())?;
     }
     let environment = Environment::new(environment::of_process(), file.as_ref(), &kinds())?;
@@ -152,9 +152,8 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
     Ok(Loaded { config, layers, environment, unknown_variables, file })
 }
 
-/// Reads the configuration of a running process again. A file that was there when `last` was read must still be
-/// there, and must still set something: an editor or a deployment that replaces it may leave it missing or empty for a
-/// moment, and the defaults are not what the operator asked for.
+/// Loads the configuration again. A file that existed and set something before must still do so: an editor or a
+/// deployment may leave it missing or empty for a moment.
 pub(crate) fn reload(named: Option<&Path>, last: &Loaded) -> Result<Loaded, BadConfig> {
     let loaded = load(named.or(last.path()))?;
     match (&loaded.file, &last.file) {

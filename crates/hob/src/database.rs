@@ -1,4 +1,4 @@
-//! `hob database`, and the database that `hob serve` opens.
+//! `hob database`, and opening the database.
 
 use std::path::{Path, PathBuf};
 
@@ -13,19 +13,19 @@ use crate::services;
 
 pub(crate) fn run(command: &DatabaseCommand, file: Option<&Path>) -> Result<Exit> {
     let config = config::load(file)?.config.database;
-    let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         match command {
-            DatabaseCommand::Backup { database, to } => backup(&database.over(config), to).await,
-            DatabaseCommand::Copy { database, to } => copy(&database.over(config), to).await,
+            DatabaseCommand::Backup { database, to } => backup(&database.apply_to(config), to).await,
+            DatabaseCommand::Copy { database, to } => copy(&database.apply_to(config), to).await,
         }
     })?;
     Ok(Exit::Clean)
 }
 
 impl DatabaseOptions {
-    /// The configuration with the flags on top.
-    pub(crate) fn over(&self, config: DatabaseConfig) -> DatabaseConfig {
+    /// The configuration with the flags applied.
+    pub(crate) fn apply_to(&self, config: DatabaseConfig) -> DatabaseConfig {
         match &self.address {
             Some(address) => DatabaseConfig { url: SecretUrl::from(address.clone()) },
             None => config,
@@ -33,25 +33,25 @@ impl DatabaseOptions {
     }
 }
 
-/// Opens the database, and makes them if they are not there.
+/// Opens the database, and creates it if it does not exist.
 pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
-    let address: Address = config.url.reveal().parse().context("the address of the database")?;
+    let address: Address = config.url.reveal().parse().context("[database] url")?;
     if let Some(folder) = file(config).as_deref().and_then(Path::parent) {
-        std::fs::create_dir_all(folder).with_context(|| format!("could not make {}", folder.display()))?;
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
     let sets: Vec<Migrations> = [hob_web::MIGRATIONS].into_iter().chain(services::migrations()).collect();
-    Database::open(&address, &sets).await.with_context(|| format!("could not open the database {address}"))
+    Database::open(&address, &sets).await.with_context(|| format!("cannot open the database {address}"))
 }
 
-/// A database that is already there: looking after one must not make a new one by mistake.
+/// Opens an existing database. Maintenance commands must not create one by mistake.
 pub(crate) async fn open_existing(config: &DatabaseConfig) -> Result<Database> {
     if let Some(path) = file(config) {
-        std::fs::metadata(&path).with_context(|| format!("there is no database at {}", path.display()))?;
+        std::fs::metadata(&path).with_context(|| format!("no database at {}", path.display()))?;
     }
     open(config).await
 }
 
-/// The file that the database is in, unless they are in a server.
+/// The file of a SQLite database.
 fn file(config: &DatabaseConfig) -> Option<PathBuf> {
     let url = config.url.reveal();
     let path = url.strip_prefix("sqlite:").unwrap_or(url);
@@ -60,15 +60,15 @@ fn file(config: &DatabaseConfig) -> Option<PathBuf> {
 
 async fn backup(config: &DatabaseConfig, to: &Path) -> Result<()> {
     let database = open_existing(config).await?;
-    database.backup(to).await.with_context(|| format!("could not back up to {}", to.display()))?;
-    say(&format!("{} holds everything of {}", to.display(), database.address()));
+    database.backup(to).await.with_context(|| format!("cannot back up to {}", to.display()))?;
+    say(&format!("backed up {} to {}", database.address(), to.display()));
     Ok(())
 }
 
 async fn copy(config: &DatabaseConfig, to: &str) -> Result<()> {
     let target: Address = to.parse().context("--to")?;
     let database = open_existing(config).await?;
-    let copied = database.copy(&target).await.with_context(|| format!("could not copy to {target}"))?;
+    let copied = database.copy(&target).await.with_context(|| format!("cannot copy to {target}"))?;
     say(&format!("copied {} rows of {} tables to {target}", copied.rows, copied.tables));
     Ok(())
 }

@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-/// How a command that could do its work ended. One that could not exits with 1, and a call whose words are off
-/// with 2.
+/// The result of a command that ran. A command that failed exits with 1, a usage error with 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     Clean,
-    /// Something was found that should be looked at.
+    /// It found warnings.
     Warnings,
-    /// Something was found that is wrong.
+    /// It found errors.
     Errors,
 }
 

@@ -1,4 +1,4 @@
-//! The `hob` command: reads what is asked for, composes the systems, reports what went wrong in one line.
+//! The `hob` command.
 
 mod cli;
 mod config;
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// One line: what could not be done, and why.
+/// Prints an error as one line.
 fn report(error: &anyhow::Error) {
-    // The exit code still says it where standard error is closed.
+    // If standard error is closed, the exit code still reports the failure.
     let _ = writeln!(std::io::stderr(), "hob: {error:#}");
 }

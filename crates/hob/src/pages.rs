@@ -1,4 +1,4 @@
-//! The console's own pages: what is going on, whether it is well, which keys there are.
+//! The console pages of the program: Overview, Keys and Health.
 
 mod audit;
 mod health;
@@ -19,20 +19,20 @@ use audit::BackgroundAudit;
 use overview::Overview;
 
 use crate::schema;
-use crate::serve::http::Place;
+use crate::serve::http::Endpoints;
 use crate::services::Services;
 
-/// Health and Keys are for whoever has this scope; it is also the topic of their live updates.
+/// The scope of Health and Keys, and the topic of their live updates.
 const SCOPE: &str = "console";
 
-const HEART: &str = "M10 16.5S3 12.3 3 7.6C3 5 5 3.7 6.7 3.7c1.5 0 2.7 1 3.3 2.2.6-1.2 1.8-2.2 3.3-2.2C15 3.7 17 5 17 \
+const HEART_ICON: &str = "M10 16.5S3 12.3 3 7.6C3 5 5 3.7 6.7 3.7c1.5 0 2.7 1 3.3 2.2.6-1.2 1.8-2.2 3.3-2.2C15 3.7 17 5 17 \
                      7.6c0 4.7-7 8.9-7 8.9z";
 
-/// What these pages show changes all the time; so often it is shown anew.
-const EVERY: Duration = Duration::from_secs(3);
+/// How often open pages are refreshed.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(3);
 
-/// The pages of the console itself around those of the services, in the order of the navigation.
-pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place) -> Result<Routes> {
+/// The pages of the program and of the services, in the order of the navigation.
+pub(crate) fn routes(services: &Services, web: &Web, keys: &Keys, endpoints: &Endpoints) -> Result<Routes> {
     let context = web.context();
     let mut schemas = schema::own()?;
     for schema in &mut schemas {
@@ -42,7 +42,7 @@ pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place)
         BackgroundAudit::new(&context.store, Catalog::new(schemas, context.layout).context("the schemas")?);
     audit.start(&context.tasks);
     let changes = web.changes().clone();
-    context.tasks.spawn("pulse of the console", move |task| pulse(changes.clone(), task));
+    context.tasks.spawn("console refresh", move |task| refresh_pages(changes.clone(), task));
     let home = Routes::new()
         .nav("Overview", "/", "M3 9.5 10 3l7 6.5M5 8v8.5h10V8")
         .page(Access::Known, "/", overview::page)
@@ -53,21 +53,21 @@ pub(crate) fn around(services: &Services, web: &Web, keys: &Keys, place: &Place)
         .page(Access::read(SCOPE), "/keys/{schema}/{family}", keys::family_page)
         .action(Access::write(SCOPE), "/keys/audit", keys::audit_now)
         .with_state(audit);
-    let health = health::Desk {
+    let health = health::HealthState {
         context: context.clone(),
         keys: keys.clone(),
-        place: place.clone(),
+        endpoints: endpoints.clone(),
         services: services.clone(),
     };
     let health = Routes::new()
-        .nav("Health", "/health", HEART)
+        .nav("Health", "/health", HEART_ICON)
         .page(Access::read(SCOPE), "/health", health::page)
         .with_state(health);
     Ok(home.merge(services.routes()).merge(key_pages).merge(health))
 }
 
-async fn pulse(changes: Changes, task: Task) {
-    while task.pause(EVERY).await {
+async fn refresh_pages(changes: Changes, task: Task) {
+    while task.pause(REFRESH_INTERVAL).await {
         changes.tell(SCOPE);
         task.beat();
     }

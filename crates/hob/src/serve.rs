@@ -1,6 +1,6 @@
-//! `hob serve`: opens what the systems stand on, serves until it is told to stop, and stops in order.
+//! `hob serve`: opens store and database, starts the services, serves until a signal, and shuts down.
 
-pub(crate) mod foundation;
+pub(crate) mod backends;
 pub(crate) mod http;
 mod log;
 mod metrics;
@@ -25,14 +25,14 @@ use tokio_util::sync::CancellationToken;
 use crate::cli::ServeOptions;
 use crate::config::{self, Config, Loaded};
 use crate::pages;
-use crate::services::{Outlets, Services};
-use foundation::Foundation;
-use http::{Parts, Place};
+use crate::services::{EventHandlers, Services};
+use backends::Backends;
+use http::{Endpoints, StatusState};
 
-/// How long background tasks may take to put down what they hold.
-const TASKS_STOP_WITHIN: Duration = Duration::from_secs(10);
-/// How long the end of the process waits for threads that are still at work, such as one with a client's script.
-const THREADS_STOP_WITHIN: Duration = Duration::from_secs(1);
+/// How long background tasks may take to stop.
+const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long to wait for blocking threads, such as one that runs a script of a Redis client.
+const THREAD_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
@@ -40,21 +40,22 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     for variable in loaded.unknown_variables() {
         tracing::warn!(variable, "unknown environment variable");
     }
-    let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let served = runtime.block_on(serve(loaded, options, file));
-    // Dropping the runtime would wait for these threads, and a script may never return from a call of Lua's library.
-    runtime.shutdown_timeout(THREADS_STOP_WITHIN);
+    // Dropping the runtime would wait for these threads, and a script may never return from a Lua library call.
+    runtime.shutdown_timeout(THREAD_STOP_TIMEOUT);
     served
 }
 
 async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let stage = if options.demo { Stage::Demo } else { Stage::Real };
-    // Before anything that counts: what counts earlier counts for nobody.
-    let recorder = PrometheusBuilder::new().install_recorder().context("could not record metrics")?;
+    // Before the first metric is recorded.
+    let recorder =
+        PrometheusBuilder::new().install_recorder().context("cannot install the metrics recorder")?;
     metrics::describe();
     let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), stage).await?;
     let demo_folder = match stage {
-        Stage::Demo => Some(tempfile::tempdir().context("no temporary folder")?),
+        Stage::Demo => Some(tempfile::tempdir().context("cannot create a temporary folder")?),
         Stage::Real => None,
     };
     let overrides = Overrides {
@@ -64,40 +65,40 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     };
     let config = overrides.apply(loaded.config.clone());
     let live = loaded.live(config.clone())?;
-    let foundation = Foundation::open(&config, live.secrets.clone(), stage).await?;
-    let context = foundation.context.clone();
+    let backends = Backends::open(&config, live.secrets.clone(), stage).await?;
+    let context = backends.context.clone();
     let web = Web::open(&context, live.server.clone())?;
     web.start();
     let demo = demo_folder.as_ref().map(tempfile::TempDir::path);
     let services = Services::open(&web, &live.services, &options.only, demo).await?;
-    relay::start(&context, Outlets::new(&web, &services, Arc::clone(&live.services)));
-    let place = Place::new(&config, &foundation, services.urls());
+    relay::start(&context, EventHandlers::new(&web, &services, Arc::clone(&live.services)));
+    let endpoints = Endpoints::new(&config, &backends, services.urls());
     let stopping = CancellationToken::new();
-    let parts = Parts {
+    let status = StatusState {
         context: context.clone(),
-        engine: foundation.embedded.as_ref().map(|embedded| embedded.engine.clone()),
+        engine: backends.embedded.as_ref().map(|embedded| embedded.engine.clone()),
         stopping: stopping.clone(),
         metrics: recorder,
     };
-    let pages = pages::around(&services, &web, &foundation.keys, &place)?;
-    let app = App::new(&web, pages.merge(http::routes(parts)), stage);
+    let pages = pages::routes(&services, &web, &backends.keys, &endpoints)?;
+    let app = App::new(&web, pages.merge(http::routes(status)), stage);
 
-    // Before anybody is told where it is, and could ask it to stop.
+    // Before the address is printed: from then on, signals are expected.
     let signals = Signals::listen()?;
-    place.announce();
-    start_background(foundation, services.names(), stopping.clone());
+    endpoints.announce();
+    start_background(backends, services.names(), stopping.clone());
     let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, live };
-    tokio::spawn(signals.heed(stopping.clone(), reload));
+    tokio::spawn(signals.handle(stopping.clone(), reload));
     app.serve(socket, stopping).await;
-    for task in context.tasks.stop(TASKS_STOP_WITHIN).await {
-        tracing::warn!(task, "a background task did not stop in time");
+    for task in context.tasks.stop(TASK_STOP_TIMEOUT).await {
+        tracing::warn!(task, "background task did not stop in time");
     }
     context.database.close().await;
     Ok(())
 }
 
-fn start_background(foundation: Foundation, roles: Vec<String>, stopping: CancellationToken) {
-    let Foundation { context, keys, embedded } = foundation;
+fn start_background(backends: Backends, roles: Vec<String>, stopping: CancellationToken) {
+    let Backends { context, keys, embedded } = backends;
     if let Some(embedded) = embedded {
         let engine = embedded.engine;
         tokio::spawn(async move { engine.keep_swept().await });
@@ -116,14 +117,13 @@ async fn bind(address: SocketAddr, stage: Stage) -> Result<TcpListener> {
         }
         bound => bound,
     };
-    bound.with_context(|| format!("could not listen on {address}"))
+    bound.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// What goes on top of every configuration that this process reads: its flags, and what was decided at its start and
-/// cannot change while it runs.
+/// Overrides of every loaded configuration: flags, and values that are fixed at the start.
 struct Overrides {
     options: ServeOptions,
-    /// The address that is bound. What a reloaded file says of it must not decide who may come in.
+    /// The bound address. A reloaded address must not change whether an admin token is required.
     listen: SocketAddr,
     demo_folder: Option<PathBuf>,
 }
@@ -137,7 +137,7 @@ impl Overrides {
         if let Some(url) = &options.redis {
             config.redis.url = Some(url.clone().into());
         }
-        config.database = options.database.over(config.database);
+        config.database = options.database.apply_to(config.database);
         if let (Some(folder), None) = (&self.demo_folder, &options.database.address) {
             config.database.url = folder.join("hob.db").display().to_string().into();
         }
@@ -145,7 +145,7 @@ impl Overrides {
     }
 }
 
-/// Reads the configuration again.
+/// Reloads the configuration.
 struct Reload {
     overrides: Overrides,
     file: Option<PathBuf>,
@@ -155,15 +155,15 @@ struct Reload {
 }
 
 impl Reload {
-    /// Replaces what may change while the process runs. An error changes nothing.
-    fn again(&mut self) {
-        match self.try_again() {
+    /// Applies the settings that can be reloaded. On an error, nothing changes.
+    fn reload(&mut self) {
+        match self.try_reload() {
             Ok(()) => tracing::info!("configuration reloaded"),
             Err(error) => tracing::error!(%error, "configuration not reloaded"),
         }
     }
 
-    fn try_again(&mut self) -> Result<()> {
+    fn try_reload(&mut self) -> Result<()> {
         let loaded = config::reload(self.file.as_deref(), &self.last)?;
         let config = self.overrides.apply(loaded.config.clone());
         self.web.check_reload(&config.server)?;
@@ -173,7 +173,7 @@ impl Reload {
     }
 }
 
-/// SIGINT and SIGTERM stop the server, SIGHUP makes it read its configuration again.
+/// SIGINT and SIGTERM stop the server, SIGHUP reloads the configuration.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -182,7 +182,7 @@ struct Signals {
 
 impl Signals {
     fn listen() -> Result<Signals> {
-        let listen = |kind| signal(kind).context("could not listen for signals");
+        let listen = |kind| signal(kind).context("cannot listen for signals");
         Ok(Signals {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
@@ -190,12 +190,12 @@ impl Signals {
         })
     }
 
-    async fn heed(mut self, stopping: CancellationToken, mut reload: Reload) {
+    async fn handle(mut self, stopping: CancellationToken, mut reload: Reload) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => break,
                 _ = self.terminate.recv() => break,
-                _ = self.hang_up.recv() => reload.again(),
+                _ = self.hang_up.recv() => reload.reload(),
             }
         }
         tracing::info!("stopping");

@@ -1,4 +1,4 @@
-//! The services: which there are, and those that this process runs.
+//! All services, and those that this process runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 
 use crate::config::LiveServices;
 
-/// All services, in the order of the navigation. One more is one more line here.
+/// All services, in the order of the navigation.
 pub(crate) const ALL: &[Registration] = &[
     Registration::of::<Gateway>(),
     Registration::of::<Uptime>(),
@@ -26,19 +26,19 @@ pub(crate) const ALL: &[Registration] = &[
     Registration::of::<Pipelines>(),
 ];
 
-/// The tables of all services, whichever of them run here: there is one database.
+/// The migrations of all services. All nodes share one database.
 pub(crate) fn migrations() -> Vec<Migrations> {
     ALL.iter().map(|service| service.migrations).collect()
 }
 
-/// The services that run here.
+/// The services that run on this node.
 #[derive(Clone, Debug)]
 pub(crate) struct Services {
     running: Vec<Arc<dyn AnyService>>,
 }
 
 impl Services {
-    /// Opens and starts the services that `only` names, or all if it is empty.
+    /// Opens and starts the services in `only`, or all if it is empty.
     pub(crate) async fn open(
         web: &Web,
         config: &LiveServices,
@@ -54,7 +54,7 @@ impl Services {
         Ok(Services { running })
     }
 
-    /// Services that were opened elsewhere.
+    /// For tests.
     #[cfg(test)]
     pub(crate) fn of(running: Vec<Arc<dyn AnyService>>) -> Services {
         Services { running }
@@ -68,12 +68,12 @@ impl Services {
         self.running.iter().fold(Routes::new(), |routes, service| routes.merge(service.routes()))
     }
 
-    /// What this node does, for the Health page.
+    /// The names of the services, for the Health page.
     pub(crate) fn names(&self) -> Vec<String> {
         self.running.iter().map(|service| service.name().to_owned()).collect()
     }
 
-    /// Where clients of the services come in besides the API, by name.
+    /// The listeners of services, by name.
     pub(crate) fn urls(&self) -> Vec<(&'static str, String)> {
         self.running.iter().filter_map(|service| Some((service.name(), service.url()?))).collect()
     }
@@ -93,48 +93,47 @@ async fn open(
     let opened: Arc<dyn AnyService> = opened.map_err(|error| anyhow!(error))?.into();
     opened.start(web.changes());
     if demo.is_some() {
-        opened.demo().await.map_err(|error| anyhow!(error)).context("the demo")?;
+        opened.demo().await.map_err(|error| anyhow!(error)).context("cannot create demo data")?;
     }
     Ok(opened)
 }
 
-/// What becomes of the outbox's events beside being numbered. Every node has it, since any may run the relay, whichever
-/// services it runs.
-pub(crate) struct Outlets {
+/// Handles outbox events. Every node has all handlers, since any node may run the relay.
+pub(crate) struct EventHandlers {
     context: ServiceContext,
     changes: Changes,
     config: Arc<LiveServices>,
-    services: Vec<Outlet>,
+    services: Vec<EventHandler>,
 }
 
-/// A service that handles events. One that does not run here is opened when its first event comes: until then, a
-/// mistake in its configuration concerns nobody on this node.
-struct Outlet {
+/// A service that handles events. A service that does not run here is opened at its first event, so that a mistake in
+/// its configuration does not affect this node before.
+struct EventHandler {
     service: &'static Registration,
     opened: OnceCell<Arc<dyn AnyService>>,
 }
 
-impl Outlets {
-    pub(crate) fn new(web: &Web, services: &Services, config: Arc<LiveServices>) -> Outlets {
-        let outlet = |service: &'static Registration| {
+impl EventHandlers {
+    pub(crate) fn new(web: &Web, services: &Services, config: Arc<LiveServices>) -> EventHandlers {
+        let handler = |service: &'static Registration| {
             let running = services.all().iter().find(|running| running.name() == service.name());
-            Outlet { service, opened: OnceCell::new_with(running.cloned()) }
+            EventHandler { service, opened: OnceCell::new_with(running.cloned()) }
         };
         let handling = ALL.iter().filter(|service| !service.topics.is_empty());
-        Outlets {
+        EventHandlers {
             context: web.context().clone(),
             changes: web.changes().clone(),
             config,
-            services: handling.map(outlet).collect(),
+            services: handling.map(handler).collect(),
         }
     }
 
-    /// Hands on events, all of one topic.
+    /// Handles events of one topic.
     pub(crate) async fn publish(&self, events: &[Event]) -> Result<()> {
         let Some(event) = events.first() else { return Ok(()) };
-        for outlet in &self.services {
-            if outlet.service.topics.contains(&event.topic.as_str()) {
-                let service = outlet.opened.get_or_try_init(|| self.open(outlet.service)).await?;
+        for handler in &self.services {
+            if handler.service.topics.contains(&event.topic.as_str()) {
+                let service = handler.opened.get_or_try_init(|| self.open(handler.service)).await?;
                 service
                     .relay(events)
                     .await
@@ -142,7 +141,7 @@ impl Outlets {
                     .with_context(|| service.name())?;
             }
         }
-        // Subscribers of the topic look at once, on whatever node they are.
+        // Subscribers on all nodes read the topic at once.
         self.changes.tell(&event.topic);
         Ok(())
     }

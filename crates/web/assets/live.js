@@ -1,9 +1,8 @@
-// Keeps pages current. They are complete without it: it only saves people from reloading.
+// Updates open pages. Pages work without it.
 //
-// An element with an id and data-live="topic …" is brought up to date whenever an event of one of its topics
-// arrives: the page is fetched again, and what differs in such elements is changed in place, so that focus, scroll,
-// selection, open details and half-filled fields stay as they are. A form with data-filter="id …" does the same with
-// the named elements while somebody types into it.
+// An element with an id and data-live="topic …" is updated when an event of one of its topics arrives: the page is
+// fetched again, and differences in such elements are applied in place, so that focus, scroll, selection, open details
+// and edited fields are kept. A form with data-filter="id …" updates the named elements while the user types.
 
 const INTERVAL_MS = 200;
 const TYPING_MS = 200;
@@ -18,7 +17,7 @@ function say(text) {
   if (banner.textContent !== text) banner.textContent = text;
 }
 
-// Changing in place.
+// Update in place.
 
 function morph(old, fresh) {
   if (old.isEqualNode(fresh)) return;
@@ -35,7 +34,7 @@ function morph(old, fresh) {
   morphChildren(old, fresh);
 }
 
-// What people did to an element is theirs.
+// Keep what the user changed in an element.
 function keeps(element, attribute) {
   if (attribute === "open") return element.localName === "details";
   return "sending" in element.dataset && (attribute === "disabled" || attribute === "data-sending");
@@ -60,7 +59,7 @@ function morphChildren(old, fresh) {
   }
 }
 
-// The node that a fresh one stands for: by its id wherever it is now, otherwise what is at its place.
+// The current node for a new one: by id, otherwise by position.
 function counterpart(place, fresh) {
   if (fresh.id) {
     for (let node = place; node; node = node.nextSibling) if (node.id === fresh.id) return node;
@@ -69,7 +68,7 @@ function counterpart(place, fresh) {
   return place && !place.id && place.nodeName === fresh.nodeName ? place : null;
 }
 
-// Fetching again.
+// Fetch the page again.
 
 let running = false;
 let again = false;
@@ -95,10 +94,10 @@ async function refresh() {
     } else if (answer.ok) {
       swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
     } else {
-      say("The server could not answer. This page shows what was known before.");
+      say("The server reported an error. This page may be out of date.");
     }
   } catch (error) {
-    if (error.name !== "AbortError") say("The server cannot be reached. This page shows what was known before.");
+    if (error.name !== "AbortError") say("The server is unreachable. This page may be out of date.");
   }
   lastTook = performance.now() - began;
   running = false;
@@ -120,7 +119,7 @@ function swap(fresh) {
   if (connected) say("");
 }
 
-// Hearing of changes.
+// Listen for changes.
 
 let source = null;
 let connected = true;
@@ -151,9 +150,9 @@ function listen() {
   source.addEventListener("error", lost);
 }
 
-// A browser tries again by itself unless the server refused; then it is up to us.
+// The browser reconnects by itself unless the server rejected the request.
 function lost() {
-  lateTimer ||= setTimeout(() => say("Live updates are interrupted. Trying again…"), BANNER_AFTER_MS);
+  lateTimer ||= setTimeout(() => say("Live updates are interrupted. Reconnecting…"), BANNER_AFTER_MS);
   connected = false;
   if (source?.readyState === EventSource.CLOSED) {
     source = null;
@@ -180,7 +179,7 @@ document.addEventListener("visibilitychange", () => {
   if (topics().length) refreshSoon(0);
 });
 
-// Times that go on, by the server's clock.
+// Relative times, by the clock of the server.
 
 let serverAhead = 0;
 
@@ -208,7 +207,7 @@ function tellTimes() {
   }
 }
 
-// Reading numbers off charts. The browser's own way, a <title>, is slower and would cover ours.
+// Chart tooltips. They replace the <title> of the browser, which is slower.
 
 const told = new WeakMap();
 const tip = document.createElement("div");
@@ -245,7 +244,7 @@ document.addEventListener("submit", (event) => {
     event.preventDefault();
     return filter(form);
   }
-  // Only after the form was read: a disabled button's value would not be sent.
+  // After the form was read: the value of a disabled button is not sent.
   setTimeout(() => form.querySelectorAll("button:enabled").forEach((button) => sending(button, true)));
 });
 
@@ -254,7 +253,7 @@ function sending(button, yes) {
   button.toggleAttribute("data-sending", yes);
 }
 
-// Coming back to a page that was left by sending a form.
+// Return to a page after a form was sent.
 addEventListener("pageshow", (event) => {
   if (event.persisted) document.querySelectorAll("button[data-sending]").forEach((button) => sending(button, false));
 });
@@ -273,12 +272,12 @@ function filter(form) {
   const url = new URL(form.action);
   url.search = new URLSearchParams(fields).toString();
   history.replaceState(null, "", url);
-  // An answer to an older question would be wrong now.
+  // Discard responses to older queries.
   if (running) asked?.abort();
   refreshSoon(0);
 }
 
-// On a phone the navigation scrolls sideways: where one is should be in sight.
+// On a phone the navigation scrolls sideways: show the active item.
 const here = document.querySelector(".nav [aria-current]");
 if (here && here.getBoundingClientRect().right > innerWidth) here.scrollIntoView({ block: "nearest", inline: "center" });
 

@@ -1,16 +1,16 @@
-//! Who may do what: what a route asks for, what a caller has, and the gate between them.
+//! Authentication and authorization: the access that a route requires, the scopes of a caller, tokens and sessions.
 
 mod api;
-mod attempts;
 pub mod audit;
+mod authenticator;
+mod authorize;
 mod credential;
-mod desk;
-mod door;
-mod gate;
-mod pages;
 mod scope;
 mod session;
+mod sign_in;
+mod sign_in_limit;
 mod token;
+mod token_pages;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,58 +19,58 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
 use hob_database::UnixMs;
 
-pub(crate) use attempts::Attempts;
+pub(crate) use authenticator::Authenticator;
+pub(crate) use authorize::authorize;
 pub(crate) use credential::random_id;
-pub(crate) use door::Door;
-pub(crate) use gate::gate;
 pub use scope::{BadScope, Scope};
+pub(crate) use sign_in_limit::SignInLimit;
 pub use token::{Creation, NewToken, Scopes, Token, TokenId, Tokens};
 
 use crate::{Problem, Routes, Web};
 
-/// What a route asks of whoever calls it.
+/// The access that a route requires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
-    /// Nothing.
+    /// No credentials.
     Public,
-    /// To be known, with whatever rights.
+    /// Valid credentials with any scope.
     Known,
-    /// To have this scope.
+    /// Credentials with this scope.
     Scope(Scope),
 }
 
-/// Who is calling, and what they may do.
+/// The authenticated caller and its scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     name: Arc<str>,
     scopes: Arc<[Scope]>,
 }
 
-/// Signing in and out, tokens, the audit trail.
+/// Sign-in and sign-out, tokens, the audit log.
 pub(crate) fn routes(web: &Web) -> Routes {
-    pages::routes().merge(api::routes()).merge(desk::routes()).with_state(web.clone())
+    sign_in::routes().merge(api::routes()).merge(token_pages::routes()).with_state(web.clone())
 }
 
-/// This machine's clock, which decides when what it was told has expired.
+/// The clock of this machine, which decides when tokens and sessions expire.
 fn now() -> UnixMs {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixMs(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl Access {
-    /// To look at what a service has.
+    /// Read access to a service.
     #[must_use]
     pub const fn read(service: &'static str) -> Self {
         Self::Scope(Scope::read(service))
     }
 
-    /// To change something of a service.
+    /// Write access to a service.
     #[must_use]
     pub const fn write(service: &'static str) -> Self {
         Self::Scope(Scope::write(service))
     }
 
-    /// To do everything.
+    /// Full access.
     #[must_use]
     pub const fn admin() -> Self {
         Self::Scope(Scope::Admin)
@@ -82,7 +82,7 @@ impl Caller {
         Self { name: name.into(), scopes: scopes.into() }
     }
 
-    /// What the audit trail calls them.
+    /// The name in the audit log.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -112,7 +112,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// For public routes, which may be called by nobody in particular.
+/// For public routes, which callers may use without credentials.
 impl<S: Send + Sync> OptionalFromRequestParts<S> for Caller {
     type Rejection = Problem;
 

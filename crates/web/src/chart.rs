@@ -13,15 +13,15 @@
 //! assert!(chart.as_str().starts_with("<figure"));
 //! ```
 //!
-//! Why a module of our own: the crates at hand write fixed colours and sizes into their pictures. These take their
-//! colours from the stylesheet, so that one picture is right in light and dark, keep their letters at one size
-//! however wide they are, and carry no inline style, which the console's content policy forbids.
+//! Existing crates write fixed colours and sizes into the SVG. These charts take their colours from the stylesheet, so
+//! that they work in light and dark mode, keep their text at one size at any width, and have no inline styles, which the
+//! content security policy of the console forbids.
 //!
 //! - The plot is stretched to the width that there is; letters and strokes are not stretched with it.
-//! - What is not known is a gap: a value that is no number, or a hole in the series far wider than its step.
+//! - What is not known is a gap: NaN, or a distance much larger than the usual step.
 //! - Each column has its numbers in a `<title>`, which browsers show on hover; the live module makes it a crosshair.
 //! - For those who do not see it, a picture is one image with a summary.
-//! - Series beyond [`MOST_SERIES`] are not drawn, points beyond the width of a screen are thinned out so that the
+//! - Series beyond [`MAX_SERIES`] are not drawn, points beyond the width of a screen are thinned out so that the
 //!   extremes stay, and no number is written that SVG could not read: a picture's size has a bound.
 
 mod axis;
@@ -42,7 +42,7 @@ pub use heartbeat::{Beat, Heartbeat, Pulse};
 pub use heatmap::HeatMap;
 pub use histogram::Histogram;
 pub use line::Line;
-pub use series::{MOST_SERIES, Point};
+pub use series::{MAX_SERIES, Point};
 pub use spark::Spark;
 
 pub use crate::look::Unit;

@@ -11,46 +11,46 @@ use crate::Error;
 /// Where the admin token is looked for when the configuration says nothing.
 const ADMIN_VARIABLE: &str = "HOB_ADMIN_TOKEN";
 
-/// The shortest admin token that nobody guesses.
-const SHORTEST_ADMIN_TOKEN: usize = 16;
+/// The shortest admin token, so that it cannot be guessed.
+const MIN_ADMIN_TOKEN_CHARS: usize = 16;
 
 hob_service::section! {
-    /// The API and the console: where they listen, who may enter, how much they take.
+    /// The HTTP server of the API and the console: address, access, limits.
     pub struct Config("server") {
-        /// Where the API and the console are. Any other than a loopback address needs an admin token.
+        /// The address to listen on. Any address other than loopback requires an admin token.
         pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
-        /// Names under which browsers may reach this server, besides loopback ones and the address it listens on.
+        /// Host names that browsers may use for this server, besides localhost and IP addresses.
         pub hosts: Vec<String> = Vec::new(),
-        /// The token that may do everything, as env:NAME or file:PATH; env:HOB_ADMIN_TOKEN when not given. Without one,
-        /// everybody on this machine may.
+        /// The token with full access, as env:NAME or file:PATH. Default: env:HOB_ADMIN_TOKEN. Without a token, everyone
+        /// on this machine has full access.
         pub admin_token: Option<SecretRef> = None,
-        /// A file with the certificate chain (PEM). With it the server speaks TLS.
+        /// The file with the certificate chain (PEM). Enables TLS.
         pub tls_certificate: Option<PathBuf> = None,
-        /// A file with the certificate's private key (PEM).
+        /// The file with the private key of the certificate (PEM).
         pub tls_key: Option<PathBuf> = None,
-        /// The most connections at a time. Further ones wait to be accepted.
+        /// The most concurrent connections. Further ones wait to be accepted.
         pub max_connections: u32 = 20_000,
-        /// The most requests that are worked on at a time. Further ones get 503.
+        /// The most concurrent requests. Further ones get status 503.
         pub max_requests: u32 = 1_024,
-        /// The largest body of a request, in KiB. Single routes may take more.
+        /// The largest request body, in KiB. Some routes accept more.
         pub max_body_kib: u32 = 1_024,
-        /// How long a client may take to send the head of a request.
+        /// How long a client may take to send the request headers.
         pub head_within: Period = Period::from_secs(10),
-        /// How long a request may take until its answer begins.
+        /// How long a request may take until its response starts.
         pub answer_within: Period = Period::from_secs(30),
-        /// How long a client may leave unread what it is sent.
+        /// How long a client may stop reading before the connection is closed.
         pub unread_within: Period = Period::from_secs(30),
-        /// How long requests may continue after the server begins to stop.
+        /// How long running requests may take to finish after the server starts to shut down.
         pub drain_within: Period = Period::from_secs(10),
-        /// How long a sign-in to the console lasts.
+        /// How long a console session lasts.
         pub session_lasts: Period = Period::from_secs(12 * 3_600),
-        /// How long the audit trail remembers.
+        /// How long entries of the audit log are kept.
         pub audit_kept: Period = Period::from_days(90),
     }
 }
 
 impl Config {
-    /// Reads the token that may do everything. Refuses to be open to everybody on an address that others can reach.
+    /// Reads the admin token. Fails if there is none and the address is not loopback.
     pub fn admin(&self) -> Result<Option<Secret>, Error> {
         let admin = match &self.admin_token {
             Some(reference) => Some(reference.read()?),
@@ -58,8 +58,8 @@ impl Config {
         };
         match &admin {
             None if !self.listen.ip().is_loopback() => Err(Error::OpenToAll(self.listen)),
-            Some(secret) if secret.reveal().len() < SHORTEST_ADMIN_TOKEN => {
-                Err(Error::ShortAdminToken { least: SHORTEST_ADMIN_TOKEN })
+            Some(secret) if secret.reveal().len() < MIN_ADMIN_TOKEN_CHARS => {
+                Err(Error::ShortAdminToken { least: MIN_ADMIN_TOKEN_CHARS })
             }
             _ => Ok(admin),
         }

@@ -1,4 +1,4 @@
-//! The frame around all pages of the console.
+//! The layout of all console pages.
 
 pub(crate) mod assets;
 
@@ -25,64 +25,63 @@ pub struct NavItem {
     pub icon: &'static str,
 }
 
-/// Renders a page into the frame; an extractor.
+/// Renders a page into the layout. An extractor.
 #[derive(Clone, Debug)]
 pub struct Console {
-    frame: Frame,
+    frame: AppContext,
     path: String,
     caller: Option<Caller>,
 }
 
-/// A page that was rendered.
+/// A rendered page.
 #[derive(Clone, Debug)]
 pub struct Page(String);
 
-/// What all pages of an app have in common. Every request carries it.
+/// The state that all requests of an app share. Every request carries it as an extension.
 #[derive(Clone)]
-pub(crate) struct Frame(Arc<Inside>);
+pub(crate) struct AppContext(Arc<AppContextInner>);
 
-struct Inside {
+struct AppContextInner {
     web: Web,
     nav: Vec<NavItem>,
-    /// What each page asks for.
+    /// The access that each page requires.
     pages: HashMap<String, Access>,
-    /// Paths of WebSockets that look at the page behind them themselves.
+    /// Paths of WebSockets whose handlers check the origin.
     sockets: Vec<String>,
     stage: Stage,
     stopping: CancellationToken,
 }
 
-/// Where who is looking stands.
+/// Whether the visitor is signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entrance {
-    /// There is no door: everybody on this machine is inside.
-    Open,
-    /// Signed in.
-    Inside,
-    /// Not signed in, and shown nothing of what is inside.
-    Outside,
+enum SignInState {
+    /// The server has no admin token, so that everyone on this machine has access.
+    NotRequired,
+    SignedIn,
+    /// The navigation is hidden.
+    SignedOut,
 }
 
-/// The document around a page's body.
+/// The HTML document around the body of a page.
 #[derive(Template)]
 #[template(path = "layout.html")]
 struct Layout<'a> {
     title: &'a str,
     nav: &'a [NavItem],
-    /// The `href` of the navigation that the page belongs to; empty for none.
+    /// The `href` of the active navigation item; empty for none.
     here: &'a str,
     who: Option<&'a str>,
-    entrance: Entrance,
-    /// Whether who is looking may see who may do what.
+    sign_in_state: SignInState,
+    /// Whether to link the access pages.
     admin: bool,
     demo: bool,
     path: &'a str,
-    /// HTML already.
+    /// Rendered HTML.
     body: &'a str,
 }
 
 impl Console {
-    /// The page with this body. A handler answers with it.
+    /// Renders a page with this body.
     pub fn page(&self, title: &str, body: &impl Template) -> Result<Page, Problem> {
         let body = body.render().map_err(Problem::internal)?;
         let nav: Vec<NavItem> =
@@ -92,7 +91,7 @@ impl Console {
             nav: &nav,
             here: here(&nav, &self.path),
             who: self.caller.as_ref().map(Caller::name),
-            entrance: self.entrance(),
+            sign_in_state: self.sign_in_state(),
             admin: self.may(&Scope::Admin),
             demo: self.frame.0.stage == Stage::Demo,
             path: &self.path,
@@ -101,31 +100,31 @@ impl Console {
         layout.render().map(Page).map_err(Problem::internal)
     }
 
-    fn entrance(&self) -> Entrance {
+    fn sign_in_state(&self) -> SignInState {
         match &self.caller {
-            _ if self.frame.web().door().is_open() => Entrance::Open,
-            Some(_) => Entrance::Inside,
-            None => Entrance::Outside,
+            _ if self.frame.web().authenticator().is_open() => SignInState::NotRequired,
+            Some(_) => SignInState::SignedIn,
+            None => SignInState::SignedOut,
         }
     }
 
-    /// Who is looking.
+    /// The caller, if authenticated.
     #[must_use]
     pub fn caller(&self) -> Option<&Caller> {
         self.caller.as_ref()
     }
 
-    /// Whether who is looking may do this: for buttons that only some are shown.
+    /// Whether the caller has this scope, to hide buttons.
     #[must_use]
     pub fn may(&self, scope: &Scope) -> bool {
         self.caller.as_ref().is_some_and(|caller| caller.may(scope))
     }
 
-    /// Whether who is looking may open this page: for links and for what is told of it elsewhere.
+    /// Whether the caller may open this page, to hide links and content.
     #[must_use]
     pub fn may_open(&self, path: &str) -> bool {
         match self.frame.0.pages.get(path) {
-            _ if self.entrance() == Entrance::Open => true,
+            _ if self.sign_in_state() == SignInState::NotRequired => true,
             Some(Access::Public) => true,
             Some(Access::Known) => self.caller.is_some(),
             Some(Access::Scope(scope)) => self.may(scope),
@@ -140,7 +139,7 @@ impl Console {
     }
 }
 
-/// The longest `href` that the path is at or below.
+/// The longest `href` that is a prefix of the path.
 fn here<'a>(nav: &'a [NavItem], path: &str) -> &'a str {
     let holds = |item: &&NavItem| match path.strip_prefix(item.href) {
         Some(rest) => rest.is_empty() || (rest.starts_with('/') && item.href != "/"),
@@ -149,7 +148,7 @@ fn here<'a>(nav: &'a [NavItem], path: &str) -> &'a str {
     nav.iter().filter(holds).max_by_key(|item| item.href.len()).map_or("", |item| item.href)
 }
 
-impl Frame {
+impl AppContext {
     pub(crate) fn new(
         web: Web,
         nav: Vec<NavItem>,
@@ -158,15 +157,15 @@ impl Frame {
         stage: Stage,
         stopping: CancellationToken,
     ) -> Self {
-        Self(Arc::new(Inside { web, nav, pages, sockets, stage, stopping }))
+        Self(Arc::new(AppContextInner { web, nav, pages, sockets, stage, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {
         &self.0.web
     }
 
-    /// Whether there is a WebSocket at a path whose handler decides which pages may open it.
-    pub(crate) fn has_open_socket(&self, path: &str) -> bool {
+    /// Whether the WebSocket at this path checks the origin in its handler.
+    pub(crate) fn accepts_other_origins(&self, path: &str) -> bool {
         self.0.sockets.iter().any(|socket| socket == path)
     }
 
@@ -184,8 +183,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Console {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(frame) = parts.extensions.get::<Frame>() else {
-            return Err(Problem::internal("a page was asked for outside of an app"));
+        let Some(frame) = parts.extensions.get::<AppContext>() else {
+            return Err(Problem::internal("page is not part of an App"));
         };
         Ok(frame.console(&parts.uri, parts.extensions.get().cloned()))
     }
@@ -195,14 +194,14 @@ impl IntoResponse for Page {
     fn into_response(self) -> Response {
         let headers = [
             (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
-            // What is shown is true now, and perhaps for this person only.
+            // Pages are specific to the caller and the moment.
             (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         ];
         (headers, self.0).into_response()
     }
 }
 
-impl fmt::Debug for Frame {
+impl fmt::Debug for AppContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frame").field("nav", &self.0.nav).finish_non_exhaustive()
     }
@@ -213,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_belongs_to_the_nearest_link_above_it() {
+    fn the_most_specific_navigation_item_is_active() {
         let item = |href| NavItem { title: "", href, icon: "" };
         let nav = [item("/"), item("/load"), item("/load/runs")];
         for (path, expected) in [

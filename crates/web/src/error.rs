@@ -1,26 +1,24 @@
-//! What can go wrong before anything is served.
+//! Errors at the start of the server and at a reload of its configuration.
 
 use std::net::SocketAddr;
 
-/// Why the web could not be opened, or a reloaded configuration was refused.
+/// Why [`Web`](crate::Web) could not be opened or a reloaded configuration was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(
-        "{0} can be reached from elsewhere, and there is no admin token: set HOB_ADMIN_TOKEN, or \
-         server.admin_token (env:NAME or file:PATH), or listen on a loopback address"
+        "cannot listen on {0} without an admin token; set HOB_ADMIN_TOKEN or [server] admin_token, or listen on a \
+         loopback address"
     )]
     OpenToAll(SocketAddr),
-    #[error("server.admin_token: {0}")]
+    #[error("[server] admin_token: {0}")]
     AdminToken(#[from] hob_service::config::NoSecret),
     #[error(
-        "server.admin_token is too short: {least} characters at least, such as `openssl rand -hex 24` prints"
+        "the admin token is too short; use at least {least} characters, for example the output of `openssl rand -hex 24`"
     )]
     ShortAdminToken { least: usize },
-    #[error(
-        "this server has an admin token and the reloaded configuration has none; restart it to run without one"
-    )]
+    #[error("the reloaded configuration has no admin token; restart the server to run it without one")]
     AdminTokenRemoved,
-    #[error("TLS needs both server.tls_certificate and server.tls_key")]
+    #[error("TLS requires both [server] tls_certificate and [server] tls_key")]
     HalfTls,
     #[error(transparent)]
     Tls(#[from] hob_net::TlsError),
@@ -30,6 +28,6 @@ pub enum Error {
     Keys(#[from] hob_schema::BadEnv),
     #[error(transparent)]
     Store(#[from] hob_store::Error),
-    #[error("could not listen: {0}")]
+    #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
 }

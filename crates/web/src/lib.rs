@@ -1,10 +1,9 @@
-//! What all HTTP faces share: errors, access, the console's frame, charts, live updates, the API document, and the
-//! server itself.
+//! The HTTP layer of all services: routes, errors, access control, the layout of the console, charts, live updates, the
+//! OpenAPI document and the server.
 //!
-//! A service hands over its [`Routes`]. Each of them is entered together with the [`Access`] that it asks for: there is
-//! no way to mount one without. What a handler cannot do it answers with a [`Problem`], which clients of the API get as
-//! `application/problem+json` and people as a page. Pages are rendered into the frame by [`Console`]. [`Web`] holds what
-//! stands behind all that (tokens, sessions, the audit trail), and an [`App`] serves it.
+//! A service provides its [`Routes`]. Every route requires an [`Access`]. A handler that fails returns a [`Problem`], which
+//! API clients receive as `application/problem+json` and browsers as a page. [`Console`] renders pages into the layout.
+//! [`Web`] holds the shared state (tokens, sessions, the audit log), and an [`App`] serves everything.
 //!
 //! ```
 //! use askama::Template;
@@ -63,7 +62,7 @@ mod web;
 pub use access::audit::{self, Audit};
 pub use access::{Access, BadScope, Caller, Creation, NewToken, Scope, Scopes, Token, TokenId, Tokens};
 pub use config::Config;
-/// Where a page of its own frame finds an asset: `asset("hob.css")`.
+/// The URL of an asset, for pages with a layout of their own: `asset("hob.css")`.
 pub use console::assets::href as asset;
 pub use console::{Console, NavItem, Page};
 pub use error::Error;
@@ -80,8 +79,8 @@ pub use service::footprint::Footprint;
 pub use service::{AnyService, Registration, Service, ServiceError};
 pub use web::Web;
 
-/// The stylesheet of the console, for documents that are to stand alone.
+/// The stylesheet of the console, for standalone documents.
 pub const STYLESHEET: &str = include_str!("../assets/hob.css");
 
-/// The tables of tokens, sessions and the audit trail.
+/// The tables of tokens, sessions and the audit log.
 pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("web": "0001_access");

@@ -1,4 +1,4 @@
-//! Live updates: events to many browsers at once, and the word that a page has something new to show.
+//! Live updates: server-sent events for open pages and other clients.
 
 mod changes;
 mod client;

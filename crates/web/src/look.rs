@@ -1,25 +1,25 @@
-//! How things look in the console: numbers with units, times, states, and the small parts that pages are made of.
+//! The parts of console pages: numbers with units, times, states, fields and other components.
 //!
-//! Everything here is a value that shows itself as HTML with whatever is foreign in it escaped; templates write
-//! `{{ value }}` without a filter. Plain HTML is styled by itself, so a page needs few classes:
+//! Everything here renders as HTML with its text escaped; templates write `{{ value }}` without a filter. The stylesheet
+//! covers plain HTML, so a page needs few classes:
 //!
 //! | class | on | is |
 //! |---|---|---|
 //! | `panel` | `section` | a bordered part of a page with an `h2` |
-//! | `page-head` | `div` | what stands below the heading: a state, links, what to press |
-//! | `stack` | `div` | parts one below the other |
-//! | `grid` | `div` | parts side by side, as many as there is room for |
-//! | `row` | `div` | things on one line, wrapped where it is narrow |
-//! | `table` | `div` around a `table` | a table that scrolls sideways by itself |
-//! | `wrap` | `td` | long text, which may break |
-//! | `num` | `td`, `th` | a number, aligned at the right |
+//! | `page-head` | `div` | below the heading: a state, links, buttons |
+//! | `stack` | `div` | parts in a column |
+//! | `grid` | `div` | parts in columns, as many as fit |
+//! | `row` | `div` | items on one line, wrapped if needed |
+//! | `table` | `div` around a `table` | a table that scrolls horizontally |
+//! | `wrap` | `td` | long text with line breaks |
+//! | `num` | `td`, `th` | a number, aligned right |
 //! | `vitals` | `dl` | a few large numbers with their names |
 //! | `facts` | `dl` | names and values ([`Facts`]) |
-//! | `notice` and a tone's class | `p`, `li` | something to be noticed, with its icon |
-//! | `tabs` | `ul` of links | pages that belong together |
-//! | `form`, `form inline` | `form` | fields below each other, or on one line |
-//! | `button`, `primary`, `danger` | `a`, `button` | what to press |
-//! | `quiet` | anything | of less weight |
+//! | `notice` and a tone's class | `p`, `li` | a notice with an icon |
+//! | `tabs` | `ul` of links | related pages |
+//! | `form`, `form inline` | `form` | fields in a column, or on one line |
+//! | `button`, `primary`, `danger` | `a`, `button` | a button |
+//! | `quiet` | anything | less prominent text |
 
 mod empty;
 mod facts;
@@ -39,5 +39,5 @@ pub use tone::{Badge, Icon, Tone};
 pub use unit::{Amount, Quantity, Unit};
 pub use when::{When, now_ms};
 
-pub(crate) use unit::MOST;
+pub(crate) use unit::MAX_VALUE;
 pub(crate) use when::timestamp;

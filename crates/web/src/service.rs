@@ -1,5 +1,5 @@
-//! What a system is to the program that runs it. Every system implements [`Service`], and there is no other way in:
-//! the program knows them only as [`Registration`]s.
+//! The interface between a service and the program that runs it. Every service implements [`Service`]; the program
+//! only uses its [`Registration`].
 
 pub(crate) mod card;
 pub(crate) mod footprint;
@@ -16,18 +16,18 @@ use hob_service::{Live, Metric, Section, ServiceContext};
 
 use crate::{Card, Changes, Footprint, Routes};
 
-/// A system. Clones are handles to the same.
+/// A service. Clones share the same handle.
 ///
-/// It is opened, started, and runs until its background tasks are told to stop.
+/// It is opened, started, and runs until its background tasks are stopped.
 pub trait Service: Clone + Send + Sync + Sized + 'static {
     /// Its section of `hob.toml`. The section's name is the name of the service: `--only` takes it, and its tables and
     /// metrics begin with it.
     type Config: Section;
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// What people call it.
+    /// The title in the console.
     const TITLE: &'static str;
-    /// Where its pages begin.
+    /// The path of its first page.
     const HREF: &'static str;
     /// Its icon in the navigation: the path of an SVG in a box of 20 by 20.
     const ICON: &'static str;
@@ -35,7 +35,7 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
     const SCHEMA: (&'static str, &'static str);
     const MIGRATIONS: Migrations;
     const METRICS: &'static [Metric];
-    /// Whether it sends secrets of the operator to other hosts.
+    /// Whether it sends secrets of `[secrets]` to other hosts.
     const USES_SECRETS: bool = false;
     /// The topics of the outbox that [`relay`](Self::relay) handles.
     const TOPICS: &'static [&'static str] = &[];
@@ -46,16 +46,16 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
         config: Live<Self::Config>,
     ) -> impl Future<Output = Result<Self, Self::Error>> + Send;
 
-    /// Starts the background tasks. `changes` takes what open pages have to show again.
+    /// Starts the background tasks. `changes` notifies open pages.
     fn start(&self, changes: &Changes);
 
     /// The API and the pages.
     fn routes(&self) -> Routes;
 
-    /// How the service is, for the Overview.
+    /// The card on the Overview page.
     fn card(&self) -> impl Future<Output = Card> + Send;
 
-    /// The configuration of a demo, which keeps its files below `folder`.
+    /// The configuration for `--demo`. Files go to `folder`.
     fn demo_config(
         config: Self::Config,
         folder: &Path,
@@ -64,34 +64,34 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
         future::ready(Ok(config))
     }
 
-    /// Gives a service that was just started something to show.
+    /// Creates demo data in a started service.
     fn demo(&self) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// Does what follows from events of the outbox. Any node may relay them, also one that does not run the service: it
-    /// is opened there, but not started. An event may come more than once.
+    /// Handles outbox events. Any node may run the relay, including one that does not run the service: the service is
+    /// opened there, but not started. An event may be delivered more than once.
     fn relay(&self, events: &[Event]) -> impl Future<Output = Result<(), Self::Error>> + Send {
         let _ = events;
         future::ready(Ok(()))
     }
 
-    /// Where clients reach the service besides the API: `https://127.0.0.1:7080`.
+    /// The address of a listener of its own: `https://127.0.0.1:7080`.
     fn url(&self) -> Option<String> {
         None
     }
 
-    /// What it takes of the store, if it was measured.
+    /// Its memory use in the store, if measured.
     fn footprint(&self) -> Option<Footprint> {
         None
     }
 }
 
-/// Why a service could not do something.
+/// An error of a service.
 pub type ServiceError = Box<dyn std::error::Error + Send + Sync>;
 
 type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 type Opening<'a> = Answer<'a, Result<Box<dyn AnyService>, ServiceError>>;
 
-/// A service that is not opened yet, without its type.
+/// A service before it is opened, without its type.
 #[derive(Clone, Copy)]
 pub struct Registration {
     pub title: &'static str,
@@ -136,7 +136,7 @@ impl Registration {
         (self.open)(context, config).await
     }
 
-    /// Opens the service for a demo, which keeps its files below `folder`.
+    /// Opens the service for `--demo`. Files go to `folder`.
     pub async fn open_demo(
         &self,
         context: &ServiceContext,

@@ -10,7 +10,7 @@ use hob_net::ServerTls;
 use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext, Task};
 
-use crate::access::{Attempts, Door};
+use crate::access::{Authenticator, SignInLimit};
 use crate::server::listener;
 use crate::{Audit, Changes, Config, Error};
 
@@ -23,8 +23,8 @@ pub struct Web {
 struct Inner {
     context: ServiceContext,
     config: Live<Config>,
-    door: Door,
-    attempts: Attempts,
+    authenticator: Authenticator,
+    sign_in_limit: SignInLimit,
     audit: Audit,
     changes: Changes,
     tls: Option<Arc<ServerTls>>,
@@ -32,19 +32,19 @@ struct Inner {
     services: OnceLock<BTreeSet<String>>,
 }
 
-/// How often what is past its time is forgotten, and the use of tokens written down.
-const TIDY_EVERY: Duration = Duration::from_secs(60);
+/// How often expired rows are deleted and the times of token use are written.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 impl Web {
-    /// Reads what the configuration refers to. Refuses to be open to everybody on an address that others can reach.
+    /// Reads the admin token and the certificate. Fails without an admin token if the address is not loopback.
     pub fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let admin = config.now().admin()?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let tls = listener::certificate(&config.now())?.map(ServerTls::read).transpose()?.map(Arc::new);
         let inner = Inner {
             tls,
-            door: Door::new(&context.database, admin.as_ref()),
-            attempts: Attempts::new(&context.store, keys.clone())?,
+            authenticator: Authenticator::new(&context.database, admin.as_ref()),
+            sign_in_limit: SignInLimit::new(&context.store, keys.clone())?,
             audit: Audit::new(&context.database),
             changes: Changes::new(context, &keys),
             services: OnceLock::new(),
@@ -54,13 +54,13 @@ impl Web {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Starts what goes on in the background.
+    /// Starts the background tasks.
     pub fn start(&self) {
         self.inner.changes.start();
         let (tidier, watcher) = (self.clone(), self.clone());
         let tasks = &self.inner.context.tasks;
-        tasks.spawn("tidy sessions and audit", move |task| tidier.clone().keep_tidy(task));
-        tasks.spawn("watch server configuration", move |task| watcher.clone().watch_config(task));
+        tasks.spawn("session and audit sweep", move |task| tidier.clone().sweep(task));
+        tasks.spawn("server configuration reload", move |task| watcher.clone().watch_config(task));
     }
 
     #[must_use]
@@ -73,30 +73,30 @@ impl Web {
         self.inner.config.now()
     }
 
-    /// Checks a reloaded configuration before any part of it replaces the one in force.
+    /// Validates a reloaded configuration before it is applied.
     pub fn check_reload(&self, config: &Config) -> Result<(), Error> {
-        if config.admin()?.is_none() && !self.inner.door.is_open() {
+        if config.admin()?.is_none() && !self.inner.authenticator.is_open() {
             return Err(Error::AdminTokenRemoved);
         }
         listener::certificate(config)?.map(ServerTls::read).transpose()?;
         Ok(())
     }
 
-    /// Tells open pages that something changed.
+    /// Notifies open pages of changes.
     #[must_use]
     pub fn changes(&self) -> &Changes {
         &self.inner.changes
     }
 
-    /// Who did what.
+    /// The audit log.
     #[must_use]
     pub fn audit(&self) -> &Audit {
         &self.inner.audit
     }
 
-    /// Forgets what is past its time, and writes down when tokens were used. Done every minute by itself.
+    /// Deletes expired sessions, tokens and audit entries, and writes the times of token use. Runs every minute.
     pub async fn tidy(&self) -> Result<(), Error> {
-        self.inner.door.write_uses().await?;
+        self.inner.authenticator.flush_token_uses().await?;
         let kept = self.config().audit_kept.get();
         let forget = |tx: Transaction| async move {
             let (now, oldest) = (tx.now(), tx.now().minus(kept));
@@ -113,37 +113,37 @@ impl Web {
         self.inner.tls.clone()
     }
 
-    pub(crate) fn door(&self) -> &Door {
-        &self.inner.door
+    pub(crate) fn authenticator(&self) -> &Authenticator {
+        &self.inner.authenticator
     }
 
-    pub(crate) fn attempts(&self) -> &Attempts {
-        &self.inner.attempts
+    pub(crate) fn sign_in_limit(&self) -> &SignInLimit {
+        &self.inner.sign_in_limit
     }
 
-    pub(crate) fn speaks_tls(&self) -> bool {
+    pub(crate) fn has_tls(&self) -> bool {
         self.inner.tls.is_some()
     }
 
-    /// Learns which services there are, from their routes.
-    pub(crate) fn learn(&self, services: BTreeSet<String>) {
+    /// Sets the services that scopes may name.
+    pub(crate) fn set_services(&self, services: BTreeSet<String>) {
         // A second app over the same web has the same services.
         let _ = self.inner.services.set(services);
     }
 
-    pub(crate) fn knows(&self, service: &str) -> bool {
+    pub(crate) fn has_service(&self, service: &str) -> bool {
         self.inner.services.get().is_some_and(|services| services.contains(service))
     }
 
-    async fn keep_tidy(self, task: Task) {
-        while task.pause(TIDY_EVERY).await {
+    async fn sweep(self, task: Task) {
+        while task.pause(SWEEP_INTERVAL).await {
             match self.tidy().await {
                 Ok(()) => task.beat(),
-                Err(error) => tracing::warn!(%error, "could not tidy sessions and audit"),
+                Err(error) => tracing::warn!(%error, "session and audit sweep failed"),
             }
         }
-        // What is known of the last minute would be lost otherwise.
-        let _ = self.inner.door.write_uses().await;
+        // Keep the uses of the last minute.
+        let _ = self.inner.authenticator.flush_token_uses().await;
     }
 
     fn reload_certificate(&self, config: &Config) -> Result<(), Error> {
@@ -153,7 +153,7 @@ impl Web {
         Ok(())
     }
 
-    /// Takes over another admin token and another certificate when the configuration is read again.
+    /// Applies a new admin token and a new certificate when the configuration is reloaded.
     async fn watch_config(self, task: Task) {
         let mut config = self.inner.config.clone();
         loop {
@@ -162,8 +162,8 @@ impl Web {
                 () = task.stopped() => return,
             };
             match now.admin() {
-                Ok(Some(admin)) => self.inner.door.replace_admin(&admin),
-                Ok(None) if self.inner.door.is_open() => {}
+                Ok(Some(admin)) => self.inner.authenticator.replace_admin(&admin),
+                Ok(None) if self.inner.authenticator.is_open() => {}
                 Ok(None) => tracing::error!(error = %Error::AdminTokenRemoved, "admin token not replaced"),
                 Err(error) => tracing::error!(%error, "admin token not replaced"),
             }

@@ -1,4 +1,4 @@
-//! A commented `hob.toml`, made from the sections themselves.
+//! Generates `hob.example.toml` from the sections.
 
 use std::fmt::Write;
 
@@ -42,7 +42,7 @@ mod tests {
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hob.example.toml");
 
     #[test]
-    fn the_example_beside_the_readme_is_the_codes_own() {
+    fn the_example_file_is_current() {
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(FILE, example()).unwrap();
         }
@@ -51,9 +51,9 @@ mod tests {
     }
 
     #[test]
-    fn the_example_is_a_configuration_and_stays_one_when_its_defaults_are_written_out() {
+    fn the_example_is_valid_with_and_without_comments() {
         let written_out: String = example().lines().fold(String::new(), |text, line| {
-            // What is set further in is an example inside of an explanation.
+            // Indented lines are examples in a comment.
             let is_setting = line.contains(" = ") && !line.ends_with("# not set") && !line.starts_with("#  ");
             let line = if is_setting { line.strip_prefix("# ").unwrap_or(line) } else { line };
             text + line + "\n"

@@ -1,4 +1,4 @@
-//! The sections of the program itself; each service has its own.
+//! The sections of the program. Each service has its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,28 +8,28 @@ use hob_service::section;
 section! {
     /// This node.
     pub struct NodeConfig("node") {
-        /// What it is called on the Health page; random when not given.
+        /// The name on the Health page. Random if not set.
         pub name: Option<String> = None,
     }
 }
 
 section! {
-    /// Redis, Valkey or the embedded engine: what changes by the second. It may be lost at any instant.
+    /// Redis, Valkey or the embedded engine, for fast-changing state that can be rebuilt.
     pub struct RedisConfig("redis") {
-        /// Where it lives: redis://, rediss://, redis+cluster://, redis+sentinel://, or embedded://.
-        /// When not given, REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are heeded; without them it is embedded.
+        /// The address: redis://, rediss://, redis+cluster://, redis+sentinel:// or embedded://.
+        /// Without it, REDIS_URL or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are used, else the embedded engine.
         pub url: Option<SecretUrl> = None,
-        /// Where the embedded store listens for redis-cli and other Redis clients.
+        /// The address on which the embedded engine accepts redis-cli and other Redis clients.
         pub store_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into(),
-        /// The most memory that the embedded store may use, in MiB.
+        /// The memory limit of the embedded engine, in MiB.
         pub store_memory_mib: u32 = 512,
     }
 }
 
 section! {
-    /// SQLite or PostgreSQL: everything that must not be lost.
+    /// SQLite or PostgreSQL, for everything that must not be lost.
     pub struct DatabaseConfig("database") {
-        /// A SQLite file, or postgres://.
+        /// The path of a SQLite file, or postgres://user:password@host/database.
         pub url: SecretUrl = "hob-data/hob.db".to_owned().into(),
     }
 }

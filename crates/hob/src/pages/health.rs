@@ -1,4 +1,4 @@
-//! `/health`: what Hob stands on, and how it is.
+//! `/health`: the state of Redis, the database, the nodes and their tasks.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,48 +14,48 @@ use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
 use hob_web::{Console, Footprint, Page, Problem, Trouble};
 use tokio::time::timeout;
 
-use crate::serve::http::Place;
+use crate::serve::http::Endpoints;
 use crate::services::Services;
 
-/// A part that does not answer within this is shown as away.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A part that does not respond in time is shown as unavailable.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A task that is further behind is worth a look, and then worth a word on the Overview.
-const LATE: Duration = Duration::from_secs(10);
-const VERY_LATE: Duration = Duration::from_secs(60);
+/// A task with more lag gets a warning here, and with even more on the Overview.
+const LAG_WARNING: Duration = Duration::from_secs(10);
+const LAG_PROBLEM: Duration = Duration::from_secs(60);
 
-/// Events that wait to be published; more mean that the relay does not keep up.
-const LONG_BACKLOG: u64 = 1_000;
+/// With more waiting events, the relay does not keep up.
+const BACKLOG_WARNING: u64 = 1_000;
 
-/// What the page is about.
+/// The state of the page.
 #[derive(Clone, Debug)]
-pub(crate) struct Desk {
+pub(crate) struct HealthState {
     pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
-    pub(crate) place: Place,
+    pub(crate) endpoints: Endpoints,
     pub(crate) services: Services,
 }
 
-/// How everything is, at one moment.
+/// The result of all checks at one moment.
 #[derive(Debug)]
-pub(crate) struct Checkup {
+pub(crate) struct HealthCheck {
     store: Health,
     layout: hob_schema::Layout,
     servers: Result<Vec<Server>, String>,
     database: DatabaseCheck,
     tasks: Vec<TaskState>,
-    /// Memory of this process, where the system tells.
+    /// Memory of this process, if known.
     resident: Option<u64>,
 }
 
-/// A server of the store, as it tells of itself.
+/// A Redis server.
 #[derive(Debug)]
 struct Server {
     name: String,
     answered_in: Duration,
     keys: u64,
     used: u64,
-    /// 0 is without a bound.
+    /// 0: no limit.
     most: u64,
 }
 
@@ -66,13 +66,13 @@ struct DatabaseCheck {
     backlog: Option<Backlog>,
 }
 
-impl Checkup {
+impl HealthCheck {
     pub(crate) async fn of(context: &ServiceContext) -> Self {
         let (servers, database) =
-            tokio::join!(timeout(PATIENCE, servers(&context.store)), DatabaseCheck::of(context));
+            tokio::join!(timeout(TIMEOUT, servers(&context.store)), DatabaseCheck::of(context));
         let servers = match servers {
             Ok(answered) => answered.map_err(|error| error.to_string()),
-            Err(_) => Err("no answer in time".to_owned()),
+            Err(_) => Err("timeout".to_owned()),
         };
         let tasks = context.tasks.states();
         Self {
@@ -85,26 +85,26 @@ impl Checkup {
         }
     }
 
-    /// What is wrong with the node itself.
+    /// The problems of this node.
     pub(crate) fn troubles(&self) -> Vec<Trouble> {
         let trouble =
             |tone, text: String, since_ms| Trouble { tone, text, href: "/health".to_owned(), since_ms };
         let mut troubles = Vec::new();
         if let Err(reason) = &self.servers {
             let since_ms = (!self.store.is_healthy()).then_some(self.store.since_unix_ms);
-            troubles.push(trouble(Tone::Bad, format!("The store does not answer: {reason}"), since_ms));
+            troubles.push(trouble(Tone::Bad, format!("Redis does not answer: {reason}"), since_ms));
         }
         if let Err(reason) = &self.database.answered_in {
             troubles.push(trouble(Tone::Bad, format!("The database does not answer: {reason}"), None));
         }
-        for task in self.tasks.iter().filter(|task| task.lag > VERY_LATE) {
+        for task in self.tasks.iter().filter(|task| task.lag > LAG_PROBLEM) {
             let behind = Quantity::duration(task.lag);
-            troubles.push(trouble(Tone::Warn, format!("The task “{}” is {behind} behind", task.name), None));
+            troubles.push(trouble(Tone::Warn, format!("Task “{}” is {behind} behind", task.name), None));
         }
         troubles
     }
 
-    fn the_store(&self) -> Badge {
+    fn store_badge(&self) -> Badge {
         match self.store.state {
             hob_store::State::Connected if self.servers.is_err() => Tone::Bad.badge("no answer"),
             hob_store::State::Connected => Tone::Good.badge("connected"),
@@ -117,17 +117,17 @@ impl Checkup {
         let Health { store, server, connection, operations, since_unix_ms, .. } = &self.store;
         let server = match server {
             Some(server) => format!("{} {}", server.kind, server.version),
-            None => "has not answered yet".to_owned(),
+            None => "unknown".to_owned(),
         };
         let mut facts = Facts::new()
-            .shown("State", self.the_store())
+            .shown("State", self.store_badge())
             .code("Address", store)
             .text("Server", server)
-            .text("Layout of keys", format!("{:?}", self.layout).to_lowercase());
+            .text("Key layout", format!("{:?}", self.layout).to_lowercase());
         if connection.attempts > 0 {
             facts = facts.shown("Since", When::at(*since_unix_ms)).text(
                 "Connections",
-                format!("{} tried, {} failed", connection.attempts, connection.failures),
+                format!("{} attempts, {} failed", connection.attempts, connection.failures),
             );
         }
         if let Some(error) = &connection.last_error {
@@ -136,16 +136,15 @@ impl Checkup {
         facts = facts.text(
             "Calls",
             format!(
-                "{} answered, {} without an answer",
+                "{} succeeded, {} failed",
                 Quantity::count(operations.total - operations.failed),
                 Quantity::count(operations.failed)
             ),
         );
         if let Some(minute) = &operations.busiest {
             let calls = Quantity::count(minute.calls);
-            let began = When::at(minute.since_unix_ms);
-            facts =
-                facts.shown("Busiest minute", Markup::trusted(format!("{calls} calls; it began {began}")));
+            let started = When::at(minute.since_unix_ms);
+            facts = facts.shown("Busiest minute", Markup::trusted(format!("{calls} calls, {started}")));
         }
         facts
     }
@@ -162,8 +161,8 @@ impl Checkup {
 
     fn database_facts(&self) -> Facts {
         let state = match &self.database.answered_in {
-            Ok(_) => Tone::Good.badge("answers"),
-            Err(_) => Tone::Bad.badge("away"),
+            Ok(_) => Tone::Good.badge("connected"),
+            Err(_) => Tone::Bad.badge("unavailable"),
         };
         let mut facts = Facts::new().shown("State", state).code("Address", &self.database.address);
         facts = match &self.database.answered_in {
@@ -172,7 +171,7 @@ impl Checkup {
         };
         if let Some(Backlog { unnumbered, unpublished }) = self.database.backlog {
             let waiting = unnumbered + unpublished;
-            let tone = if waiting > LONG_BACKLOG { Tone::Warn } else { Tone::Good };
+            let tone = if waiting > BACKLOG_WARNING { Tone::Warn } else { Tone::Good };
             facts = facts.shown("Outbox", tone.badge(format!("{} waiting", Quantity::count(waiting))));
         }
         facts
@@ -185,14 +184,14 @@ impl Checkup {
 
 impl DatabaseCheck {
     async fn of(context: &ServiceContext) -> Self {
-        let began = Instant::now();
-        let answered_in = match timeout(PATIENCE, context.database.ping()).await {
-            Ok(Ok(())) => Ok(began.elapsed()),
+        let started = Instant::now();
+        let answered_in = match timeout(TIMEOUT, context.database.ping()).await {
+            Ok(Ok(())) => Ok(started.elapsed()),
             Ok(Err(error)) => Err(error.to_string()),
-            Err(_) => Err("no answer in time".to_owned()),
+            Err(_) => Err("timeout".to_owned()),
         };
         let backlog = match &answered_in {
-            Ok(_) => timeout(PATIENCE, outbox::backlog(&context.database)).await.ok().and_then(Result::ok),
+            Ok(_) => timeout(TIMEOUT, outbox::backlog(&context.database)).await.ok().and_then(Result::ok),
             Err(_) => None,
         };
         Self { address: context.database.address().to_string(), answered_in, backlog }
@@ -202,9 +201,9 @@ impl DatabaseCheck {
 async fn servers(store: &Store) -> hob_store::Result<Vec<Server>> {
     let mut servers = Vec::new();
     for master in store.masters().await? {
-        let began = Instant::now();
+        let started = Instant::now();
         let keys = master.run(cmd("DBSIZE")).await?;
-        let answered_in = began.elapsed();
+        let answered_in = started.elapsed();
         let info: String = master.run(cmd("INFO").arg("memory").clone()).await?;
         let info: HashMap<&str, &str> = info.lines().filter_map(|line| line.split_once(':')).collect();
         let number = |name: &str| info.get(name).and_then(|text| text.trim().parse().ok()).unwrap_or(0);
@@ -216,11 +215,11 @@ async fn servers(store: &Store) -> hob_store::Result<Vec<Server>> {
 
 impl Server {
     fn most(&self) -> String {
-        if self.most == 0 { "no bound".to_owned() } else { Quantity::bytes(self.most).to_string() }
+        if self.most == 0 { "no limit".to_owned() } else { Quantity::bytes(self.most).to_string() }
     }
 }
 
-/// What Linux says of this process.
+/// The resident memory, on Linux.
 fn resident() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -228,21 +227,21 @@ fn resident() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// How a task is, for its row.
+/// The state of a task.
 fn task_badge(task: &TaskState) -> Badge {
     match task {
-        task if task.lag > LATE => Tone::Warn.badge("late"),
+        task if task.lag > LAG_WARNING => Tone::Warn.badge("late"),
         task if task.restarts > 0 => Tone::Warn.badge(format!("restarted {}×", task.restarts)),
-        _ => Tone::Good.badge("runs"),
+        _ => Tone::Good.badge("running"),
     }
 }
 
 #[derive(Template)]
 #[template(path = "health.html")]
 struct HealthPage {
-    checkup: Checkup,
+    health_check: HealthCheck,
     name: String,
-    place: Place,
+    endpoints: Endpoints,
     nodes: Vec<NodeFacts>,
     footprints: Vec<Footprint>,
 }
@@ -253,26 +252,26 @@ impl HealthPage {
     }
 
     fn node_facts(&self) -> Facts {
-        let Place { scheme, listen, embedded, .. } = &self.place;
+        let Endpoints { scheme, listen, embedded, .. } = &self.endpoints;
         let mut facts = Facts::new()
             .code("Name", &self.name)
             .text("Version", env!("CARGO_PKG_VERSION"))
-            .shown("Memory", self.checkup.memory())
+            .shown("Memory", self.health_check.memory())
             .code("Console and API", format!("{scheme}://{listen}"));
         if let Some(embedded) = embedded {
-            facts = facts.code("Its store", format!("redis-cli -p {}", embedded.port()));
+            facts = facts.code("Embedded Redis", format!("redis-cli -p {}", embedded.port()));
         }
         let links = r#"<a href="/readyz">/readyz</a> · <a href="/metrics">/metrics</a> · <a href="/api/docs">/api/docs</a>"#;
-        facts.shown("For programs", Markup::trusted(links))
+        facts.shown("Endpoints", Markup::trusted(links))
     }
 }
 
-pub(crate) async fn page(console: Console, State(desk): State<Desk>) -> Result<Page, Problem> {
-    let Desk { context, keys, place, services } = desk;
-    let living = timeout(PATIENCE, nodes::live(&context.store, &keys));
-    let (checkup, nodes) = tokio::join!(Checkup::of(&context), living);
+pub(crate) async fn page(console: Console, State(desk): State<HealthState>) -> Result<Page, Problem> {
+    let HealthState { context, keys, endpoints, services } = desk;
+    let living = timeout(TIMEOUT, nodes::live(&context.store, &keys));
+    let (health_check, nodes) = tokio::join!(HealthCheck::of(&context), living);
     let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
     let footprints = services.all().iter().filter_map(|service| service.footprint()).collect();
     let name = context.node.to_string();
-    console.page("Health", &HealthPage { checkup, name, place, nodes, footprints })
+    console.page("Health", &HealthPage { health_check, name, endpoints, nodes, footprints })
 }

@@ -1,4 +1,4 @@
-//! `/`: a card per system, and what is wrong now.
+//! `/`: a card per service, and current problems.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -13,14 +13,14 @@ use hob_web::{AnyService, Card, Console, Page, Problem, Trouble};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::health::Checkup;
+use super::health::HealthCheck;
 use crate::services::Services;
 
-/// A system that takes longer to tell how it is gets no card this time: the others are shown in time.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A slower service is shown without its numbers.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What is wrong, at most; the rest is on the systems' own pages.
-const MOST_TROUBLES: usize = 12;
+/// The most problems on the page.
+const MAX_PROBLEMS: usize = 12;
 
 /// The services that have a card.
 #[derive(Clone)]
@@ -34,27 +34,27 @@ impl Overview {
         Self { context: context.clone(), services: services.all().to_vec() }
     }
 
-    /// The cards of the systems that who is looking may look at, in their order, asked for at once.
+    /// The cards of the services that the caller may open, requested concurrently.
     async fn cards(&self, console: &Console) -> Vec<Card> {
-        let mut asked = JoinSet::new();
+        let mut pending = JoinSet::new();
         let seen = self.services.iter().filter(|service| console.may_open(service.href()));
         for (index, service) in seen.cloned().enumerate() {
-            asked.spawn(async move {
-                let card = timeout(PATIENCE, service.card()).await;
-                (index, card.unwrap_or_else(|_| silent(&*service)))
+            pending.spawn(async move {
+                let card = timeout(TIMEOUT, service.card()).await;
+                (index, card.unwrap_or_else(|_| unanswered_card(&*service)))
             });
         }
         let mut cards = Vec::with_capacity(self.services.len());
-        while let Some(told) = asked.join_next().await {
-            // A card that panicked was logged; the others are shown.
-            cards.extend(told.ok());
+        while let Some(card) = pending.join_next().await {
+            // A panic was logged; show the other cards.
+            cards.extend(card.ok());
         }
         cards.sort_by_key(|(index, _)| *index);
         cards.into_iter().map(|(_, card)| card).collect()
     }
 }
 
-fn silent(service: &dyn AnyService) -> Card {
+fn unanswered_card(service: &dyn AnyService) -> Card {
     let trouble = Trouble {
         tone: Tone::Warn,
         text: format!("{} does not answer", service.title()),
@@ -83,7 +83,7 @@ impl fmt::Debug for Overview {
 struct OverviewPage {
     cards: Vec<Card>,
     troubles: Vec<Trouble>,
-    /// Troubles that are not listed.
+    /// The number of problems that are not listed.
     more: usize,
 }
 
@@ -93,17 +93,17 @@ impl OverviewPage {
     }
 
     fn nothing(&self) -> Empty {
-        Empty::new("No system runs here", "This node was started without any of the five systems.")
+        Empty::new("No services", "You may not view any service, or this node runs none.")
             .command("hob serve")
     }
 }
 
 pub(crate) async fn page(console: Console, State(overview): State<Overview>) -> Result<Page, Problem> {
-    let (cards, checkup) = tokio::join!(overview.cards(&console), Checkup::of(&overview.context));
-    let mut troubles = if console.may_open("/health") { checkup.troubles() } else { Vec::new() };
+    let (cards, health_check) = tokio::join!(overview.cards(&console), HealthCheck::of(&overview.context));
+    let mut troubles = if console.may_open("/health") { health_check.troubles() } else { Vec::new() };
     troubles.extend(cards.iter().flat_map(|card| card.troubles.iter().cloned()));
     troubles.sort_by_key(|trouble| Reverse(trouble.tone));
-    let more = troubles.len().saturating_sub(MOST_TROUBLES);
-    troubles.truncate(MOST_TROUBLES);
+    let more = troubles.len().saturating_sub(MAX_PROBLEMS);
+    troubles.truncate(MAX_PROBLEMS);
     console.page("Overview", &OverviewPage { cards, troubles, more })
 }

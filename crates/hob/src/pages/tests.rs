@@ -15,15 +15,15 @@ use hob_web::{
     ServiceError, Tokens, Trouble,
 };
 
-use super::around;
+use super::routes;
 use crate::schema;
-use crate::serve::http::Place;
+use crate::serve::http::Endpoints;
 use crate::services::Services;
 
 const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 
-fn place() -> Place {
-    Place {
+fn endpoints() -> Endpoints {
+    Endpoints {
         listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
         scheme: "http",
         embedded: None,
@@ -125,24 +125,26 @@ async fn app(context: &TestContext, services: Services) -> TestApp {
 
 async fn configured(context: &TestContext, config: Config, services: Services) -> TestApp {
     let keys = Keys::from_env(context.layout, &|_| None).unwrap();
-    TestApp::configured(context, Live::fixed(config), |web| around(&services, web, &keys, &place()).unwrap())
-        .await
+    TestApp::configured(context, Live::fixed(config), |web| {
+        routes(&services, web, &keys, &endpoints()).unwrap()
+    })
+    .await
 }
 
 every_service! {
     NEEDS;
 
-    async fn health_tells_of_all_parts(context: TestContext) {
+    async fn the_health_page_shows_all_parts(context: TestContext) {
         let app = app(&context, services([])).await;
         let page = app.get("/health").await;
         assert_eq!(page.status, 200, "{}", page.text());
-        for part in ["connected", "answers", "audit of the keys", context.node.as_str(), "waiting", "gnomes", "1.5"] {
+        for part in ["connected", "Latency", "audit of the keys", context.node.as_str(), "waiting", "gnomes", "1.5"] {
             assert!(page.text().contains(part), "{part} is missing in {}", page.text());
         }
         app.stop().await;
     }
 
-    async fn an_audit_begins_when_somebody_looks(context: TestContext) {
+    async fn an_audit_starts_when_the_page_is_opened(context: TestContext) {
         let app = app(&context, services([])).await;
         app.get("/keys").await;
         wait_for("an audit", LIMIT, async || app.get("/keys").await.text().contains("as declared")).await;
@@ -177,7 +179,7 @@ async fn families_are_searched_and_shown_with_their_keys() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_stands_at_the_top_with_the_worst_first() {
+async fn problems_are_listed_worst_first() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let trouble =
         |tone, text: &str| Trouble { tone, text: text.to_owned(), href: "/chat".to_owned(), since_ms: None };
@@ -190,14 +192,14 @@ async fn what_is_wrong_stands_at_the_top_with_the_worst_first() {
 }
 
 #[tokio::test]
-async fn without_trouble_everything_is_well() {
+async fn without_problems_the_overview_says_so() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let page = app(&context, services([card(Vec::new())])).await.get("/").await.text();
-    assert!(page.contains("Everything is well."), "{page}");
+    assert!(page.contains("All systems operational."), "{page}");
 }
 
 #[tokio::test]
-async fn a_system_that_hangs_does_not_hold_up_the_others() {
+async fn a_service_that_hangs_does_not_delay_the_others() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let hanging = Showing { card: None, title: "Uptime", href: "/uptime", footprint: None };
     let mut all = services([card(Vec::new())]).all().to_vec();
@@ -207,7 +209,7 @@ async fn a_system_that_hangs_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn who_may_not_open_a_page_is_told_nothing_of_it() {
+async fn pages_without_access_are_not_mentioned() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("admin");
@@ -291,7 +293,7 @@ mod browser {
     }
 
     #[tokio::test]
-    async fn the_overview_of_a_busy_node_can_be_read() {
+    async fn the_overview_of_a_busy_node_is_readable() {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let app = app(&context, busy()).await;
         let browser = Browser::start();

@@ -1,4 +1,4 @@
-//! What the program itself tells other programs: whether it is well, and its numbers; and where it is.
+//! `/healthz`, `/readyz` and `/metrics`, and the addresses that are printed at the start.
 
 use std::fmt;
 use std::io::Write as _;
@@ -16,63 +16,63 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::serve::foundation::Foundation;
+use crate::serve::backends::Backends;
 
-/// Where the parts of this process can be reached.
+/// The addresses of this process.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Endpoints {
     pub(crate) listen: SocketAddr,
     pub(crate) scheme: &'static str,
     pub(crate) embedded: Option<SocketAddr>,
     pub(crate) store: String,
     pub(crate) database: String,
-    /// Where clients of the services come in besides the API, by name.
+    /// The listeners of services, by name.
     pub(crate) services: Vec<(&'static str, String)>,
 }
 
-/// What the faces look at.
+/// The state of these routes.
 #[derive(Clone)]
-pub(crate) struct Parts {
+pub(crate) struct StatusState {
     pub(crate) context: ServiceContext,
     pub(crate) engine: Option<Engine>,
     pub(crate) stopping: CancellationToken,
     pub(crate) metrics: PrometheusHandle,
 }
 
-pub(crate) fn routes(parts: Parts) -> Routes {
+pub(crate) fn routes(status: StatusState) -> Routes {
     Routes::new()
         .page(Access::Public, "/healthz", async || "ok\n")
         .page(Access::Public, "/readyz", readyz)
         .page(Access::read("metrics"), "/metrics", metrics_page)
-        .with_state(parts)
+        .with_state(status)
 }
 
-impl Place {
+impl Endpoints {
     pub(crate) fn new(
         config: &Config,
-        foundation: &Foundation,
+        backends: &Backends,
         services: Vec<(&'static str, String)>,
-    ) -> Place {
+    ) -> Endpoints {
         let address = config.redis.address().map(|address| address.to_string());
-        Place {
+        Endpoints {
             listen: config.server.listen,
             scheme: if config.server.tls_certificate.is_some() { "https" } else { "http" },
-            embedded: foundation.embedded.as_ref().and_then(|embedded| embedded.listener.address()),
+            embedded: backends.embedded.as_ref().and_then(|embedded| embedded.listener.address()),
             store: address.unwrap_or_default(),
-            database: foundation.context.database.address().to_string(),
+            database: backends.context.database.address().to_string(),
             services,
         }
     }
 
-    /// Prints where to look, for the person who started this. Nobody may be reading.
+    /// Prints the addresses. Errors are ignored: standard output may be closed.
     pub(crate) fn announce(&self) {
         let _ = std::io::stdout().write_all(self.to_string().as_bytes());
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { listen, scheme, .. } = self;
+        let Endpoints { listen, scheme, .. } = self;
         writeln!(f, "Hob is on {scheme}://{listen}")?;
         for (name, url) in &self.services {
             writeln!(f, "  {name:10}  {url}")?;
@@ -87,8 +87,8 @@ impl fmt::Display for Place {
     }
 }
 
-async fn readyz(State(parts): State<Parts>) -> Response {
-    let ready = parts.ready().await;
+async fn readyz(State(status): State<StatusState>) -> Response {
+    let ready = status.ready().await;
     let body = Json(json!({
         "ready": ready.all(),
         "stopping": ready.stopping,
@@ -102,24 +102,24 @@ async fn readyz(State(parts): State<Parts>) -> Response {
     }
 }
 
-async fn metrics_page(State(parts): State<Parts>) -> Response {
-    if let Some(engine) = &parts.engine {
+async fn metrics_page(State(status): State<StatusState>) -> Response {
+    if let Some(engine) = &status.engine {
         metrics::gauge!("hob_engine_memory_bytes").set(engine.memory() as f64);
         metrics::gauge!("hob_engine_keys").set(engine.len() as f64);
     }
     metrics::counter!("hob_log_dropped_lines_total").absolute(crate::serve::log::dropped_lines());
-    let text = parts.metrics.render();
+    let text = status.metrics.render();
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
-impl Parts {
+impl StatusState {
     async fn ready(&self) -> Ready {
         let (store, database) = tokio::join!(self.context.store.ping(), self.context.database.ping());
         Ready { store: store.is_ok(), database: database.is_ok(), stopping: self.stopping.is_cancelled() }
     }
 }
 
-/// What a request can count on right now.
+/// The readiness of the process.
 #[derive(Clone, Copy, Debug)]
 struct Ready {
     store: bool,

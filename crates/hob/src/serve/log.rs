@@ -1,7 +1,7 @@
 //! The log on standard error.
 //!
-//! One thread writes it. Everyone else puts lines into a bounded buffer and goes on, so that a terminal that is stopped,
-//! a full pipe or a reader that is gone can neither delay nor fail a request. Lines that do not fit are dropped and counted.
+//! One thread writes it. Other threads put lines into a bounded buffer, so that a stopped terminal, a full pipe or a closed
+//! reader can neither delay nor fail a request. Lines that do not fit are dropped and counted.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -9,14 +9,14 @@ use std::sync::OnceLock;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-/// The most lines that wait to be written.
+/// The size of the buffer.
 const MAX_WAITING_LINES: usize = 10_000;
 
-/// Counts the lines that did not fit. There is one log in a process.
+/// Counts the dropped lines. A process has one log.
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
-/// Starts to log what `HOB_LOG` asks for, `info` unless it is set. Dropping the guard writes the lines that wait, for
-/// about a second at most.
+/// Starts the log with the filter of `HOB_LOG`, `info` by default. Dropping the guard flushes the buffer, for about a
+/// second at most.
 pub(crate) fn start() -> WorkerGuard {
     let (writer, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(MAX_WAITING_LINES)
@@ -33,7 +33,7 @@ pub(crate) fn start() -> WorkerGuard {
         .with_writer(writer)
         .with_ansi(std::io::stderr().is_terminal())
         .with_env_filter(filter.unwrap_or_else(|| "info".into()))
-        // It would complain with `eprintln!`, which panics when standard error is closed.
+        // They are printed with `eprintln!`, which panics if standard error is closed.
         .log_internal_errors(false)
         .init();
     if let Some(error) = error {
@@ -42,7 +42,7 @@ pub(crate) fn start() -> WorkerGuard {
     guard
 }
 
-/// How many lines were dropped since the start.
+/// The number of lines dropped since the start.
 pub(crate) fn dropped_lines() -> u64 {
     DROPPED.get().map_or(0, |dropped| dropped.dropped_lines() as u64)
 }

@@ -1,21 +1,21 @@
-//! The outbox's relay. One node at a time runs it for all systems, also for those that run elsewhere only.
+//! The outbox relay. One node at a time runs it for all services, including those that run on other nodes only.
 
 use std::sync::Arc;
 
 use hob_database::outbox::{Event, Relay, Retention};
 use hob_service::{ServiceContext, Task};
 
-use crate::services::Outlets;
+use crate::services::EventHandlers;
 
-pub(crate) fn start(context: &ServiceContext, outlets: Outlets) {
-    let (database, outlets) = (context.database.clone(), Arc::new(outlets));
+pub(crate) fn start(context: &ServiceContext, handlers: EventHandlers) {
+    let (database, handlers) = (context.database.clone(), Arc::new(handlers));
     context.tasks.spawn("outbox relay", move |task: Task| {
-        let (relay, outlets) = (Relay::new(&database, Retention::default()), Arc::clone(&outlets));
+        let (relay, handlers) = (Relay::new(&database, Retention::default()), Arc::clone(&handlers));
         async move {
             let publish = |events: Vec<Event>| {
-                let (outlets, task) = (Arc::clone(&outlets), task.clone());
+                let (handlers, task) = (Arc::clone(&handlers), task.clone());
                 async move {
-                    outlets.publish(&events).await?;
+                    handlers.publish(&events).await?;
                     task.beat();
                     Ok::<_, anyhow::Error>(())
                 }

@@ -26,7 +26,7 @@ fn answer(output: &Output) -> String {
 }
 
 #[test]
-fn a_mistake_is_named_with_file_line_and_field() {
+fn a_mistake_is_reported_with_file_line_and_field() {
     for (text, says) in [
         ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
         ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
@@ -55,14 +55,14 @@ fn a_mistake_is_named_with_file_line_and_field() {
 }
 
 #[test]
-fn a_mistake_in_the_environment_is_named_with_its_variable() {
+fn a_mistake_in_the_environment_is_reported_with_its_variable() {
     let folder = folder("");
     let said = complaint(&config(folder.path(), &["check"], &[("HOB_LISTEN", "here")]));
     assert!(said.starts_with("hob: HOB_LISTEN: "), "{said}");
 }
 
 #[test]
-fn a_file_that_was_named_must_be_there() {
+fn a_given_file_must_exist() {
     let folder = tempfile::tempdir().unwrap();
     let said = complaint(&config(folder.path(), &["check", "--config", "other.toml"], &[]));
     assert!(said.starts_with("hob: cannot read other.toml: "), "{said}");
@@ -70,7 +70,7 @@ fn a_file_that_was_named_must_be_there() {
 }
 
 #[test]
-fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
+fn settings_are_shown_with_their_origin_and_without_secrets() {
     let folder = folder(
         "[redis]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n[secrets.slack]\nfrom = \"env:SLACK_URL\"\n\
          for = [\"uptime\"]\nhosts = [\"*.slack.com:443\"]\n",
@@ -86,7 +86,7 @@ fn what_is_in_force_is_shown_with_its_origin_and_without_secrets() {
 }
 
 #[test]
-fn the_example_is_well() {
+fn the_example_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let example = answer(&config(folder.path(), &["example"], &[]));
     std::fs::write(folder.path().join("hob.toml"), example).unwrap();

@@ -18,7 +18,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn records_in_use_can_be_backed_up_and_served_from_the_backup() {
+fn a_database_in_use_can_be_backed_up() {
     let server = Server::start(&[]);
     assert!(said(&database(&server, &["backup", "--to", "copy.db"])).contains("copy.db"));
     let again = complaint(&database(&server, &["backup", "--to", "copy.db"]));
@@ -29,20 +29,20 @@ fn records_in_use_can_be_backed_up_and_served_from_the_backup() {
 }
 
 #[test]
-fn records_move_from_sqlite_to_postgres() {
+fn a_database_is_copied_from_sqlite_to_postgres() {
     let server = Server::start(&[]);
     let postgres = Postgres::start();
     assert!(said(&database(&server, &["copy", "--to", &postgres.url()])).starts_with("copied "));
     let again = complaint(&database(&server, &["copy", "--to", &postgres.url()]));
-    assert!(again.contains("could not copy"), "a database that holds something is not written over: {again}");
+    assert!(again.contains("cannot copy"), "a database that holds something is not written over: {again}");
     let moved = Server::start(&["--database", &postgres.url()]);
     assert_eq!(moved.get("/readyz").status, 200);
 }
 
 #[test]
-fn records_that_are_not_there_are_not_made_by_looking_after_them() {
+fn backup_does_not_create_a_missing_database() {
     let server = Server::start(&["--demo"]);
     let text = complaint(&database(&server, &["backup", "--to", "copy.db"]));
-    assert!(text.starts_with("hob: there is no database at hob-data/hob.db: "), "{text}");
+    assert!(text.starts_with("hob: no database at hob-data/hob.db: "), "{text}");
     assert!(!server.folder.path().join("hob-data").exists());
 }

@@ -11,7 +11,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn servers_that_are_well_are_described() {
+fn doctor_describes_healthy_servers() {
     let (redis, postgres) = (RedisServer::start(), Postgres::start());
     let mut server = Server::start(&["--redis", &redis.url(), "--database", &postgres.url()]);
     server.terminate();
@@ -22,16 +22,17 @@ fn servers_that_are_well_are_described() {
         .output()
         .unwrap();
     let text = said(&output);
-    for part in ["is Redis 7.", "is PostgreSQL 1", "answers in", "clock and ours are", "MiB", "0 events wait"]
+    for part in
+        ["is Redis 7.", "is PostgreSQL 1", "responds in", "the clock of", "MiB", "0 events are waiting"]
     {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
-    // A busy machine may well be slow enough for advice.
+    // A busy machine may be slow enough for a warning.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{text}");
 }
 
 #[test]
-fn a_store_that_evicts_is_advised_against() {
+fn doctor_warns_about_eviction() {
     let redis = RedisServer::start();
     let client = redis::Client::open(redis.url()).unwrap();
     let mut connection = client.get_connection().unwrap();
@@ -45,12 +46,12 @@ fn a_store_that_evicts_is_advised_against() {
 }
 
 #[test]
-fn a_store_that_is_away_is_wrong() {
+fn doctor_reports_an_unavailable_redis() {
     let redis = RedisServer::start();
     let url = redis.url();
     drop(redis);
     let folder = tempfile::tempdir().unwrap();
     let output = hob().current_dir(&folder).arg("doctor").env("HOB_REDIS_URL", &url).output().unwrap();
-    assert!(said(&output).contains("wrong   the store"), "{}", said(&output));
+    assert!(said(&output).contains("error    redis"), "{}", said(&output));
     assert_eq!(output.status.code(), Some(4));
 }

@@ -146,7 +146,7 @@ impl Server {
     }
 }
 
-/// Sends JSON to whoever listens at an address.
+/// Sends JSON to an address.
 pub(crate) fn post(listen: SocketAddr, path: &str, body: &str) -> std::io::Result<Answer> {
     let length = body.len();
     ask(

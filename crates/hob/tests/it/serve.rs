@@ -10,7 +10,7 @@ use redis::Commands;
 use crate::program::{Server, complaint, hob};
 
 #[test]
-fn everything_is_alive_with_nothing_installed() {
+fn serve_runs_without_redis_and_postgres() {
     let server = Server::start(&["--demo"]);
     assert_eq!(server.get("/healthz").body, "ok\n");
     assert_eq!(server.get("/readyz").status, 200);
@@ -31,7 +31,7 @@ fn everything_is_alive_with_nothing_installed() {
 
 /// Names, units and help are as Prometheus wants them, of everything that all five systems tell.
 #[tokio::test]
-async fn promtool_finds_nothing_wrong_with_any_metric() {
+async fn promtool_accepts_all_metrics() {
     let server = Server::start(&["--demo"]);
     let told = [
         "hob_gateway_requests_total",
@@ -60,7 +60,7 @@ async fn promtool_finds_nothing_wrong_with_any_metric() {
 }
 
 #[test]
-fn a_stop_is_clean() {
+fn sigterm_stops_the_server_cleanly() {
     let mut server = Server::start(&[]);
     assert_eq!(server.get("/healthz").status, 200);
     assert!(server.terminate().success());
@@ -105,11 +105,11 @@ fn a_node_with_another_database_refuses_to_share_the_store() {
     other.current_dir(&elsewhere).env("HOB_LOG", "error");
     let other = other.args(["serve", "--listen", "127.0.0.1:0", "--redis", &redis.url()]).output().unwrap();
     let text = complaint(&other);
-    assert!(text.starts_with("hob: this store belongs to another database"), "{text}");
+    assert!(text.starts_with("hob: this Redis belongs to another database"), "{text}");
 }
 
 #[tokio::test]
-async fn a_hang_up_reads_the_configuration_again_and_a_mistake_leaves_it() {
+async fn sighup_reloads_the_configuration_and_rejects_mistakes() {
     let server = Server::start(&[]);
     let file = server.folder.path().join("hob.toml");
     let with_host = |host: &str| server.get_with(&format!("Host: {host}"), "/").status;
@@ -182,7 +182,7 @@ async fn reload_never_removes_authentication() {
 }
 
 #[test]
-fn records_stay_where_it_was_started_and_a_demos_do_not() {
+fn the_database_is_kept_except_in_a_demo() {
     let mut server = Server::start(&[]);
     assert!(server.folder.path().join("hob-data/hob.db").exists());
     assert!(server.terminate().success());
@@ -191,16 +191,16 @@ fn records_stay_where_it_was_started_and_a_demos_do_not() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said_in_one_line() {
+fn startup_errors_are_one_line() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
         complaint(&hob().current_dir(&folder).arg("serve").args(arguments).output().unwrap())
     };
-    assert!(run(&["--listen", &taken]).starts_with(&format!("hob: could not listen on {taken}: ")));
+    assert!(run(&["--listen", &taken]).starts_with(&format!("hob: cannot listen on {taken}: ")));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", &taken]);
-    assert!(text.starts_with(&format!("hob: the store could not listen on {taken}: ")), "{text}");
+    assert!(text.starts_with(&format!("hob: cannot listen on {taken} for Redis clients: ")), "{text}");
     assert!(run(&["--listen", "0.0.0.0:0"]).contains("set HOB_ADMIN_TOKEN"));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password, or bind a loopback address"), "{text}");
@@ -208,13 +208,13 @@ fn what_cannot_be_served_is_said_in_one_line() {
     assert!(text.starts_with("hob: [redis] url: ") && !text.contains("secret"), "{text}");
     let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--database"];
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
-    assert!(text.starts_with("hob: could not open the database postgres://hob@127.0.0.1:1/hob: "), "{text}");
+    assert!(text.starts_with("hob: cannot open the database postgres://hob@127.0.0.1:1/hob: "), "{text}");
     assert!(!text.contains("secret"), "{text}");
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was left behind");
 }
 
 #[test]
-fn a_demo_takes_a_free_port_where_one_is_taken() {
+fn a_demo_uses_a_free_port_if_its_own_is_taken() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     let server = Server::start_on(&taken.to_string(), &["--demo"]);
@@ -241,7 +241,7 @@ mod browser {
 
     /// Looks at every page of the navigation, wide and narrow, light and dark.
     #[tokio::test]
-    async fn every_page_of_the_demo_is_there_and_readable() {
+    async fn every_page_of_the_demo_is_readable() {
         let server = Server::start(&["--demo"]);
         let browser = Browser::start();
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
@@ -267,14 +267,14 @@ mod browser {
 
     /// P10
     #[tokio::test]
-    async fn the_health_page_keeps_itself_current() {
+    async fn the_health_page_updates_itself() {
         let server = Server::start(&["--demo"]);
         let browser = Browser::start();
         let client = browser.open(Window::default()).await;
         client.goto(&server.url("/health")).await.unwrap();
         wait_for("this node among the nodes", LIMIT, async || {
             let nodes = client.find(Locator::Css("#nodes")).await.unwrap();
-            nodes.text().await.unwrap().contains("this one")
+            nodes.text().await.unwrap().contains("this node")
         })
         .await;
         client.close().await.unwrap();

@@ -23,7 +23,7 @@ fn ask(server: &Server, token: &str, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_token_opens_what_its_scopes_say_until_it_is_revoked() {
+async fn a_token_grants_its_scopes_until_it_is_revoked() {
     let server = Server::start_with(&[], &[("HOB_ADMIN_TOKEN", ADMIN)]);
     assert_eq!(ask(&server, "hob_nobodys", "/metrics"), 401);
     assert_eq!(ask(&server, ADMIN, "/metrics"), 200);
@@ -38,13 +38,13 @@ async fn a_token_opens_what_its_scopes_say_until_it_is_revoked() {
     assert!(list.contains("prometheus") && list.contains("metrics:read") && !list.contains(text), "{list}");
     let id = list.lines().nth(1).unwrap().split(' ').next().unwrap();
     said(&token(&server, &["revoke", id]));
-    wait_for("the server to hear of it", LIMIT, async || ask(&server, text, "/metrics") == 401).await;
+    wait_for("the revocation to reach the server", LIMIT, async || ask(&server, text, "/metrics") == 401).await;
     assert!(said(&token(&server, &["list"])).contains("revoked"));
     assert!(complaint(&token(&server, &["revoke", id])).contains("no token"));
 }
 
 #[test]
-fn a_wrong_wish_is_refused() {
+fn invalid_token_arguments_are_rejected() {
     let server = Server::start(&[]);
     for arguments in
         [&["create", "x"][..], &["create", "x", "--scope", "everything"], &["create", "", "--scope", "admin"]]
@@ -53,5 +53,5 @@ fn a_wrong_wish_is_refused() {
     }
     let nowhere = tempfile::tempdir().unwrap();
     let output = hob().current_dir(&nowhere).args(["token", "list"]).output().unwrap();
-    assert!(complaint(&output).starts_with("hob: there is no database at "), "nothing is made by looking");
+    assert!(complaint(&output).starts_with("hob: no database at "), "the command does not create a database");
 }

@@ -9,14 +9,14 @@ use utoipa_axum::routes;
 
 use super::token::{Creation, NewToken, Scopes, Token, TokenId, Tokens};
 use super::{Access, Caller, Scope};
-use crate::access::audit::Deed;
+use crate::access::audit::AuditEntry;
 use crate::{Json, List, Paging, Path, Problem, Query, Routes, Time, Web};
 
-const LONGEST_NAME: usize = 100;
-const MOST_DAYS: u32 = 3_650;
+const MAX_NAME_CHARS: usize = 100;
+const MAX_DAYS: u32 = 3_650;
 const DAY_MS: i64 = 86_400_000;
 
-/// What is known of a token.
+/// An API token, without its secret.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Token)]
 struct TokenView {
@@ -27,39 +27,39 @@ struct TokenView {
     created_at: Time,
     created_by: String,
     expires_at: Option<Time>,
-    /// To the minute.
+    /// Exact to the minute.
     used_at: Option<Time>,
     revoked_at: Option<Time>,
 }
 
-/// A token to be made.
+/// The token to create.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewToken)]
-pub(super) struct TokenWish {
-    /// Whose it is, or what for.
+pub(super) struct NewTokenRequest {
+    /// The owner or the purpose.
     #[schema(min_length = 1, max_length = 100)]
     pub(super) name: String,
     /// `admin`, `<service>:read` or `<service>:write`.
     #[schema(min_items = 1, max_items = 32)]
     pub(super) scopes: Vec<String>,
-    /// For ever, if not said.
+    /// The token does not expire if this is missing.
     #[schema(minimum = 1, maximum = 3650)]
     pub(super) expires_in_days: Option<u32>,
 }
 
-/// A token, and what it says: never shown again.
+/// A new token with its secret, which is not shown again.
 #[derive(Serialize, ToSchema)]
 struct CreatedToken {
-    /// What is sent as `Authorization: Bearer …`.
+    /// Send it as `Authorization: Bearer …`.
     secret: String,
     token: TokenView,
 }
 
-/// What somebody did.
+/// An entry of the audit log.
 #[derive(Serialize, ToSchema)]
-#[schema(as = Deed)]
-struct DeedView {
+#[schema(as = AuditEntry)]
+struct AuditEntryView {
     id: String,
     at: Time,
     who: String,
@@ -75,7 +75,7 @@ pub(crate) fn routes() -> Routes<Web> {
         .api(Access::admin(), routes!(audit))
 }
 
-/// API tokens, newest first.
+/// Lists API tokens, newest first.
 #[utoipa::path(get, path = "/api/v1/tokens", params(Paging), responses((status = 200, body = List<TokenView>)))]
 async fn list(
     State(web): State<Web>,
@@ -85,25 +85,26 @@ async fn list(
     Ok(Json(page.map(TokenView::from).into()))
 }
 
-/// Makes an API token.
-#[utoipa::path(post, path = "/api/v1/tokens", request_body = TokenWish, responses((status = 201, body = CreatedToken)))]
+/// Creates an API token.
+#[utoipa::path(post, path = "/api/v1/tokens", request_body = NewTokenRequest, responses((status = 201, body = CreatedToken)))]
 async fn create(
     State(web): State<Web>,
     caller: Caller,
-    Json(wish): Json<TokenWish>,
+    Json(request): Json<NewTokenRequest>,
 ) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
-    let new = wish.check(&web)?;
+    let new = request.check(&web)?;
     match Tokens::new(&web.context().database).create(&new, caller.name()).await? {
         Creation::Created { token, text } => {
             Ok((StatusCode::CREATED, Json(CreatedToken { secret: text, token: token.into() })))
         }
-        Creation::TooMany => {
-            Err(Problem::conflict(format!("There are {} tokens. Revoke some.", Tokens::MOST)))
-        }
+        Creation::TooMany => Err(Problem::conflict(format!(
+            "The limit of {} tokens is reached. Revoke tokens that are no longer used.",
+            Tokens::MOST
+        ))),
     }
 }
 
-/// Revokes an API token, for ever, and ends the sessions that were begun with it.
+/// Revokes an API token and ends its sessions. This cannot be undone.
 #[utoipa::path(delete, path = "/api/v1/tokens/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 async fn revoke(
@@ -114,44 +115,47 @@ async fn revoke(
     if id.contains('\0') {
         return Err(Problem::not_found("token"));
     }
-    let revoked = web.door().revoke(&TokenId::from(id), caller.name()).await?;
+    let revoked = web.authenticator().revoke(&TokenId::from(id), caller.name()).await?;
     if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("token")) }
 }
 
-/// What was done, newest first.
-#[utoipa::path(get, path = "/api/v1/audit", params(Paging), responses((status = 200, body = List<DeedView>)))]
+/// Lists the audit log, newest first.
+#[utoipa::path(get, path = "/api/v1/audit", params(Paging), responses((status = 200, body = List<AuditEntryView>)))]
 async fn audit(
     State(web): State<Web>,
     Query(paging): Query<Paging>,
-) -> Result<Json<List<DeedView>>, Problem> {
+) -> Result<Json<List<AuditEntryView>>, Problem> {
     let page = web.audit().page(&paging.request()?).await?;
-    Ok(Json(page.map(DeedView::from).into()))
+    Ok(Json(page.map(AuditEntryView::from).into()))
 }
 
-impl TokenWish {
-    /// What is meant, or which field is wrong.
+impl NewTokenRequest {
+    /// Validates the request.
     pub(super) fn check(self, web: &Web) -> Result<NewToken, Problem> {
         let name = self.name.trim().to_owned();
-        if name.is_empty() || name.chars().count() > LONGEST_NAME || name.contains(|c: char| c.is_control()) {
-            return Err(Problem::invalid("name", format!("a name has 1 to {LONGEST_NAME} characters")));
+        if name.is_empty() || name.chars().count() > MAX_NAME_CHARS || name.contains(|c: char| c.is_control())
+        {
+            return Err(Problem::invalid("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
         }
         let mut scopes = Vec::new();
         for (index, text) in self.scopes.iter().take(Scopes::MOST + 1).enumerate() {
             let wrong = |message: String| Problem::invalid(format!("scopes[{index}]"), message);
             let scope: Scope = text.parse().map_err(|error: super::BadScope| wrong(error.to_string()))?;
             if let Some(service) = scope.service()
-                && !web.knows(service)
+                && !web.has_service(service)
             {
-                return Err(wrong(format!("there is no service called {service}")));
+                return Err(wrong(format!("unknown service {service}")));
             }
             scopes.push(scope);
         }
         let scopes = Scopes::new(scopes)
-            .ok_or_else(|| Problem::invalid("scopes", format!("a token has 1 to {} scopes", Scopes::MOST)))?;
+            .ok_or_else(|| Problem::invalid("scopes", format!("must have 1 to {} scopes", Scopes::MOST)))?;
         let expires_at = match self.expires_in_days {
             None => None,
-            Some(days @ 1..=MOST_DAYS) => Some(UnixMs(super::now().0 + i64::from(days) * DAY_MS)),
-            Some(_) => return Err(Problem::invalid("expires_in_days", format!("1 to {MOST_DAYS} days"))),
+            Some(days @ 1..=MAX_DAYS) => Some(UnixMs(super::now().0 + i64::from(days) * DAY_MS)),
+            Some(_) => {
+                return Err(Problem::invalid("expires_in_days", format!("must be between 1 and {MAX_DAYS}")));
+            }
         };
         Ok(NewToken { name, scopes, expires_at })
     }
@@ -172,8 +176,8 @@ impl From<Token> for TokenView {
     }
 }
 
-impl From<Deed> for DeedView {
-    fn from(deed: Deed) -> Self {
-        Self { id: deed.id, at: deed.at.into(), who: deed.who, what: deed.what, detail: deed.detail }
+impl From<AuditEntry> for AuditEntryView {
+    fn from(entry: AuditEntry) -> Self {
+        Self { id: entry.id, at: entry.at.into(), who: entry.who, what: entry.what, detail: entry.detail }
     }
 }

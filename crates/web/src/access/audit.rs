@@ -1,4 +1,4 @@
-//! The audit trail: who did what, for as long as the configuration says.
+//! The audit log: who did what. `[server] audit_kept` sets how long entries are kept.
 
 use hob_database::{
     Database, Error, Keyset, Kind, Page, PageRequest, Read as _, Transaction, UnixMs, from_row, sql,
@@ -6,30 +6,30 @@ use hob_database::{
 
 use crate::access::random_id;
 
-/// What somebody did.
+/// An entry of the audit log.
 #[derive(Clone, Debug)]
-pub struct Deed {
+pub struct AuditEntry {
     pub id: String,
     pub at: UnixMs,
-    /// A token's name, `admin`, or where nobody has to sign in, `this machine`.
+    /// The name of a token, `admin`, or `this machine` on a server without an admin token.
     pub who: String,
     /// Such as `token.create`.
     pub what: String,
     pub detail: String,
 }
 
-/// The audit trail in the database. Clones are handles to the same.
+/// The audit log in the database. Clones share the same handle.
 #[derive(Clone, Debug)]
 pub struct Audit {
     database: Database,
 }
 
-from_row!(Deed { id, at, who, what, detail });
+from_row!(AuditEntry { id, at, who, what, detail });
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("at", Kind::Int), ("id", Kind::Text)]);
 
-const LONGEST_NAME: usize = 128;
-const LONGEST_DETAIL: usize = 1_024;
+const MAX_NAME_BYTES: usize = 128;
+const MAX_DETAIL_BYTES: usize = 1_024;
 
 impl Audit {
     #[must_use]
@@ -37,32 +37,34 @@ impl Audit {
         Self { database: database.clone() }
     }
 
-    /// Writes down that somebody did something: `("ada", "uptime.monitor.delete", "m1")`. Never a secret.
+    /// Records an action: `("ada", "uptime.monitor.delete", "m1")`. Must not contain secrets.
     pub async fn record(&self, who: &str, what: &str, detail: &str) -> Result<(), Error> {
         self.database.write(|tx| async move { write(&tx, who, what, detail).await }).await
     }
 
-    /// What was done, newest first.
-    pub async fn page(&self, request: &PageRequest) -> Result<Page<Deed>, Error> {
+    /// Entries, newest first.
+    pub async fn page(&self, request: &PageRequest) -> Result<Page<AuditEntry>, Error> {
         let all = sql("SELECT id, at, who, what, detail FROM web_audit WHERE TRUE");
         self.database.page(all, &NEWEST_FIRST, request).await
     }
 }
 
-/// Writes it down in the transaction that does it: neither happens without the other.
+/// Records an action in the transaction that performs it, so that both are committed together.
 pub async fn write(tx: &Transaction, who: &str, what: &str, detail: &str) -> Result<(), Error> {
     let insert = sql("INSERT INTO web_audit (id, at, who, what, detail) VALUES ($1, $2, $3, $4, $5)");
-    let insert = insert.bind(random_id()).bind(tx.now()).bind(cut(who, LONGEST_NAME));
-    tx.execute(insert.bind(cut(what, LONGEST_NAME)).bind(cut(detail, LONGEST_DETAIL))).await.map(drop)
+    let insert = insert.bind(random_id()).bind(tx.now()).bind(truncate(who, MAX_NAME_BYTES));
+    tx.execute(insert.bind(truncate(what, MAX_NAME_BYTES)).bind(truncate(detail, MAX_DETAIL_BYTES)))
+        .await
+        .map(drop)
 }
 
-/// As much of a text as there is room for, without what no database stores.
-fn cut(text: &str, longest: usize) -> String {
+/// The text without NUL characters, cut to a length.
+fn truncate(text: &str, max_bytes: usize) -> String {
     let clean = text.replace('\0', "");
-    if clean.len() <= longest {
+    if clean.len() <= max_bytes {
         return clean;
     }
-    let end = (0..=longest).rev().find(|end| clean.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=max_bytes).rev().find(|end| clean.is_char_boundary(*end)).unwrap_or(0);
     format!("{}…", &clean[..end])
 }
 
@@ -71,9 +73,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_between_letters() {
-        assert_eq!(cut("gnome", 5), "gnome");
-        assert_eq!(cut("gnömes", 3), "gn…");
-        assert_eq!(cut("a\0b", 5), "ab");
+    fn long_text_is_cut_at_a_character_boundary() {
+        assert_eq!(truncate("gnome", 5), "gnome");
+        assert_eq!(truncate("gnömes", 3), "gn…");
+        assert_eq!(truncate("a\0b", 5), "ab");
     }
 }

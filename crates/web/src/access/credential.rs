@@ -1,10 +1,10 @@
-//! Random secrets, and what is kept of them: a hash. They are too long to be guessed, so a plain hash is enough.
+//! Random secrets and their hashes. Only the hash is stored. The secrets have 256 bits, so a plain SHA-256 is enough.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
 
-/// What is kept of a secret.
+/// The hash of a secret.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Hash([u8; 32]);
 
@@ -13,7 +13,7 @@ pub(crate) fn random() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
-/// A short name that nobody else has.
+/// A random identifier of 64 bits.
 pub(crate) fn random_id() -> String {
     format!("{:016x}", rand::random::<u64>())
 }
@@ -29,14 +29,14 @@ impl Hash {
         &self.0
     }
 
-    /// Takes as long whether they differ early, late, or not at all.
+    /// Compares in constant time.
     pub(crate) fn is(&self, other: &[u8]) -> bool {
         let difference = self.0.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
         other.len() == self.0.len() && std::hint::black_box(difference) == 0
     }
 }
 
-/// Not even the hash is anybody's business.
+/// Hides the hash.
 impl std::fmt::Debug for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Hash(…)")
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_only_its_own() {
+    fn hash_matches_its_secret_only() {
         let hash = Hash::of("hob_abc");
         assert!(hash.is(Hash::of("hob_abc").bytes()));
         assert!(!hash.is(Hash::of("hob_abd").bytes()));

@@ -4,23 +4,23 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-/// A right that a route asks for and a token may have.
+/// A permission that a route requires and a token has.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// To do everything.
+    /// Full access.
     Admin,
-    /// To look at what a service has.
+    /// Read access to a service.
     Read(Cow<'static, str>),
-    /// To change it, which includes looking.
+    /// Write access to a service, which includes read access.
     Write(Cow<'static, str>),
 }
 
-/// Why a text is no scope.
+/// The text is not a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a scope is `admin`, `<service>:read` or `<service>:write`")]
+#[error("not a scope; use `admin`, `<service>:read` or `<service>:write`")]
 pub struct BadScope;
 
-const LONGEST_SERVICE: usize = 32;
+const MAX_SERVICE_BYTES: usize = 32;
 
 impl Scope {
     #[must_use]
@@ -33,7 +33,7 @@ impl Scope {
         Self::Write(Cow::Borrowed(service))
     }
 
-    /// Whether who has this one may do what asks for the other.
+    /// Whether this scope grants the other one.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         match (self, other) {
@@ -43,7 +43,7 @@ impl Scope {
         }
     }
 
-    /// The service that the scope is about.
+    /// The service of the scope.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
         match self {
@@ -71,7 +71,7 @@ impl FromStr for Scope {
             return Ok(Self::Admin);
         }
         let (service, action) = text.split_once(':').ok_or(BadScope)?;
-        let named = (1..=LONGEST_SERVICE).contains(&service.len())
+        let named = (1..=MAX_SERVICE_BYTES).contains(&service.len())
             && service.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
         match action {
             "read" if named => Ok(Self::Read(service.to_owned().into())),
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn to_write_includes_to_read_of_the_same_service_only() {
+    fn write_includes_read_of_the_same_service_only() {
         let scope = |text: &str| text.parse::<Scope>().unwrap();
         assert!(scope("uptime:write").includes(&scope("uptime:read")));
         assert!(scope("admin").includes(&scope("chat:write")));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn scopes_read_as_they_are_written() {
+    fn scopes_round_trip_as_text() {
         for text in ["admin", "uptime:read", "load_tests:write"] {
             assert_eq!(text.parse::<Scope>().unwrap().to_string(), text);
         }

@@ -1,4 +1,4 @@
-//! Sessions of the console: begun with a token, kept as a hash, over after a while.
+//! Sessions of the console: created with a token, stored as a hash, with an expiry.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::audit;
 use super::credential::{self, Hash};
 use super::token::{Scopes, TokenId};
 
-/// What a session was begun with.
+/// The credential that a session was created with.
 #[derive(Clone, Debug)]
-pub(super) enum Key {
-    /// The admin token of the configuration, as it was then.
+pub(super) enum SessionCredential {
+    /// The admin token at that time.
     Admin(Hash),
     Token(TokenId),
 }
 
-/// What the database knows of a session, with the token that it stands on.
+/// A session with its token.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) expires_at: UnixMs,
@@ -30,18 +30,18 @@ pub(super) struct Session {
 
 from_row!(Session { expires_at, admin_hash, token, name, scopes, token_expires_at, revoked_at });
 
-/// Begins a session, and answers with what the browser keeps.
+/// Creates a session and returns the value of its cookie.
 pub(super) async fn begin(
     database: &Database,
-    key: &Key,
+    credential_used: &SessionCredential,
     who: &str,
     lasts: Duration,
 ) -> Result<String, Error> {
     let text = credential::random();
     let hash = &Hash::of(&text);
-    let (token, admin) = match key {
-        Key::Admin(hash) => (None, Some(hash.bytes())),
-        Key::Token(id) => (Some(id), None),
+    let (token, admin) = match credential_used {
+        SessionCredential::Admin(hash) => (None, Some(hash.bytes())),
+        SessionCredential::Token(id) => (Some(id), None),
     };
     database
         .write(|tx| async move {

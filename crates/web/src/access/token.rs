@@ -1,4 +1,4 @@
-//! API tokens: made, listed, revoked. What a token says is shown once, when it is made.
+//! API tokens. The secret of a token is shown once, when it is created.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,11 +14,11 @@ use super::audit;
 use super::credential::{self, Hash};
 use super::{BadScope, Scope};
 
-/// Names a token, and opens nothing.
+/// The public id of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 pub struct TokenId(String);
 
-/// What is known of a token.
+/// A token, without its secret.
 #[derive(Clone, Debug)]
 pub struct Token {
     pub id: TokenId,
@@ -27,16 +27,16 @@ pub struct Token {
     pub created_at: UnixMs,
     pub created_by: String,
     pub expires_at: Option<UnixMs>,
-    /// To the minute.
+    /// Exact to the minute.
     pub used_at: Option<UnixMs>,
     pub revoked_at: Option<UnixMs>,
 }
 
-/// The rights of a token, at least one.
+/// The scopes of a token, at least one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scopes(Vec<Scope>);
 
-/// A token to be made.
+/// A token to create.
 #[derive(Clone, Debug)]
 pub struct NewToken {
     pub name: String,
@@ -44,16 +44,16 @@ pub struct NewToken {
     pub expires_at: Option<UnixMs>,
 }
 
-/// What became of the wish for a token.
+/// The result of creating a token.
 #[derive(Clone, Debug)]
 pub enum Creation {
-    /// The text is what the caller sends from now on. It is not kept anywhere.
+    /// `text` is the secret that the caller sends. It is not stored.
     Created { token: Token, text: String },
-    /// There are as many tokens as there may be.
+    /// The limit [`Tokens::MOST`] is reached.
     TooMany,
 }
 
-/// The tokens in the database. Clones are handles to the same.
+/// The tokens in the database. Clones share the same handle.
 #[derive(Clone, Debug)]
 pub struct Tokens {
     database: Database,
@@ -66,9 +66,9 @@ from_row!(Token { id, name, scopes, created_at, created_by, expires_at, used_at,
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
 
 impl Tokens {
-    /// What every token begins with, so that one that was leaked is recognised.
+    /// The prefix of every token, so that secret scanners recognise a leaked one.
     pub const PREFIX: &str = "hob_";
-    /// As many as there may be that are not revoked.
+    /// The most tokens that are not revoked.
     pub const MOST: u64 = 1_000;
 
     #[must_use]
@@ -76,7 +76,7 @@ impl Tokens {
         Self { database: database.clone() }
     }
 
-    /// Makes a token. `by` is whom the audit trail names.
+    /// Creates a token. `by` is the actor in the audit log.
     pub async fn create(&self, new: &NewToken, by: &str) -> Result<Creation, Error> {
         let text = format!("{}{}", Self::PREFIX, credential::random());
         let id = TokenId(credential::random_id());
@@ -108,8 +108,7 @@ impl Tokens {
         self.database.page(all, &NEWEST_FIRST, request).await
     }
 
-    /// Makes a token useless for ever, and with it all sessions that were begun with it. Says whether it was not
-    /// already.
+    /// Revokes a token and ends its sessions. Returns false if there is no such token or it is already revoked.
     pub async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, Error> {
         self.database
             .write(|tx| async move {
@@ -135,7 +134,7 @@ fn by_id(id: &TokenId) -> Query<Token> {
     query.bind(id)
 }
 
-/// The token that has this hash, whether it is still good or not.
+/// The token with this hash, valid or not.
 pub(super) fn by_hash(hash: &Hash) -> Query<Token> {
     let query = sql("SELECT id, name, scopes, created_at, created_by, expires_at, used_at, revoked_at
                      FROM web_token WHERE hash = $1");
@@ -143,7 +142,7 @@ pub(super) fn by_hash(hash: &Hash) -> Query<Token> {
 }
 
 impl Token {
-    /// Whether it opens anything at this time.
+    /// Whether the token is valid at this time.
     #[must_use]
     pub fn is_good(&self, now: UnixMs) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
@@ -170,10 +169,10 @@ impl fmt::Display for TokenId {
 }
 
 impl Scopes {
-    /// As many as a token may have.
+    /// The most scopes of a token.
     pub const MOST: usize = 32;
 
-    /// `None` where there are none, or too many.
+    /// `None` if there are none or too many.
     #[must_use]
     pub fn new(mut scopes: Vec<Scope>) -> Option<Self> {
         scopes.sort();

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::canvas::WIDTH;
-use crate::look::{MOST, Unit, timestamp};
+use crate::look::{MAX_VALUE, Unit, timestamp};
 
 /// A mark on an axis, between 0 and 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub(super) struct ValueAxis {
 pub(super) enum Base {
     #[default]
     Zero,
-    /// At the least value, for what only moves within a narrow part.
+    /// At the smallest value, for values in a narrow range.
     Least,
 }
 
@@ -65,7 +65,7 @@ impl ValueAxis {
 
     /// Where a value stands between the axis's ends, 0 to 1.
     pub(super) fn at(&self, value: f64) -> f64 {
-        ((value.clamp(-MOST, MOST) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+        ((value.clamp(-MAX_VALUE, MAX_VALUE) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
     /// The height of a value from above, in a plot of so many pixels.
@@ -76,7 +76,7 @@ impl ValueAxis {
 
 /// A number that charts can calculate with.
 pub(super) fn sane(value: f64) -> Option<f64> {
-    value.is_finite().then(|| value.clamp(-MOST, MOST))
+    value.is_finite().then(|| value.clamp(-MAX_VALUE, MAX_VALUE))
 }
 
 fn is_whole(number: f64) -> bool {
@@ -155,7 +155,7 @@ const TIME_STEPS: &[u64] = &[
 ];
 
 /// Labels of a time axis, at most.
-const MOST_TIMES: u64 = 6;
+const MAX_TIME_LABELS: u64 = 6;
 
 /// An axis of time, in Unix milliseconds and UTC.
 #[derive(Clone, Debug)]
@@ -193,10 +193,10 @@ impl TimeAxis {
     }
 
     pub(super) fn ticks(&self) -> Vec<Tick> {
-        let step = TIME_STEPS.iter().copied().find(|step| self.span_ms / step <= MOST_TIMES);
-        let step = step.unwrap_or(self.span_ms / MOST_TIMES);
+        let step = TIME_STEPS.iter().copied().find(|step| self.span_ms / step <= MAX_TIME_LABELS);
+        let step = step.unwrap_or(self.span_ms / MAX_TIME_LABELS);
         let first = self.start_ms.div_ceil(step).saturating_mul(step);
-        let marks = (0..=MOST_TIMES).map(|mark| first.saturating_add(mark * step));
+        let marks = (0..=MAX_TIME_LABELS).map(|mark| first.saturating_add(mark * step));
         marks
             .take_while(|at_ms| *at_ms <= self.end_ms())
             .map(|at_ms| Tick { at: self.x(at_ms) / WIDTH, label: clock(at_ms, step) })
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(at(NOON + 1..NOON + HOUR), ["12:10", "12:20", "12:30", "12:40", "12:50", "13:00"]);
         assert_eq!(at(NOON..NOON + 3 * SECOND).first().map(String::as_str), Some("12:00:00.0"));
         assert_eq!(at(NOON - DAY..NOON), ["12:00", "18:00", "Nov 15", "06:00", "12:00"]);
-        assert!(at(0..u64::MAX).len() as u64 <= MOST_TIMES + 1);
+        assert!(at(0..u64::MAX).len() as u64 <= MAX_TIME_LABELS + 1);
         assert_eq!(at(NOON + 7..NOON + 7), Vec::<String>::new());
     }
 }

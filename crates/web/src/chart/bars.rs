@@ -6,11 +6,11 @@ use std::ops::Range;
 use super::axis::{Base, TimeAxis, ValueAxis, moment, sane};
 use super::canvas::{Path, WIDTH};
 use super::frame::{self, Column, Frame, HEIGHT, Key, Left};
-use super::series::{Hue, MOST_SERIES, Point, Series};
+use super::series::{Hue, MAX_SERIES, Point, Series};
 use crate::look::{Markup, Tone, Unit};
 
-/// Bars of one chart, at most; smaller steps are added up.
-const MOST_BARS: u64 = 180;
+/// Bars of one chart, at most; smaller steps are combined.
+const MAX_BARS: u64 = 180;
 
 /// A chart of amounts per step of time, one series on top of the other.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Bars {
     pub fn new(range_ms: Range<u64>, step_ms: u64) -> Self {
         let axis = TimeAxis::new(&range_ms);
         let step_ms = step_ms.max(1);
-        let joined = axis.span_ms().div_ceil(step_ms).div_ceil(MOST_BARS).max(1);
+        let joined = axis.span_ms().div_ceil(step_ms).div_ceil(MAX_BARS).max(1);
         let step_ms = step_ms.saturating_mul(joined);
         Self { axis, step_ms, title: String::new(), unit: Unit::Count, height: HEIGHT, series: Vec::new() }
     }
@@ -56,13 +56,13 @@ impl Bars {
         self.add(name, hue, points)
     }
 
-    /// A part whose colour says how it is.
+    /// A series with the colour of a tone.
     pub fn toned<P: Into<Point>>(self, name: &str, tone: Tone, points: impl IntoIterator<Item = P>) -> Self {
         self.add(name, Hue::Tone(tone), points)
     }
 
     fn add<P: Into<Point>>(mut self, name: &str, hue: Hue, points: impl IntoIterator<Item = P>) -> Self {
-        if self.series.len() < MOST_SERIES {
+        if self.series.len() < MAX_SERIES {
             self.series.push(Series::new(name, hue, points));
         }
         self
@@ -99,7 +99,7 @@ impl Bars {
         frame.render(&marks)
     }
 
-    /// Every step's amounts, in the order of the series. What was never told stays unknown.
+    /// Every step's amounts, in the order of the series. Steps without data stay unknown.
     fn steps(&self) -> Vec<Step> {
         let first = self.axis.start_ms() / self.step_ms;
         let count = (self.axis.end_ms() - 1) / self.step_ms - first + 1;

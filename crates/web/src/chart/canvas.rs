@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Write};
 /// The width of every stretched plot in units of its own. Heights are in pixels.
 pub(super) const WIDTH: f64 = 1000.0;
 
-/// A coordinate, to a tenth of a unit: what is no number is 0, since one `NaN` would spoil a whole path.
+/// A coordinate, to a tenth of a unit: NaN becomes 0, since it would break the whole path.
 pub(super) struct Num(pub(super) f64);
 
 impl Display for Num {
@@ -37,7 +37,7 @@ impl Path {
         }
     }
 
-    /// What is between a line and the height `floor`.
+    /// The area between a line and the height `floor`.
     pub(super) fn area(&mut self, points: &[(f64, f64)], floor: f64) {
         let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
         self.line(points);

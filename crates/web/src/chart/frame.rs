@@ -1,4 +1,4 @@
-//! What charts share: the caption with its legend, the labels, the grid, the columns that tell their numbers.
+//! What charts share: the caption with its legend, the labels, the grid, and the columns with tooltips.
 
 use std::fmt::Write;
 
@@ -17,14 +17,14 @@ const FOOT: f64 = 22.0;
 /// The width of the labels at the left.
 const LEFT: u32 = 58;
 
-/// Columns that tell their numbers, at most.
-const MOST_COLUMNS: usize = 120;
+/// The most columns with tooltips.
+const MAX_COLUMNS: usize = 120;
 
-/// A chart but for its marks.
+/// A chart without its marks.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) title: String,
-    /// What is said to those who do not see it.
+    /// The text alternative.
     pub(super) summary: String,
     pub(super) height: f64,
     pub(super) left: Left,
@@ -33,7 +33,7 @@ pub(super) struct Frame {
     /// Names that stand in the plot.
     pub(super) notes: Vec<Note>,
     pub(super) legend: Vec<Key>,
-    /// What stands in the plot if there is nothing to draw.
+    /// The text of an empty chart.
     pub(super) nothing: Option<&'static str>,
 }
 
@@ -65,7 +65,7 @@ pub(super) struct Key {
     pub(super) value: Option<String>,
 }
 
-/// A part of the plot that tells its numbers.
+/// A part of the plot with a tooltip.
 #[derive(Debug, PartialEq)]
 pub(super) struct Column {
     pub(super) from: f64,
@@ -185,8 +185,8 @@ pub(super) fn columns(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Col
         series.iter().flat_map(|series| series.points_in(axis).map(|point| point.at_ms)).collect();
     moments.sort_unstable();
     moments.dedup();
-    if moments.len() > MOST_COLUMNS {
-        let column = |at_ms: u64| (axis.x(at_ms) / WIDTH * MOST_COLUMNS as f64) as usize;
+    if moments.len() > MAX_COLUMNS {
+        let column = |at_ms: u64| (axis.x(at_ms) / WIDTH * MAX_COLUMNS as f64) as usize;
         moments = moments
             .chunk_by(|a, b| column(*a) == column(*b))
             .filter_map(|crowd| crowd.last().copied())
@@ -265,7 +265,7 @@ pub(super) fn legend(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Key>
     named.map(key).collect()
 }
 
-/// A line across the plot that values are held against.
+/// A horizontal limit.
 #[derive(Clone, Debug)]
 pub(super) struct Limit {
     pub(super) name: String,

@@ -1,4 +1,4 @@
-//! A row of checks: the height of each is its latency, its shape and colour how it went.
+//! A row of checks: the height of each is its latency, its shape and colour the result.
 
 use std::fmt::Write;
 
@@ -7,20 +7,20 @@ use super::canvas::Num;
 use crate::look::{Escaped, Markup, Tone, Unit};
 
 /// Beats of one row, at most: the latest ones.
-const MOST_BEATS: usize = 100;
+const MAX_BEATS: usize = 100;
 const HEIGHT: f64 = 32.0;
 /// From one beat to the next, and the width of one.
 const STEP: f64 = 8.0;
 const WIDTH: f64 = 5.0;
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pulse {
     Up,
-    /// It answered, but too late or not quite rightly.
+    /// Slow, or with a failed assertion that does not count as down.
     Slow,
     Down,
-    /// Nobody looked.
+    /// Not checked.
     Silent,
 }
 
@@ -30,7 +30,7 @@ pub struct Beat {
     pub at_ms: u64,
     pub pulse: Pulse,
     pub latency_ms: Option<f64>,
-    /// What it said, such as an error.
+    /// A message, such as an error.
     pub note: String,
 }
 
@@ -46,7 +46,7 @@ impl Heartbeat {
     /// The row of these checks, the latest last. The label says of what.
     pub fn new(label: impl Into<String>, beats: impl IntoIterator<Item = Beat>) -> Self {
         let mut beats: Vec<Beat> = beats.into_iter().collect();
-        beats.drain(..beats.len().saturating_sub(MOST_BEATS));
+        beats.drain(..beats.len().saturating_sub(MAX_BEATS));
         Self { label: label.into(), beats }
     }
 
@@ -92,9 +92,9 @@ impl Heartbeat {
 impl Beat {
     /// Taller is slower; the slowest fills the row.
     fn height(&self, most: f64) -> f64 {
-        const LEAST: f64 = 6.0;
+        const MIN_HEIGHT: f64 = 6.0;
         let part = self.latency_ms.and_then(sane).map_or(0.0, |latency| latency.max(0.0) / most.max(1e-6));
-        LEAST + (HEIGHT - LEAST) * part.clamp(0.0, 1.0)
+        MIN_HEIGHT + (HEIGHT - MIN_HEIGHT) * part.clamp(0.0, 1.0)
     }
 
     fn words(&self) -> String {

@@ -1,4 +1,4 @@
-//! How often which value came up, over time: a heat map.
+//! Heat maps: counts by time and value.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,8 +9,8 @@ use super::canvas::{Path, WIDTH};
 use super::frame::{Column, Frame, Key, Left, draw_columns, summary};
 use crate::look::{Markup, Quantity, Unit};
 
-const MOST_STEPS: u64 = 120;
-const MOST_ROWS: usize = 32;
+const MAX_STEPS: u64 = 120;
+const MAX_ROWS: usize = 32;
 /// Shades from `heat1` to `heat5`.
 const SHADES: usize = 5;
 /// The height of a row in pixels.
@@ -37,12 +37,12 @@ impl HeatMap {
     ) -> Self {
         let axis = TimeAxis::new(&range_ms);
         let step_ms = step_ms.max(1);
-        let joined = axis.span_ms().div_ceil(step_ms).div_ceil(MOST_STEPS).max(1);
+        let joined = axis.span_ms().div_ceil(step_ms).div_ceil(MAX_STEPS).max(1);
         Self {
             axis,
             step_ms: step_ms.saturating_mul(joined),
             title: String::new(),
-            rows: rows.into_iter().map(Into::into).take(MOST_ROWS).collect(),
+            rows: rows.into_iter().map(Into::into).take(MAX_ROWS).collect(),
             cells: BTreeMap::new(),
         }
     }
@@ -108,9 +108,9 @@ impl HeatMap {
         self.rows.iter().enumerate().step_by(every).map(tick).collect()
     }
 
-    /// Each column tells its rows, the highest first.
+    /// The tooltip of each column lists its rows, the highest first.
     fn columns(&self) -> Vec<Column> {
-        const MOST_LINES: usize = 8;
+        const MAX_LINES: usize = 8;
         let mut columns = Vec::new();
         let cells: Vec<((u64, usize), u64)> =
             self.cells.iter().map(|(place, count)| (*place, *count)).collect();
@@ -118,10 +118,10 @@ impl HeatMap {
             let index = step[0].0.0;
             let (from, to) = self.edges(index);
             let mut text = format!("{} UTC", moment(index.saturating_mul(self.step_ms)));
-            for ((_, row), count) in step.iter().rev().take(MOST_LINES) {
+            for ((_, row), count) in step.iter().rev().take(MAX_LINES) {
                 let _ = write!(text, "\n{}  {}", self.rows[*row], Quantity::count(*count));
             }
-            if step.len() > MOST_LINES {
+            if step.len() > MAX_LINES {
                 text.push_str("\n…");
             }
             columns.push(Column { from, to, text });

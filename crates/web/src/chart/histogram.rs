@@ -1,4 +1,4 @@
-//! How values are spread: a histogram.
+//! Histograms.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -8,9 +8,9 @@ use super::canvas::{Num, Path, WIDTH};
 use super::frame::{Column, Frame, HEIGHT, Left, Note, draw_columns};
 use crate::look::{Markup, Quantity, Unit};
 
-const MOST_BINS: usize = 120;
-const MOST_MARKS: usize = 8;
-const MOST_LABELS: usize = 7;
+const MAX_BINS: usize = 120;
+const MAX_MARKS: usize = 8;
+const MAX_LABELS: usize = 7;
 
 /// A chart of how many values fell where. Bins have one width in the picture, however wide they are, so that bins
 /// that grow with their values, as those of latencies do, can be read.
@@ -51,7 +51,7 @@ impl Histogram {
     /// Adds a bin above those before it.
     pub fn bin(mut self, values: Range<f64>, count: u64) -> Self {
         if let (Some(from), Some(to)) = (sane(values.start), sane(values.end))
-            && self.bins.len() < MOST_BINS
+            && self.bins.len() < MAX_BINS
         {
             self.bins.push(Bin { from, to, count });
         }
@@ -61,7 +61,7 @@ impl Histogram {
     /// Marks a value, such as a percentile.
     pub fn mark(mut self, name: impl Into<String>, value: f64) -> Self {
         if let Some(value) = sane(value)
-            && self.marks.len() < MOST_MARKS
+            && self.marks.len() < MAX_MARKS
         {
             self.marks.push((name.into(), value));
         }
@@ -124,7 +124,7 @@ impl Histogram {
 
     /// Labels at the edges of bins.
     fn labels(&self) -> Vec<Tick> {
-        let every = (self.bins.len() + 1).div_ceil(MOST_LABELS).max(1);
+        let every = (self.bins.len() + 1).div_ceil(MAX_LABELS).max(1);
         let edges = self.bins.iter().map(|bin| bin.from).chain(self.bins.last().map(|bin| bin.to));
         let tick = |(index, value): (usize, f64)| Tick {
             at: self.edge(index) / WIDTH,

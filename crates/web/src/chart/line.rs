@@ -6,11 +6,11 @@ use std::ops::Range;
 use super::axis::{Base, TimeAxis, ValueAxis, sane};
 use super::canvas::{Num, Path};
 use super::frame::{self, Frame, HEIGHT, Left, Limit};
-use super::series::{Hue, MOST_SERIES, Point, Series};
+use super::series::{Hue, MAX_SERIES, Point, Series};
 use crate::look::{Escaped, Markup, Tone, Unit};
 
 /// Bands of one chart, at most.
-const MOST_BANDS: usize = 50;
+const MAX_BANDS: usize = 50;
 
 /// A chart of values over time.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ enum Fill {
     Below,
 }
 
-/// A time in which something was the matter.
+/// A marked period.
 #[derive(Clone, Debug)]
 struct Band {
     range: Range<u64>,
@@ -74,31 +74,31 @@ impl Line {
         self
     }
 
-    /// A line with a colour of its own.
+    /// A line with the next colour of the palette.
     pub fn series<P: Into<Point>>(self, name: &str, points: impl IntoIterator<Item = P>) -> Self {
         let hue = frame::next_hue(&self.series);
         self.add(name, hue, points)
     }
 
-    /// A line whose colour says how it is.
+    /// A line with the colour of a tone.
     pub fn toned<P: Into<Point>>(self, name: &str, tone: Tone, points: impl IntoIterator<Item = P>) -> Self {
         self.add(name, Hue::Tone(tone), points)
     }
 
     fn add<P: Into<Point>>(mut self, name: &str, hue: Hue, points: impl IntoIterator<Item = P>) -> Self {
-        if self.series.len() < MOST_SERIES {
+        if self.series.len() < MAX_SERIES {
             self.series.push(Series::new(name, hue, points));
         }
         self
     }
 
-    /// How far apart points usually are; what is much farther apart has a gap between. Found out unless given.
+    /// The usual distance of two points; a much larger distance is a gap. Estimated by default.
     pub fn every(mut self, step_ms: u64) -> Self {
         self.step_ms = Some(step_ms.max(1));
         self
     }
 
-    /// Lets the axis begin at the least value, for what only moves within a narrow part.
+    /// Starts the axis at the smallest value, for values in a narrow range.
     pub fn zoomed(mut self) -> Self {
         self.base = Base::Least;
         self
@@ -110,18 +110,18 @@ impl Line {
         self
     }
 
-    /// Marks a time in which something was the matter, such as an incident.
+    /// Marks a period, such as an incident.
     pub fn band(mut self, range_ms: Range<u64>, tone: Tone, name: impl Into<String>) -> Self {
-        if self.bands.len() < MOST_BANDS {
+        if self.bands.len() < MAX_BANDS {
             self.bands.push(Band { range: range_ms, tone, name: name.into() });
         }
         self
     }
 
-    /// Draws a line that the values are held against, such as an objective.
+    /// Draws a horizontal limit, such as an objective.
     pub fn limit(mut self, name: impl Into<String>, value: f64) -> Self {
         if let Some(value) = sane(value)
-            && self.limits.len() < MOST_SERIES
+            && self.limits.len() < MAX_SERIES
         {
             self.limits.push(Limit { name: name.into(), value });
         }

@@ -5,7 +5,7 @@ use super::canvas::WIDTH;
 use crate::look::Tone;
 
 /// So many series are drawn in one chart, at most.
-pub const MOST_SERIES: usize = 12;
+pub const MAX_SERIES: usize = 12;
 
 /// Colours of series before they begin again, then dashed.
 const PALETTE: usize = 6;
@@ -14,9 +14,9 @@ const PALETTE: usize = 6;
 const COLUMNS: f64 = 360.0;
 
 /// A name is cut after so many characters.
-const MOST_NAME: usize = 60;
+const MAX_NAME_CHARS: usize = 60;
 
-/// A value at a moment. Without a value, or with one that is no number, it is a gap.
+/// A value at a moment. Without a value, or with NaN, it is a gap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub at_ms: u64,
@@ -35,10 +35,10 @@ impl From<(u64, Option<f64>)> for Point {
     }
 }
 
-/// What the colour of a series says.
+/// The colour of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hue {
-    /// Nothing: it only tells one from another.
+    /// A colour of the palette.
     Number(usize),
     Tone(Tone),
 }
@@ -69,7 +69,7 @@ impl Series {
         };
         let mut points: Vec<Point> = points.into_iter().map(sane_point).collect();
         points.sort_by_key(|point| point.at_ms);
-        Self { name: name.chars().take(MOST_NAME).collect(), hue, points }
+        Self { name: name.chars().take(MAX_NAME_CHARS).collect(), hue, points }
     }
 
     pub(super) fn points_in<'a>(&'a self, axis: &'a TimeAxis) -> impl Iterator<Item = Point> + 'a {
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_no_number_is_a_gap() {
+    fn nan_is_a_gap() {
         assert_eq!(runs(&[(0, 1.0), (1, 1.0), (2, f64::NAN), (3, 1.0)], None), [2, 1]);
     }
 
     #[test]
-    fn a_hole_far_wider_than_the_step_is_a_gap() {
+    fn a_distance_much_larger_than_the_step_is_a_gap() {
         let points = [(0, 1.0), (10, 1.0), (20, 1.0), (90, 1.0), (100, 1.0)];
         assert_eq!(runs(&points, None), [3, 2]);
         assert_eq!(runs(&points, Some(70)), [5]);

@@ -1,4 +1,4 @@
-//! A line without axes, as small as a word.
+//! A sparkline: a small line without axes.
 
 use std::fmt::Write;
 
@@ -9,9 +9,9 @@ use crate::look::{Escaped, Markup, Unit};
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 40.0;
 /// Room for the stroke's upper half.
-const AIR: f64 = 3.0;
+const PADDING: f64 = 3.0;
 /// Values of one line, at most: the latest ones.
-const MOST: usize = 240;
+const MAX_VALUES: usize = 240;
 
 /// A small line of the latest values, at equal distances, from zero up.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Spark {
 }
 
 impl Spark {
-    /// The line of these values, the latest last; what is no number is a gap. The label says what they are.
+    /// The line of these values, the latest last; NaN is a gap. The label names the values.
     pub fn new<V: Into<Option<f64>>>(
         label: impl Into<String>,
         unit: Unit,
@@ -31,7 +31,7 @@ impl Spark {
     ) -> Self {
         let mut values: Vec<Option<f64>> =
             values.into_iter().map(|value| value.into().and_then(sane).map(|value| value.max(0.0))).collect();
-        values.drain(..values.len().saturating_sub(MOST));
+        values.drain(..values.len().saturating_sub(MAX_VALUES));
         Self { label: label.into(), unit, values }
     }
 
@@ -39,8 +39,9 @@ impl Spark {
     pub fn render(&self) -> Markup {
         let most = self.values.iter().flatten().copied().fold(0.0, f64::max);
         let step = WIDTH / self.values.len().saturating_sub(1).max(1) as f64;
-        let y =
-            |value: f64| HEIGHT - 1.0 - (HEIGHT - 1.0 - AIR) * if most > 0.0 { value / most } else { 0.0 };
+        let y = |value: f64| {
+            HEIGHT - 1.0 - (HEIGHT - 1.0 - PADDING) * if most > 0.0 { value / most } else { 0.0 }
+        };
         let (mut line, mut area) = (Path::default(), Path::default());
         let places: Vec<(f64, Option<f64>)> =
             self.values.iter().enumerate().map(|(index, value)| (index as f64 * step, *value)).collect();

@@ -1,4 +1,4 @@
-//! What holds for every chart, whatever it is given.
+//! Properties of every chart, for any input.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::look::{Markup, Tone};
 
 /// No chart of the size that pages ask for is larger than this, whatever it shows.
-const MOST_BYTES: usize = 320 * 1024;
+const MAX_BYTES: usize = 320 * 1024;
 
 const UNITS: [Unit; 6] =
     [Unit::Count, Unit::PerSecond, Unit::Millis, Unit::Bytes, Unit::BytesPerSecond, Unit::Ratio];
@@ -26,7 +26,7 @@ fn points() -> impl Strategy<Value = Vec<(u64, f64)>> {
 
 fn assert_sound(chart: &Markup) {
     let svg = chart.as_str();
-    assert!(svg.len() <= MOST_BYTES, "{} bytes", svg.len());
+    assert!(svg.len() <= MAX_BYTES, "{} bytes", svg.len());
     for bad in ["NaN", "inf", "style=", "<script", "javascript:", "<b>x"] {
         assert!(!svg.contains(bad), "{bad} in {svg}");
     }
@@ -114,11 +114,11 @@ proptest! {
 fn a_full_chart_stays_small() {
     let points = |phase: u64| (0..50_000_u64).map(move |at| (at, ((at * phase) % 977) as f64));
     let mut line = Line::area(0..50_000).title("full");
-    for phase in 1..=MOST_SERIES as u64 + 3 {
+    for phase in 1..=MAX_SERIES as u64 + 3 {
         line = line.series("a name that is longer than the names of series usually are", points(phase));
     }
     let svg = line.render();
-    assert!(svg.as_str().len() <= MOST_BYTES, "{}", svg.as_str().len());
+    assert!(svg.as_str().len() <= MAX_BYTES, "{}", svg.as_str().len());
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_gap_interrupts_the_line() {
 }
 
 #[test]
-fn a_column_tells_every_series() {
+fn a_tooltip_shows_every_series() {
     let svg = Line::new(0..100_000)
         .unit(Unit::Millis)
         .series("p50", [(50_000, 12.0)])
@@ -149,7 +149,7 @@ fn amounts_of_one_step_are_added_up() {
 }
 
 #[test]
-fn nothing_is_said_to_be_nothing() {
+fn an_empty_chart_says_so() {
     assert!(Line::new(0..100).render().as_str().contains("No data in this time"));
     assert!(Histogram::new(Unit::Millis).render().as_str().contains("No values yet"));
     assert!(Spark::new("Requests", Unit::Count, Vec::<f64>::new()).render().as_str().contains("no data yet"));

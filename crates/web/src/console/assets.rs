@@ -1,4 +1,4 @@
-//! Files that pages refer to: part of the program, named after their content so that browsers keep them for ever.
+//! Static files of the console. They are part of the binary, and their names contain a hash so that browsers can cache them.
 
 use std::sync::LazyLock;
 
@@ -25,10 +25,10 @@ const ASSETS: [Asset; 3] = [
     asset!("live.js", "text/javascript; charset=utf-8"),
 ];
 
-/// Under which names they are served: `hob-1f0c….css`.
+/// The served names: `hob-1f0c….css`.
 static SERVED: LazyLock<Vec<String>> = LazyLock::new(|| ASSETS.iter().map(Asset::served_as).collect());
 
-/// Where a page finds an asset.
+/// The URL of an asset.
 #[must_use]
 pub fn href(name: &str) -> String {
     let at = ASSETS.iter().position(|asset| asset.name == name);

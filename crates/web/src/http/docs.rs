@@ -1,4 +1,4 @@
-//! The API document at `/api/openapi.json`, and a page to read it and try it at `/api/docs`.
+//! The OpenAPI document at `/api/openapi.json`, and Swagger UI at `/api/docs`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{Access, Path, Problem, Routes};
 
 const DOCUMENT: &str = "/api/openapi.json";
 
-/// The page writes its own styles into itself. Scripts come from here, as everywhere.
+/// Swagger UI needs inline styles. Scripts come from this server only.
 const POLICY: (HeaderName, HeaderValue) = (
     header::CONTENT_SECURITY_POLICY,
     HeaderValue::from_static(
@@ -27,7 +27,7 @@ struct Docs {
     page: Arc<utoipa_swagger_ui::Config<'static>>,
 }
 
-/// What the API can do is no secret: who may use it is another question.
+/// The document is public. The operations are not.
 pub(crate) fn routes(document: &OpenApi) -> Routes {
     let json = document.to_json().unwrap_or_default().into();
     let page = Arc::new(utoipa_swagger_ui::Config::from(DOCUMENT));

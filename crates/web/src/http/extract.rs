@@ -1,4 +1,4 @@
-//! Extractors that answer what they cannot read with a [`Problem`] that names the field.
+//! Extractors that reject invalid input with a [`Problem`] that names the field.
 
 use std::error::Error;
 
@@ -16,15 +16,15 @@ use crate::Problem;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Json<T>(pub T);
 
-/// The query of the URL.
+/// The query string.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Query<T>(pub T);
 
-/// The placeholders of the path.
+/// The parameters of the path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Path<T>(pub T);
 
-/// A form that a page has sent.
+/// A submitted form.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Form<T>(pub T);
 
@@ -34,12 +34,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         match axum::Json::from_request(request, state).await {
             Ok(axum::Json(value)) => Ok(Self(value)),
-            Err(JsonRejection::JsonDataError(error)) => Err(misfit::<serde_json::Error>(&error)),
+            Err(JsonRejection::JsonDataError(error)) => Err(invalid_field::<serde_json::Error>(&error)),
             Err(JsonRejection::JsonSyntaxError(error)) => {
                 let detail = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                Err(Problem::bad_request(format!("The body is not JSON: {detail}")))
+                Err(Problem::bad_request(format!("The body is not valid JSON: {detail}")))
             }
-            Err(rejection) => Err(refused(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(rejected(rejection.status(), rejection.body_text())),
         }
     }
 }
@@ -57,9 +57,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         match axum::extract::Query::from_request_parts(parts, state).await {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),
             Err(QueryRejection::FailedToDeserializeQueryString(error)) => {
-                Err(misfit::<serde_urlencoded::de::Error>(&error))
+                Err(invalid_field::<serde_urlencoded::de::Error>(&error))
             }
-            Err(rejection) => Err(refused(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(rejected(rejection.status(), rejection.body_text())),
         }
     }
 }
@@ -71,12 +71,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Form<T> {
         match axum::Form::from_request(request, state).await {
             Ok(axum::Form(value)) => Ok(Self(value)),
             Err(FormRejection::FailedToDeserializeForm(error)) => {
-                Err(misfit::<serde_urlencoded::de::Error>(&error))
+                Err(invalid_field::<serde_urlencoded::de::Error>(&error))
             }
             Err(FormRejection::FailedToDeserializeFormBody(error)) => {
-                Err(misfit::<serde_urlencoded::de::Error>(&error))
+                Err(invalid_field::<serde_urlencoded::de::Error>(&error))
             }
-            Err(rejection) => Err(refused(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(rejected(rejection.status(), rejection.body_text())),
         }
     }
 }
@@ -87,17 +87,17 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match axum::extract::Path::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(value)) => Ok(Self(value)),
-            // What cannot be an id is nobody's id.
+            // A malformed id belongs to no resource.
             Err(PathRejection::FailedToDeserializePathParams(error)) if error.status().is_client_error() => {
-                Err(Problem::new(StatusCode::NOT_FOUND, format!("Nothing is here: {}", error.body_text())))
+                Err(Problem::new(StatusCode::NOT_FOUND, format!("Not found: {}", error.body_text())))
             }
-            Err(rejection) => Err(refused(rejection.status(), rejection.body_text())),
+            Err(rejection) => Err(rejected(rejection.status(), rejection.body_text())),
         }
     }
 }
 
-/// Names the field that does not fit, where the deserializer knows it.
-fn misfit<E: Error + 'static>(error: &(dyn Error + 'static)) -> Problem {
+/// Names the invalid field, if the deserializer knows it.
+fn invalid_field<E: Error + 'static>(error: &(dyn Error + 'static)) -> Problem {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(at) = error.downcast_ref::<serde_path_to_error::Error<E>>() {
@@ -112,6 +112,6 @@ fn misfit<E: Error + 'static>(error: &(dyn Error + 'static)) -> Problem {
     Problem::invalid("", error.to_string())
 }
 
-fn refused(status: StatusCode, text: String) -> Problem {
+fn rejected(status: StatusCode, text: String) -> Problem {
     if status.is_server_error() { Problem::internal(text) } else { Problem::new(status, text) }
 }

@@ -1,4 +1,4 @@
-//! What all lists and times of the API have in common.
+//! Lists and times of the API.
 
 use hob_database::{Page, PageRequest, UnixMs};
 use serde::{Deserialize, Serialize, Serializer};
@@ -8,14 +8,14 @@ use utoipa::{IntoParams, PartialSchema, ToSchema};
 
 use crate::Problem;
 
-/// Which page of a list, and how large.
+/// The page of a list.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct Paging {
-    /// Where the page begins: `next` of the one before. The first page, if not given.
+    /// The cursor of the page: `next` of the previous page. Default: the first page.
     #[param(max_length = 2048)]
     pub after: Option<String>,
-    /// How many there are on a page; 50 if not said.
+    /// The number of items on a page. Default: 50.
     #[param(minimum = 1, maximum = 500)]
     pub limit: Option<u16>,
 }
@@ -24,18 +24,18 @@ pub struct Paging {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct List<T> {
     pub items: Vec<T>,
-    /// Where the next page begins; nothing at the end of the list.
+    /// The cursor of the next page; null on the last page.
     pub next: Option<String>,
 }
 
-/// A time, written as RFC 3339 in UTC.
+/// A time, as RFC 3339 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub UnixMs);
 
 impl Paging {
     pub fn request(&self) -> Result<PageRequest, Problem> {
         if self.limit.is_some_and(|limit| !(1..=PageRequest::MOST).contains(&limit)) {
-            return Err(Problem::invalid("limit", format!("1 to {} at a time", PageRequest::MOST)));
+            return Err(Problem::invalid("limit", format!("must be between 1 and {}", PageRequest::MOST)));
         }
         Ok(PageRequest::parse(self.after.as_deref(), self.limit)?)
     }
@@ -55,7 +55,7 @@ impl From<UnixMs> for Time {
 
 impl std::fmt::Display for Time {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What the calendar does not reach is cut off at its ends.
+        // Times outside of the calendar are clamped.
         let edge = if self.0.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
         let time = jiff::Timestamp::from_millisecond(self.0.0).unwrap_or(edge);
         write!(f, "{time:.3}")
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_written_to_the_millisecond() {
+    fn times_have_milliseconds() {
         assert_eq!(Time(UnixMs(1_700_000_000_120)).to_string(), "2023-11-14T22:13:20.120Z");
         assert_eq!(Time(UnixMs(0)).to_string(), "1970-01-01T00:00:00.000Z");
         assert!(!Time(UnixMs(i64::MAX)).to_string().is_empty());

@@ -1,21 +1,21 @@
-//! The API document: made from the same registration as the routes, and completed with what all operations share.
+//! The OpenAPI document, generated from the registered routes.
 
 use utoipa::PartialSchema;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Components, Content, Info, OpenApi, Paths, Ref, RefOr, ResponseBuilder};
 
-use crate::http::problem::{Body, FieldError};
+use crate::http::problem::{FieldError, ProblemBody};
 use crate::{Access, Entry};
 
-/// What tokens are called in the document.
+/// The name of the security scheme.
 const BEARER: &str = "token";
 
 /// A document without operations.
 pub(crate) fn empty() -> OpenApi {
     let mut document = OpenApi::new(Info::new("Hob", env!("CARGO_PKG_VERSION")), Paths::new());
     let mut components = Components::new();
-    components.schemas.insert("Problem".to_owned(), Body::schema());
+    components.schemas.insert("Problem".to_owned(), ProblemBody::schema());
     components.schemas.insert("FieldError".to_owned(), FieldError::schema());
     components.add_security_scheme(BEARER, SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer)));
     document.components = Some(components);
@@ -37,18 +37,18 @@ pub(crate) fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static 
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Adds to an operation what its handler does not have to say: its service, its access, how it fails.
+/// Adds the tag, the required access and the error response to an operation.
 pub(crate) fn complete(operation: &mut Operation, path: &str, access: &Access) {
-    // Of "/api/v1/uptime/monitors" the service. Operation ids must differ over all services.
+    // The service is the third part of "/api/v1/uptime/monitors". Operation ids must be unique over all services.
     let service = path.split('/').nth(3).unwrap_or("hob").to_owned();
     if let Some(id) = &mut operation.operation_id {
         *id = format!("{service}_{id}");
     }
     operation.tags = Some(vec![service]);
     let asks = match access {
-        Access::Public => "Open to everybody.".to_owned(),
-        Access::Known => "Needs a token, with any scope.".to_owned(),
-        Access::Scope(scope) => format!("Needs the scope `{scope}`."),
+        Access::Public => "Public: no token is required.".to_owned(),
+        Access::Known => "Requires a token with any scope.".to_owned(),
+        Access::Scope(scope) => format!("Requires the scope `{scope}`."),
     };
     operation.description = Some(match operation.description.take() {
         Some(text) if !text.trim().is_empty() => format!("{}\n\n{asks}", text.trim_end()),
@@ -58,12 +58,13 @@ pub(crate) fn complete(operation: &mut Operation, path: &str, access: &Access) {
         operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
     }
     let problem = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
-    let failure =
-        ResponseBuilder::new().description("A problem.").content("application/problem+json", problem);
+    let failure = ResponseBuilder::new()
+        .description("The request failed.")
+        .content("application/problem+json", problem);
     operation.responses.responses.entry("default".to_owned()).or_insert_with(|| RefOr::T(failure.build()));
 }
 
-/// The routes of the API that the document does not have.
+/// API routes that are missing in the document.
 pub(crate) fn missing(document: &OpenApi, entries: &[Entry]) -> Vec<Entry> {
     let mut document = document.clone();
     let documented = |entry: &Entry| {

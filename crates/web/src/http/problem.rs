@@ -1,4 +1,4 @@
-//! The one error of all HTTP faces, and the one place where a status is chosen for it.
+//! The error type of all HTTP routes, and the one place that chooses its status.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Why a request was not answered as hoped. Clients of the API get it as `application/problem+json`, people as a page.
+/// Why a request failed. API clients receive it as `application/problem+json`, browsers as a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     status: StatusCode,
@@ -21,7 +21,7 @@ pub struct Problem {
 /// What is wrong with one field of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FieldError {
-    /// Where it is: `monitors[0].url`.
+    /// The path of the field: `monitors[0].url`.
     pub field: String,
     pub message: String,
 }
@@ -29,56 +29,55 @@ pub struct FieldError {
 /// A problem as clients see it (RFC 9457).
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub(crate) struct Body<'a> {
-    /// What kind of problem it is, for programs.
+pub(crate) struct ProblemBody<'a> {
+    /// The kind of problem, for programs.
     #[serde(rename = "type")]
     #[schema(value_type = String, example = "about:blank")]
     kind: &'a str,
-    /// The same for people.
+    /// The kind of problem, for people.
     #[schema(value_type = String, example = "Not Found")]
     title: &'a str,
     /// The HTTP status.
     #[schema(value_type = u16, example = 404)]
     status: u16,
-    /// What happened in this case.
-    #[schema(value_type = String, example = "There is no such monitor.")]
+    /// Why this request failed.
+    #[schema(value_type = String, example = "No such monitor.")]
     detail: &'a str,
     /// The id of the request, as in the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     instance: Option<&'a str>,
-    /// The fields that are wrong.
+    /// The invalid fields.
     #[serde(skip_serializing_if = "<[FieldError]>::is_empty")]
     #[schema(value_type = Vec<FieldError>)]
     errors: &'a [FieldError],
 }
 
-/// Seconds that a client waits when nobody knows better.
-const SOON: Duration = Duration::from_secs(1);
+/// `Retry-After` if nothing more specific is known.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Problem {
     pub fn new(status: StatusCode, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { status, kind: "about:blank", detail: detail.into(), errors: Vec::new(), retry_after: None }
     }
 
-    /// 422: the request was understood, and a field of it cannot be.
+    /// 422: a field of the request is invalid.
     pub fn invalid(field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "The request cannot be carried out as it is.")
-            .with_field(field, message)
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "The request is invalid.").with_field(field, message)
     }
 
-    /// 400: the request was not understood.
+    /// 400: the request is malformed.
     pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// 401: who is calling?
+    /// 401: missing or invalid credentials.
     #[must_use]
     pub fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Sign in, or send a valid token: Authorization: Bearer hob_…")
     }
 
-    /// 403: not with these rights.
+    /// 403: the caller lacks a permission.
     pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::FORBIDDEN, detail)
     }
@@ -86,38 +85,38 @@ impl Problem {
     /// 404: `what` is a noun, such as `monitor`.
     #[must_use]
     pub fn not_found(what: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, format!("There is no such {what}."))
+        Self::new(StatusCode::NOT_FOUND, format!("No such {what}."))
     }
 
-    /// 409: the request contradicts how things are.
+    /// 409: the request conflicts with the current state.
     pub fn conflict(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// 429: too many of these requests.
+    /// 429: rate limit exceeded.
     pub fn too_many(detail: impl Into<Cow<'static, str>>, retry_after: Duration) -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry_after(retry_after)
     }
 
-    /// 503: not now.
+    /// 503: temporarily unavailable.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry_after(SOON)
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry_after(DEFAULT_RETRY_AFTER)
     }
 
-    /// 500: a fault of ours. What it was goes to the log, and to nobody else.
+    /// 500: an internal error. The error is logged and not sent to the client.
     pub fn internal(error: impl std::fmt::Display) -> Self {
-        tracing::error!(%error, "a request failed");
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong here. The log knows more.")
+        tracing::error!(%error, "request failed");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error. See the server log for details.")
     }
 
-    /// Adds a field that is wrong.
+    /// Adds an invalid field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>, message: impl Into<String>) -> Self {
         self.errors.push(FieldError { field: field.into(), message: message.into() });
         self
     }
 
-    /// Gives the problem a kind of its own, which programs can tell from others of the same status.
+    /// Sets the `type`, by which programs tell problems of the same status apart.
     #[must_use]
     pub fn with_kind(mut self, kind: &'static str) -> Self {
         self.kind = kind;
@@ -149,9 +148,9 @@ impl Problem {
         self.status.canonical_reason().unwrap_or("Problem")
     }
 
-    /// The response with the id of its request.
+    /// The response, with the id of its request.
     pub(crate) fn respond(&self, request_id: Option<&str>) -> Response {
-        let body = Body {
+        let body = ProblemBody {
             kind: self.kind,
             title: self.title(),
             status: self.status.as_u16(),
@@ -166,12 +165,12 @@ impl Problem {
         response
     }
 
-    /// What a client is told whether it reads JSON or HTML.
+    /// Adds the headers that JSON and HTML responses share.
     pub(crate) fn add_headers(&self, response: &mut Response) {
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(after) = self.retry_after {
-            // Rounded up: who comes back a moment too early is only refused again.
+            // Rounded up: a client that retries too early is rejected again.
             let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
             headers.insert(header::RETRY_AFTER, seconds.max(1).into());
         }
@@ -181,7 +180,7 @@ impl Problem {
     }
 }
 
-/// The response carries the problem along, so that the app can add the request's id or make a page of it.
+/// The response carries the problem as an extension, so that middleware can add the request id or render a page.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.respond(None);
@@ -195,19 +194,20 @@ impl From<hob_database::Error> for Problem {
         use hob_database::Error as E;
         match &error {
             E::Unavailable { .. } | E::Conflict { .. } => {
-                tracing::warn!(%error, "the database did not answer");
-                let problem =
-                    Self::unavailable("The database cannot be reached right now. Nothing was changed.");
-                problem.with_retry_after(error.retry_after().unwrap_or(SOON))
+                tracing::warn!(%error, "database unavailable");
+                let problem = Self::unavailable("The database is unavailable. Nothing was changed.");
+                problem.with_retry_after(error.retry_after().unwrap_or(DEFAULT_RETRY_AFTER))
             }
             E::Uncertain { .. } => {
-                tracing::warn!(%error, "the database did not answer");
-                Self::unavailable("The database was lost sight of: the change was made, or it was not.")
+                tracing::warn!(%error, "database unavailable");
+                Self::unavailable(
+                    "Lost the database connection during commit. The change may or may not have been applied.",
+                )
             }
-            E::Cursor => Self::invalid("after", "this is not where a page of this list ended"),
+            E::Cursor => Self::invalid("after", "not a cursor of this list"),
             E::Unfit { reason } => Self::invalid("", reason.clone()),
             E::Violation { constraint: hob_database::Constraint::Unique, .. } => {
-                Self::conflict("There is one like this already.")
+                Self::conflict("It already exists.")
             }
             _ => Self::internal(error),
         }
@@ -219,12 +219,14 @@ impl From<hob_store::Error> for Problem {
         use hob_store::Error as E;
         match &error {
             E::Unavailable { .. } => {
-                tracing::warn!(%error, "the store did not answer");
-                Self::unavailable("The store cannot be reached right now. Nothing was changed.")
+                tracing::warn!(%error, "store unavailable");
+                Self::unavailable("Redis is unavailable. Nothing was changed.")
             }
             E::Interrupted { .. } => {
-                tracing::warn!(%error, "the store did not answer");
-                Self::unavailable("The store gave no answer: the change was made, or it was not.")
+                tracing::warn!(%error, "store unavailable");
+                Self::unavailable(
+                    "Lost the connection to Redis. The change may or may not have been applied.",
+                )
             }
             E::Refused { code, .. }
                 if matches!(
@@ -232,8 +234,8 @@ impl From<hob_store::Error> for Problem {
                     "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "OOM" | "BUSY"
                 ) =>
             {
-                tracing::warn!(%error, "the store is not ready");
-                Self::unavailable("The store cannot take this right now. Nothing was changed.")
+                tracing::warn!(%error, "store not ready");
+                Self::unavailable("Redis is not ready. Nothing was changed.")
             }
             _ => Self::internal(error),
         }
@@ -245,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_is_told_in_whole_seconds_and_never_as_none() {
+    fn retry_after_is_rounded_up_to_whole_seconds() {
         for (wait, told) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (59_500, "60")] {
             let response = Problem::too_many("Slow down.", Duration::from_millis(wait)).into_response();
             assert_eq!(response.headers()[header::RETRY_AFTER], told, "{wait} ms");
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_of_ours_tells_nothing_of_what_it_was() {
+    fn internal_errors_do_not_reveal_their_cause() {
         let problem = Problem::internal("password=hunter2");
         assert!(!format!("{problem:?}").contains("hunter2"));
     }

@@ -1,4 +1,4 @@
-//! A service's routes: each entered with the access that it asks for, and with its place in the API document.
+//! The routes of a service, each with the access that it requires and its entry in the OpenAPI document.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::openapi;
 use crate::Access;
-use crate::access::gate;
+use crate::access::authorize;
 use crate::console::NavItem;
 
-/// The routes of a service. There is no way to add one without saying who may call it.
+/// The routes of a service. Every route requires an [`Access`].
 #[derive(Clone)]
 pub struct Routes<S = ()> {
     router: Router<S>,
     document: OpenApi,
     entries: Vec<Entry>,
     nav: Vec<NavItem>,
-    /// Paths of WebSockets that look at the page behind them themselves.
+    /// Paths of WebSockets whose handlers check the origin.
     sockets: Vec<String>,
     clashes: Vec<String>,
 }
 
-/// One route, as the table of all routes lists it.
+/// A route with the access that it requires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     pub path: String,
@@ -52,7 +52,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// Operations of the API, all with the same access: `routes!(list_monitors)`. Their paths are written out,
     /// `/api/v1/<service>/…`.
     #[must_use]
-    #[allow(clippy::needless_pass_by_value, reason = "as the other routes are entered")]
+    #[allow(clippy::needless_pass_by_value, reason = "consistent with the other methods")]
     pub fn api(mut self, access: Access, routes: UtoipaMethodRouter<S>) -> Self {
         let (schemas, paths, handlers) = routes;
         for (path, mut item) in paths.paths {
@@ -64,7 +64,8 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
                     access: access.clone(),
                 });
             }
-            let guarded = guard(handlers.clone(), access.clone()).route_layer(map_response(for_programs));
+            let guarded =
+                with_access(handlers.clone(), access.clone()).route_layer(map_response(mark_json_only));
             self.router = self.router.route(&path, guarded);
             match self.document.paths.paths.get_mut(&path) {
                 Some(known) => known.merge_operations(item),
@@ -75,17 +76,17 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self
     }
 
-    /// A page: `GET`, answered with HTML, not part of the API.
+    /// A page: `GET`, HTML, not part of the API.
     #[must_use]
     pub fn page<H, T>(self, access: Access, path: &str, handler: H) -> Self
     where
         H: Handler<T, S>,
         T: 'static,
     {
-        self.enter(access, &Method::GET, path, on(MethodFilter::GET, handler))
+        self.add(access, &Method::GET, path, on(MethodFilter::GET, handler))
     }
 
-    /// A WebSocket for pages of other sites, too: the handler takes the [`Origin`](crate::Origin), and decides.
+    /// A WebSocket that pages of other sites may open. The handler checks the [`Origin`](crate::Origin).
     #[must_use]
     pub fn socket<H, T>(mut self, access: Access, path: &str, handler: H) -> Self
     where
@@ -96,14 +97,14 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.page(access, path, handler)
     }
 
-    /// What a form on a page does: `POST`, answered with a redirection, not part of the API.
+    /// The target of a form: `POST`, answered with a redirect, not part of the API.
     #[must_use]
     pub fn action<H, T>(self, access: Access, path: &str, handler: H) -> Self
     where
         H: Handler<T, S>,
         T: 'static,
     {
-        self.enter(access, &Method::POST, path, on(MethodFilter::POST, handler))
+        self.add(access, &Method::POST, path, on(MethodFilter::POST, handler))
     }
 
     /// A link in the navigation of the console. Its icon is the path of an SVG in a box of 20 by 20.
@@ -126,7 +127,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self
     }
 
-    /// Gives the handlers what they extract with `State`.
+    /// Sets the state of the handlers.
     #[must_use]
     pub fn with_state<S2>(self, state: S) -> Routes<S2> {
         Routes {
@@ -139,26 +140,26 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         }
     }
 
-    /// All routes, with what they ask for.
+    /// All routes with the access that they require.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// What the API document says.
+    /// The OpenAPI document.
     #[must_use]
     pub fn document(&self) -> &OpenApi {
         &self.document
     }
 
-    /// Names that two different schemas of the API document have: one of them would be lost.
+    /// Names that two different schemas of the OpenAPI document share. One of them would be lost.
     #[must_use]
     pub fn clashes(&self) -> &[String] {
         &self.clashes
     }
 
-    fn enter(mut self, access: Access, method: &Method, path: &str, handler: MethodRouter<S>) -> Self {
-        self.router = self.router.route(path, guard(handler, access.clone()));
+    fn add(mut self, access: Access, method: &Method, path: &str, handler: MethodRouter<S>) -> Self {
+        self.router = self.router.route(path, with_access(handler, access.clone()));
         self.entries.push(Entry { path: path.to_owned(), method: method.to_string(), access });
         self
     }
@@ -175,7 +176,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     }
 }
 
-/// What an app is made of.
+/// The parts of an app.
 pub(crate) struct Parts {
     pub(crate) router: Router,
     pub(crate) document: OpenApi,
@@ -203,16 +204,19 @@ impl<S> std::fmt::Debug for Routes<S> {
     }
 }
 
-/// Says of an answer that it is for programs, wherever its route is: what fails there is never made a page.
+/// Marks a response of the API: its errors are never rendered as pages.
 #[derive(Clone, Copy)]
-pub(crate) struct ForPrograms;
+pub(crate) struct JsonOnly;
 
-async fn for_programs(mut response: Response) -> Response {
-    response.extensions_mut().insert(ForPrograms);
+async fn mark_json_only(mut response: Response) -> Response {
+    response.extensions_mut().insert(JsonOnly);
     response
 }
 
-/// Only for methods that there are: others are refused without asking who is calling.
-fn guard<S: Clone + Send + Sync + 'static>(handlers: MethodRouter<S>, access: Access) -> MethodRouter<S> {
-    handlers.route_layer(from_fn_with_state(access, gate))
+/// Checks the access of declared methods only; other methods get 405 without authentication.
+fn with_access<S: Clone + Send + Sync + 'static>(
+    handlers: MethodRouter<S>,
+    access: Access,
+) -> MethodRouter<S> {
+    handlers.route_layer(from_fn_with_state(access, authorize))
 }

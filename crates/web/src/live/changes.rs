@@ -1,4 +1,4 @@
-//! The word that pages have something new to show, passed on to every node.
+//! Notifies open pages on all nodes that the data of a topic has changed.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,17 +12,17 @@ use tokio::sync::Notify;
 use super::feed::Feed;
 use hob_service::keys::Keys;
 
-/// A topic is told at most so often: who looks at a page sees no difference, and the bus and the browsers rest.
-const EVERY: Duration = Duration::from_millis(250);
+/// The shortest time between two notifications, to spare the bus and the browsers.
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// When the store is away, the bus is tried again after this long.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long to wait before subscribing again.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// More topics at once than this are told as one: everything.
-const MOST_WAITING: usize = 256;
-const LONGEST_TOPIC: usize = 60;
+/// More pending topics than this become one notification of all topics.
+const MAX_PENDING: usize = 256;
+const MAX_TOPIC_BYTES: usize = 60;
 
-/// Tells open pages, on every node, that something changed. Clones are handles to the same.
+/// Notifies open pages on every node of changes. Clones share the same handle.
 #[derive(Clone)]
 pub struct Changes {
     inner: Arc<Inner>,
@@ -32,7 +32,7 @@ struct Inner {
     context: ServiceContext,
     channel: String,
     feed: Feed,
-    waiting: Mutex<BTreeSet<String>>,
+    pending: Mutex<BTreeSet<String>>,
     wake: Notify,
 }
 
@@ -41,7 +41,7 @@ impl Changes {
         Self::on(context, keys.changed_channel())
     }
 
-    /// For a program without pages: nothing is passed on.
+    /// For a program without pages: notifications are dropped.
     #[must_use]
     pub fn detached(context: &ServiceContext) -> Self {
         Self::on(context, String::new())
@@ -53,7 +53,7 @@ impl Changes {
                 context: context.clone(),
                 channel,
                 feed: Feed::new(),
-                waiting: Mutex::default(),
+                pending: Mutex::default(),
                 wake: Notify::new(),
             }),
         }
@@ -61,28 +61,28 @@ impl Changes {
 
     pub(crate) fn start(&self) {
         let tasks = &self.inner.context.tasks;
-        let (teller, listener) = (self.clone(), self.clone());
-        tasks.spawn("tell changes", move |task| teller.clone().tell_on(task));
-        tasks.spawn("hear changes", move |task| listener.clone().listen(task));
+        let (publisher, listener) = (self.clone(), self.clone());
+        tasks.spawn("change publisher", move |task| publisher.clone().publish_pending(task));
+        tasks.spawn("change listener", move |task| listener.clone().listen(task));
     }
 
-    /// Says that what pages show of a topic has changed: `uptime`, `uptime.monitors`. Returns at once; many calls in a
-    /// short time are one. A topic begins with the name of its service, and has letters, digits, `.`, `_` and `-`.
+    /// Notifies pages that a topic has changed: `uptime`, `uptime.monitors`. Returns at once; calls in a short time are
+    /// combined. A topic starts with the name of its service and has letters, digits, `.`, `_` and `-`.
     pub fn tell(&self, topic: &str) {
-        if !is_topic(topic) {
-            tracing::warn!(topic, "not a topic of live updates");
+        if !is_valid_topic(topic) {
+            tracing::warn!(topic, "invalid live topic");
             return;
         }
-        let mut waiting = self.inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() < MOST_WAITING {
-            waiting.insert(topic.to_owned());
+        let mut pending = self.inner.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if pending.len() < MAX_PENDING {
+            pending.insert(topic.to_owned());
         } else {
-            *waiting = BTreeSet::from([EVERYTHING.to_owned()]);
+            *pending = BTreeSet::from([ALL_TOPICS.to_owned()]);
         }
         self.inner.wake.notify_one();
     }
 
-    /// How many open pages listen on this node.
+    /// The number of open pages on this node.
     #[must_use]
     pub fn listeners(&self) -> usize {
         self.inner.feed.clients()
@@ -92,51 +92,51 @@ impl Changes {
         &self.inner.feed
     }
 
-    /// Tells what waits, here first, then to the other nodes.
-    async fn tell_on(self, task: Task) {
+    /// Publishes pending topics, to the pages of this node first, then to other nodes.
+    async fn publish_pending(self, task: Task) {
         let inner = &self.inner;
         loop {
             tokio::select! {
                 () = inner.wake.notified() => {}
                 () = task.stopped() => return,
             }
-            let topics = std::mem::take(&mut *inner.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+            let topics = std::mem::take(&mut *inner.pending.lock().unwrap_or_else(PoisonError::into_inner));
             for topic in &topics {
-                self.show(topic);
+                self.notify_pages(topic);
             }
             for topic in topics {
                 let message = format!("{} {topic}", inner.context.node);
-                // A hint that is lost is no loss: the next change tells the same.
+                // A lost notification is harmless: the next change repeats it.
                 if let Err(error) = inner.context.store.bus().publish(&inner.channel, message).await {
-                    tracing::debug!(%error, "could not tell the other nodes of a change");
+                    tracing::debug!(%error, "change not published to other nodes");
                     break;
                 }
             }
             task.beat();
-            if !task.pause(EVERY).await {
+            if !task.pause(PUBLISH_INTERVAL).await {
                 return;
             }
         }
     }
 
-    /// Shows what other nodes tell.
+    /// Forwards notifications of other nodes to the pages of this node.
     async fn listen(self, task: Task) {
         let bus = self.inner.context.store.bus();
         while !task.stopping() {
-            let mut heard = match bus.subscribe(&[ChannelFilter::channel(&self.inner.channel)]).await {
-                Ok(heard) => heard,
-                Err(_) if task.pause(AGAIN).await => continue,
+            let mut subscription = match bus.subscribe(&[Topic::channel(&self.inner.channel)]).await {
+                Ok(subscription) => subscription,
+                Err(_) if task.pause(RETRY_AFTER).await => continue,
                 Err(_) => return,
             };
             task.beat();
             loop {
                 let event = tokio::select! {
-                    event = heard.next() => event,
+                    event = subscription.next() => event,
                     () = task.stopped() => return,
                 };
                 match event {
-                    Some(BusEvent::Message { payload, .. }) => self.hear(&payload),
-                    Some(BusEvent::Missed) => self.show(EVERYTHING),
+                    Some(BusEvent::Message { payload, .. }) => self.receive(&payload),
+                    Some(BusEvent::Missed) => self.notify_pages(ALL_TOPICS),
                     None => break,
                 }
                 task.beat();
@@ -144,31 +144,31 @@ impl Changes {
         }
     }
 
-    fn hear(&self, payload: &[u8]) {
+    fn receive(&self, payload: &[u8]) {
         let Some((node, topic)) = std::str::from_utf8(payload).ok().and_then(|text| text.split_once(' '))
         else {
             return;
         };
         let ours = node == self.inner.context.node.as_str();
-        if !ours && (topic == EVERYTHING || is_topic(topic)) {
-            self.show(topic);
+        if !ours && (topic == ALL_TOPICS || is_valid_topic(topic)) {
+            self.notify_pages(topic);
         }
     }
 
-    fn show(&self, topic: &str) {
+    fn notify_pages(&self, topic: &str) {
         match topic {
-            EVERYTHING => self.inner.feed.reset(),
+            ALL_TOPICS => self.inner.feed.reset(),
             topic => self.inner.feed.send(topic, "changed", topic),
         }
     }
 }
 
-/// Stands for all topics.
-const EVERYTHING: &str = "*";
+/// All topics.
+const ALL_TOPICS: &str = "*";
 
-pub(super) fn is_topic(text: &str) -> bool {
+pub(super) fn is_valid_topic(text: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=LONGEST_TOPIC).contains(&text.len()) && text.bytes().all(allowed)
+    (1..=MAX_TOPIC_BYTES).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 impl fmt::Debug for Changes {

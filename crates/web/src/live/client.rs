@@ -1,4 +1,4 @@
-//! One client of a feed, from its request to the end of its stream.
+//! One client of a feed.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::feed::{Attached, Event, Feed, Missed};
+use super::feed::{Event, Feed, Missed, Subscription};
 use crate::Problem;
-use crate::console::Frame;
+use crate::console::AppContext;
 
-/// A quiet stream says that it is still there, so that proxies keep it and a client that is gone is noticed.
+/// An idle stream sends a heartbeat, so that proxies keep it open and dead clients are detected.
 pub(super) const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) const HEARTBEAT_BYTES: &[u8] = b":\n\n";
 
-/// How long a browser waits before it comes back, in milliseconds. Told at the beginning.
-pub(super) const GREETING: &[u8] = b"retry: 2000\n\n";
+/// The start of every stream: the reconnection delay of the browser, in milliseconds.
+pub(super) const PREAMBLE: &[u8] = b"retry: 2000\n\n";
 
-/// Who wants to listen; an extractor.
+/// A client that requests a stream. An extractor.
 #[derive(Clone, Debug)]
 pub struct Client {
     last: Option<String>,
@@ -32,14 +32,14 @@ pub struct Client {
 }
 
 impl Client {
-    /// The response that streams the events of a feed that the client wants, until it leaves, falls behind, or the
-    /// server stops. In the latter cases it comes back with the number that it saw last.
+    /// Streams the wanted events of a feed until the client disconnects, is too slow, or the server stops. In the last two
+    /// cases the client reconnects with the id of its last event.
     pub fn stream(self, feed: &Feed, wants: impl Fn(&str) -> bool + Send + 'static) -> Response {
         let attached = feed.attach(self.last.as_deref());
         self.respond(events(attached, HEARTBEAT, wants))
     }
 
-    /// What the client says that it has seen last.
+    /// The `Last-Event-ID` of the client.
     pub(super) fn last(&self) -> Option<&str> {
         self.last.as_deref()
     }
@@ -55,37 +55,37 @@ impl Client {
 }
 
 fn events(
-    attached: Attached,
+    attached: Subscription,
     heartbeat: Duration,
     wants: impl Fn(&str) -> bool + Send + 'static,
 ) -> impl Stream<Item = Bytes> + Send {
     let wanted = move |event: &Event| event.topic.as_deref().is_none_or(&wants);
-    let mut first = vec![Bytes::from_static(GREETING)];
+    let mut first = vec![Bytes::from_static(PREAMBLE)];
     match attached.missed {
-        Missed::Events(missed) => first.extend(missed.into_iter().filter(&wanted).map(|event| event.wire)),
+        Missed::Events(missed) => first.extend(missed.into_iter().filter(&wanted).map(|event| event.encoded)),
         Missed::TooMuch(reset) => first.push(reset),
     }
-    let news = stream::unfold((attached.news, wanted), move |(mut news, wanted)| async move {
-        // Not per event: those that this client does not want would keep the stream silent.
+    let receiver = stream::unfold((attached.receiver, wanted), move |(mut receiver, wanted)| async move {
+        // Not per event: unwanted events would delay the heartbeat.
         let beat = Instant::now() + heartbeat;
         loop {
-            match timeout_at(beat, news.recv()).await {
-                Err(_) => return Some((Bytes::from_static(HEARTBEAT_BYTES), (news, wanted))),
-                Ok(Ok(event)) if wanted(&event) => return Some((event.wire, (news, wanted))),
+            match timeout_at(beat, receiver.recv()).await {
+                Err(_) => return Some((Bytes::from_static(HEARTBEAT_BYTES), (receiver, wanted))),
+                Ok(Ok(event)) if wanted(&event) => return Some((event.encoded, (receiver, wanted))),
                 Ok(Ok(_)) => {}
                 Ok(Err(RecvError::Lagged(_) | RecvError::Closed)) => return None,
             }
         }
     });
-    stream::iter(first).chain(news)
+    stream::iter(first).chain(receiver)
 }
 
 impl<S: Send + Sync> FromRequestParts<S> for Client {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let Some(frame) = parts.extensions.get::<Frame>() else {
-            return Err(Problem::internal("a stream was asked for outside of an app"));
+        let Some(frame) = parts.extensions.get::<AppContext>() else {
+            return Err(Problem::internal("stream is not part of an App"));
         };
         let last = parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
         Ok(Self { last: last.map(str::to_owned), stopping: frame.stopping().clone() })
@@ -102,7 +102,7 @@ mod tests {
     async fn who_falls_behind_is_cut_off() {
         let feed = Feed::new();
         let mut slow = pin!(events(feed.attach(None), HEARTBEAT, |_| true));
-        assert_eq!(slow.next().await.unwrap(), GREETING);
+        assert_eq!(slow.next().await.unwrap(), PREAMBLE);
         for _ in 0..2_000 {
             feed.send("garden", "changed", "garden");
         }

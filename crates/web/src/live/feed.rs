@@ -1,8 +1,7 @@
-//! A feed: fans events out to any number of clients, as server-sent events.
+//! A feed: sends events to any number of clients, as server-sent events.
 //!
-//! There is one ring of the newest events, and a client is a place in it. Thousands of idle clients therefore hold no
-//! queues of their own; one that is so slow that the ring overtakes it is cut off, comes back by itself, and is told
-//! what it missed, or that it missed too much.
+//! All clients share one ring of the newest events; a client is a position in it and has no queue. A client that is slower
+//! than the ring is disconnected, reconnects, and receives the missed events, or a reset if there are too many.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
@@ -11,20 +10,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::body::Bytes;
 use tokio::sync::broadcast;
 
-/// How many events a feed keeps for those who were away for a moment.
+/// The number of events that a feed keeps for clients that reconnect.
 const KEPT: usize = 1_024;
 
-/// Sends events to clients. Clones are handles to the same.
+/// Sends events to clients. Clones share the same handle.
 #[derive(Clone)]
 pub struct Feed {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// Tells the numbers of this feed from those of an earlier process.
+    /// Distinguishes the event numbers of this process from those of an earlier one.
     run: u32,
     ring: Mutex<Ring>,
-    news: broadcast::Sender<Event>,
+    receiver: broadcast::Sender<Event>,
 }
 
 #[derive(Default)]
@@ -34,82 +33,82 @@ struct Ring {
     events: VecDeque<Event>,
 }
 
-/// An event as it goes over the wire, made once for all clients.
+/// An event, encoded once for all clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
-    /// What it is about; `None` concerns everybody.
+    /// `None`: for all clients.
     pub(crate) topic: Option<Arc<str>>,
     number: u64,
-    pub(crate) wire: Bytes,
+    pub(crate) encoded: Bytes,
 }
 
-/// What a client gets when it comes.
-pub(crate) struct Attached {
-    /// What happened while it was away.
+/// A new subscription of a client.
+pub(crate) struct Subscription {
+    /// The events since its last one.
     pub(crate) missed: Missed,
-    /// What happens from now on.
-    pub(crate) news: broadcast::Receiver<Event>,
+    /// The events from now on.
+    pub(crate) receiver: broadcast::Receiver<Event>,
 }
 
 pub(crate) enum Missed {
     Events(Vec<Event>),
-    /// More than anybody remembers: the client should look at everything again, and go on after this.
+    /// More than the ring holds: the client reloads everything, and continues after this event.
     TooMuch(Bytes),
 }
 
 impl Feed {
     #[must_use]
     pub fn new() -> Self {
-        let news = broadcast::Sender::new(KEPT);
-        Self { inner: Arc::new(Inner { run: rand::random(), ring: Mutex::default(), news }) }
+        let receiver = broadcast::Sender::new(KEPT);
+        Self { inner: Arc::new(Inner { run: rand::random(), ring: Mutex::default(), receiver }) }
     }
 
-    /// Sends an event about a topic to those who listen to it.
+    /// Sends an event to the subscribers of a topic.
     pub fn send(&self, topic: &str, event: &'static str, data: &str) {
         self.push(Some(topic.into()), event, data);
     }
 
-    /// Tells everybody to look at everything again.
+    /// Tells all clients to reload everything.
     pub fn reset(&self) {
         self.push(None, RESET, "");
     }
 
-    /// How many clients listen.
+    /// The number of clients.
     #[must_use]
     pub fn clients(&self) -> usize {
-        self.inner.news.receiver_count()
+        self.inner.receiver.receiver_count()
     }
 
     fn push(&self, topic: Option<Arc<str>>, event: &str, data: &str) {
         let mut ring = self.ring();
         ring.newest += 1;
-        let wire = wire(format_args!("{:x}-{}", self.inner.run, ring.newest), event, data);
-        let event = Event { topic, number: ring.newest, wire };
+        let encoded = encode(format_args!("{:x}-{}", self.inner.run, ring.newest), event, data);
+        let event = Event { topic, number: ring.newest, encoded };
         if ring.events.len() == KEPT {
             ring.events.pop_front();
         }
         ring.events.push_back(event.clone());
-        // Under the lock, so that whoever attaches sees each event once. An error means that nobody listens.
-        let _ = self.inner.news.send(event);
+        // Under the lock, so that a new client sees each event once. An error means that there are no clients.
+        let _ = self.inner.receiver.send(event);
     }
 
-    /// Listens from the event after `last` on, or from now on.
-    pub(crate) fn attach(&self, last: Option<&str>) -> Attached {
+    /// Subscribes from the event after `last`, or from now on.
+    pub(crate) fn attach(&self, last: Option<&str>) -> Subscription {
         let ring = self.ring();
-        let news = self.inner.news.subscribe();
+        let receiver = self.inner.receiver.subscribe();
         let missed = match last {
             None => Missed::Events(Vec::new()),
             Some(last) => match self.since(&ring, last) {
                 Some(events) => Missed::Events(events),
                 None => {
-                    Missed::TooMuch(wire(format_args!("{:x}-{}", self.inner.run, ring.newest), RESET, ""))
+                    Missed::TooMuch(encode(format_args!("{:x}-{}", self.inner.run, ring.newest), RESET, ""))
                 }
             },
         };
-        Attached { missed, news }
+        Subscription { missed, receiver }
     }
 
-    /// The events after one that was seen, if all of them are still known.
+    /// The events after a given one, if the ring still has all of them.
     fn since(&self, ring: &Ring, last: &str) -> Option<Vec<Event>> {
         let (run, number) = last.split_once('-')?;
         let number: u64 = number.parse().ok()?;
@@ -124,11 +123,11 @@ impl Feed {
     }
 }
 
-/// What tells a client to look at everything again.
+/// The event that tells a client to reload everything.
 pub(super) const RESET: &str = "reset";
 
-/// An event as it goes over the wire.
-pub(super) fn wire(id: fmt::Arguments<'_>, event: &str, data: &str) -> Bytes {
+/// Encodes an event.
+pub(super) fn encode(id: fmt::Arguments<'_>, event: &str, data: &str) -> Bytes {
     let mut text = format!("id: {id}\nevent: {event}\n");
     for line in data.split('\n') {
         // A carriage return would end the line as well.
@@ -190,7 +189,7 @@ mod tests {
 
     #[test]
     fn data_cannot_become_another_event() {
-        let bytes = wire(format_args!("1-2"), "changed", "a\n\nevent: evil\rdata: b");
+        let bytes = encode(format_args!("1-2"), "changed", "a\n\nevent: evil\rdata: b");
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         assert_eq!(text, "id: 1-2\nevent: changed\ndata: a\ndata: \ndata: event: evildata: b\n\n");
     }

@@ -1,5 +1,5 @@
-//! The events of an outbox topic as a stream: numbered by the database, so that whoever comes back has missed nothing,
-//! or is told so.
+//! Streams the events of an outbox topic. The database numbers them, so that a client that reconnects misses nothing or
+//! receives a reset.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -11,33 +11,32 @@ use hob_database::Database;
 use hob_database::outbox::{self, Replay, Topic};
 use tokio::time::{Instant, timeout_at};
 
-use super::client::{GREETING, HEARTBEAT, HEARTBEAT_BYTES};
-use super::feed::{RESET, wire};
+use super::client::{HEARTBEAT, HEARTBEAT_BYTES, PREAMBLE};
+use super::feed::{RESET, encode};
 use super::{Changes, Client, Hint};
 use crate::Problem;
 
-/// How often new events are looked for when nobody says that there are any.
-const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How often to poll without a notification.
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const BATCH: u16 = 100;
 
-/// One client's place in the topic.
-struct Place {
+/// The stream of one client.
+struct OutboxStream {
     database: Database,
     topic: Topic,
-    /// The number that was sent last.
+    /// The number of the last event sent.
     last: u64,
     ready: VecDeque<Bytes>,
     hint: Hint,
-    beat: Instant,
+    heartbeat_at: Instant,
 }
 
 impl Client {
-    /// The response that streams the events of a topic, each with its number, from the one after the last that the
-    /// client has seen; a client that has seen none hears what comes. An event is called `event` and has the payload as
-    /// its data. Where events right after that number are forgotten, a `reset` says so.
+    /// Streams the events of a topic, each with its number, after the `Last-Event-ID` of the client, or from now on. The
+    /// event name is `event`, the data its payload. If events after that number were deleted, the stream sends a `reset`.
     ///
-    /// Every client reads the database by itself: this is for few clients that must not miss anything. New events are
-    /// seen after two seconds at most, and at once where `changes` tell of the topic `hint`.
+    /// Every client polls the database, so this is for few clients that must not miss events. New events are sent within
+    /// two seconds, or at once if `changes` notifies the topic `hint`.
     pub async fn stream_outbox(
         self,
         database: &Database,
@@ -50,15 +49,15 @@ impl Client {
             Some(number) => number,
             None => newest(database, topic).await?,
         };
-        let ready = VecDeque::from([Bytes::from_static(GREETING)]);
-        let beat = Instant::now() + HEARTBEAT;
-        let place = Place { database: database.clone(), topic, last, ready, hint, beat };
-        Ok(self.respond(place.events()))
+        let ready = VecDeque::from([Bytes::from_static(PREAMBLE)]);
+        let heartbeat_at = Instant::now() + HEARTBEAT;
+        let stream_state =
+            OutboxStream { database: database.clone(), topic, last, ready, hint, heartbeat_at };
+        Ok(self.respond(stream_state.events()))
     }
 }
 
-/// The number of the topic's newest event. No event has the largest number there is, so the answer to what comes after
-/// it is where the topic stands.
+/// The number of the newest event of the topic. No event has the largest number, so a replay after it returns the newest.
 async fn newest(database: &Database, topic: Topic) -> Result<u64, Problem> {
     match outbox::after(database, topic, i64::MAX as u64, 1).await? {
         Replay::Missed { newest, .. } => Ok(newest),
@@ -66,28 +65,32 @@ async fn newest(database: &Database, topic: Topic) -> Result<u64, Problem> {
     }
 }
 
-impl Place {
+impl OutboxStream {
     fn events(self) -> impl Stream<Item = Bytes> + Send {
-        stream::unfold(self, async |mut place| Some((place.next().await?, place)))
+        stream::unfold(self, async |mut stream_state| Some((stream_state.next().await?, stream_state)))
     }
 
-    /// What is sent next; nothing more when the database is away: the client comes back.
+    /// The next bytes. The stream ends if the database is unavailable, and the client reconnects.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(bytes) = self.ready.pop_front() {
-                self.beat = Instant::now() + HEARTBEAT;
+                self.heartbeat_at = Instant::now() + HEARTBEAT;
                 return Some(bytes);
             }
             match outbox::after(&self.database, self.topic, self.last, BATCH).await.ok()? {
                 Replay::Events(events) => {
                     for event in events {
                         self.last = event.number;
-                        self.ready.push_back(wire(format_args!("{}", event.number), "event", &event.payload));
+                        self.ready.push_back(encode(
+                            format_args!("{}", event.number),
+                            "event",
+                            &event.payload,
+                        ));
                     }
                 }
                 Replay::Missed { newest, .. } => {
                     self.last = newest;
-                    self.ready.push_back(wire(format_args!("{newest}"), RESET, ""));
+                    self.ready.push_back(encode(format_args!("{newest}"), RESET, ""));
                 }
             }
             if self.ready.is_empty() {
@@ -96,14 +99,14 @@ impl Place {
         }
     }
 
-    /// Waits until it is time to look again, or to say that the stream is still there; `None` when there is no more.
+    /// Waits for the next poll or heartbeat; `None` at the end.
     async fn wait(&mut self) -> Option<()> {
-        if self.beat <= Instant::now() {
+        if self.heartbeat_at <= Instant::now() {
             self.ready.push_back(Bytes::from_static(HEARTBEAT_BYTES));
             return Some(());
         }
-        let look = self.beat.min(Instant::now() + LOOK_EVERY);
-        match timeout_at(look, self.hint.heard()).await {
+        let poll_at = self.heartbeat_at.min(Instant::now() + POLL_INTERVAL);
+        match timeout_at(poll_at, self.hint.heard()).await {
             Ok(None) => None,
             Ok(Some(())) | Err(_) => Some(()),
         }

@@ -1,18 +1,18 @@
-//! `/live`: what open pages listen to.
+//! `/live`: the event stream of open pages.
 
 use axum::extract::State;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::changes::is_topic;
+use super::changes::is_valid_topic;
 use super::{Changes, Client};
 use crate::{Access, Caller, Problem, Query, Routes, Scope};
 
-/// As many as a page has parts.
-const MOST_TOPICS: usize = 32;
+/// The most topics of a page.
+const MAX_TOPICS: usize = 32;
 
 #[derive(Deserialize)]
-struct Wish {
+struct LiveQuery {
     /// Separated by commas.
     topics: String,
 }
@@ -25,13 +25,16 @@ async fn live(
     State(changes): State<Changes>,
     caller: Caller,
     client: Client,
-    Query(wish): Query<Wish>,
+    Query(query): Query<LiveQuery>,
 ) -> Result<Response, Problem> {
-    let topics: Vec<String> = wish.topics.split(',').map(str::to_owned).collect();
-    if topics.len() > MOST_TOPICS || !topics.iter().all(|topic| is_topic(topic)) {
-        return Err(Problem::invalid("topics", format!("1 to {MOST_TOPICS} topics, separated by commas")));
+    let topics: Vec<String> = query.topics.split(',').map(str::to_owned).collect();
+    if topics.len() > MAX_TOPICS || !topics.iter().all(|topic| is_valid_topic(topic)) {
+        return Err(Problem::invalid(
+            "topics",
+            format!("must be 1 to {MAX_TOPICS} topics, separated by commas"),
+        ));
     }
-    // A page may show parts that not everybody may know of: whoever may not never hears of them.
+    // Drop topics of services that the caller may not read.
     let may_know = |topic: &String| {
         let service = topic.split('.').next().unwrap_or_default().to_owned();
         caller.may(&Scope::Read(service.into()))

@@ -1,4 +1,4 @@
-//! What a page shows where there is nothing yet.
+//! The empty state of a list.
 
 use std::fmt::{self, Display};
 
@@ -6,7 +6,7 @@ use askama::filters::HtmlSafe;
 
 use super::markup::Escaped;
 
-/// Says that there is nothing, and what to do next.
+/// An empty state with a hint what to do next.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Empty {
@@ -17,18 +17,18 @@ pub struct Empty {
 }
 
 impl Empty {
-    /// `No monitors yet`, and what they would be for.
+    /// A title such as `No monitors yet`, and an explanation.
     pub fn new(title: impl Into<String>, advice: impl Into<String>) -> Self {
         Self { title: title.into(), advice: advice.into(), command: None, link: None }
     }
 
-    /// What to type.
+    /// A command to run.
     pub fn command(mut self, command: impl Into<String>) -> Self {
         self.command = Some(command.into());
         self
     }
 
-    /// Where to go.
+    /// A link.
     pub fn link(mut self, label: impl Into<String>, href: impl Into<String>) -> Self {
         self.link = Some((label.into(), href.into()));
         self

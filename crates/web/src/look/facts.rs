@@ -1,4 +1,4 @@
-//! Names with their values.
+//! Lists of names and values.
 
 use std::fmt::{self, Display, Write};
 
@@ -18,17 +18,17 @@ impl Facts {
         Self::default()
     }
 
-    /// A fact in plain text.
+    /// A value as plain text.
     pub fn text(self, name: &str, value: impl Display) -> Self {
         self.html(name, Escaped(value))
     }
 
-    /// A fact in the typewriter's letters: a key, an address, a command.
+    /// A value in a monospaced font: a key, an address, a command.
     pub fn code(self, name: &str, value: impl Display) -> Self {
         self.html(name, format_args!("<code>{}</code>", Escaped(value)))
     }
 
-    /// A fact whose value shows itself, such as a [`Badge`](super::Badge) or a [`When`](super::When).
+    /// A value that renders as HTML, such as a [`Badge`](super::Badge) or a [`When`](super::When).
     pub fn shown(self, name: &str, value: impl HtmlSafe) -> Self {
         self.html(name, value)
     }

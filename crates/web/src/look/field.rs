@@ -1,4 +1,4 @@
-//! A form's fields, each with its label, its hint and what is wrong with it.
+//! Form fields with label, hint and error.
 
 use std::fmt::{self, Display};
 
@@ -20,7 +20,7 @@ pub struct Field {
     attributes: Vec<(&'static str, String)>,
 }
 
-/// How a value is entered.
+/// The kind of input.
 #[derive(Clone, Debug)]
 enum Entry {
     Line(&'static str),
@@ -29,7 +29,7 @@ enum Entry {
     Choice(Vec<Choice>),
 }
 
-/// One of the values to choose from.
+/// An option of a select field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     pub value: String,
@@ -42,7 +42,7 @@ impl Field {
         Self::new(name.into(), label.into(), Entry::Line("text"))
     }
 
-    /// A line that nobody may read over the shoulder. Its value is never sent back.
+    /// A password field. Its value is never rendered.
     pub fn secret(name: impl Into<String>, label: impl Into<String>) -> Self {
         Self::new(name.into(), label.into(), Entry::Line("password"))
     }
@@ -60,12 +60,12 @@ impl Field {
         Self::new(name.into(), label.into(), Entry::Lines)
     }
 
-    /// A box to tick, which sends `on`; it is ticked if the value is `on`.
+    /// A checkbox, which sends `on`; checked if the value is `on`.
     pub fn tick(name: impl Into<String>, label: impl Into<String>) -> Self {
         Self::new(name.into(), label.into(), Entry::Box)
     }
 
-    /// One of several values.
+    /// A select field.
     pub fn choice(name: impl Into<String>, label: impl Into<String>, choices: Vec<Choice>) -> Self {
         Self::new(name.into(), label.into(), Entry::Choice(choices))
     }
@@ -74,7 +74,7 @@ impl Field {
         Self { name, label, value: String::new(), hint: None, error: None, entry, attributes: Vec::new() }
     }
 
-    /// What is in it already.
+    /// The current value.
     pub fn value(mut self, value: impl Display) -> Self {
         self.value = value.to_string();
         self
@@ -85,7 +85,7 @@ impl Field {
         self
     }
 
-    /// What is wrong with it, if anything is.
+    /// The error message, if any.
     pub fn error(mut self, error: Option<impl Into<String>>) -> Self {
         self.error = error.map(Into::into);
         self
@@ -95,7 +95,7 @@ impl Field {
         self.attribute("required", "")
     }
 
-    /// What a browser remembers about it: `off`, `username`, `current-password`.
+    /// The `autocomplete` attribute: `off`, `username`, `current-password`.
     pub fn autocomplete(self, kind: &str) -> Self {
         self.attribute("autocomplete", kind)
     }
@@ -109,7 +109,7 @@ impl Field {
         self.attribute("min", least).attribute("max", most)
     }
 
-    /// The most characters that it takes.
+    /// The most characters.
     pub fn most(self, chars: usize) -> Self {
         self.attribute("maxlength", chars)
     }
@@ -132,7 +132,7 @@ impl Field {
             Entry::Lines => {
                 write!(f, r#"<textarea id="field-{name}" name="{name}" rows="4""#)?;
                 self.rest(f)?;
-                // The parser drops one newline here, so that one of the value's own stays.
+                // HTML parsers drop the first newline.
                 write!(f, "\n{value}</textarea>")
             }
             Entry::Box => {
@@ -153,7 +153,7 @@ impl Field {
         }
     }
 
-    /// The attributes that all entries share, and the end of their tag.
+    /// The common attributes and the end of the tag.
     fn rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = Escaped(&self.name);
         for (attribute, value) in &self.attributes {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_is_said_at_the_field() {
+    fn the_error_is_shown_at_the_field() {
         let field =
             Field::text("url", "Address").value("\"><script>").hint("https://…").error(Some("no host"));
         let html = field.to_string();
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_never_sent_back() {
+    fn a_password_is_never_rendered() {
         assert!(!Field::secret("token", "Token").value("hunter2").to_string().contains("hunter2"));
     }
 
     #[test]
-    fn the_present_choice_is_selected() {
+    fn the_current_option_is_selected() {
         let choice = |value: &str| Choice { value: value.to_owned(), label: value.to_uppercase() };
         let html = Field::choice("kind", "Kind", vec![choice("a"), choice("b")]).value("b").to_string();
         assert!(html.contains(r#"<option value="b" selected>B</option>"#), "{html}");

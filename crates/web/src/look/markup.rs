@@ -1,15 +1,15 @@
-//! Text that is HTML already, and the one place where other text becomes it.
+//! Rendered HTML, and the one place that escapes text.
 
 use std::fmt::{self, Display, Write};
 
 use askama::filters::HtmlSafe;
 
-/// HTML or SVG in which everything foreign was escaped: templates take it as it is.
+/// Rendered HTML or SVG. Templates do not escape it again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Markup(String);
 
 impl Markup {
-    /// Takes text that is HTML already. Whoever calls this answers for it.
+    /// Wraps text that is already HTML. The caller must have escaped it.
     #[must_use]
     pub fn trusted(html: impl Into<String>) -> Self {
         Self(html.into())
@@ -29,7 +29,7 @@ impl Display for Markup {
 
 impl HtmlSafe for Markup {}
 
-/// Shows a value with everything escaped that means something in HTML, also inside of quoted attributes.
+/// Escapes a value for HTML text and quoted attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Escaped<T>(pub T);
 
@@ -55,7 +55,7 @@ impl Write for Escaping<'_, '_> {
             '&' => self.0.write_str("&amp;"),
             '"' => self.0.write_str("&quot;"),
             '\'' => self.0.write_str("&#39;"),
-            // No parser of XML takes these, not even as a reference.
+            // Not allowed in XML, even as a reference.
             '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => {
                 self.0.write_char('\u{fffd}')
             }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_html_could_mistake_is_escaped() {
+    fn html_is_escaped() {
         let shown = Escaped("<b a=\"1\" c='2'>&\u{1}</b>").to_string();
         assert_eq!(shown, "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;\u{fffd}&lt;/b&gt;");
     }

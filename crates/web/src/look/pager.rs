@@ -1,4 +1,4 @@
-//! The way through a long list.
+//! Pagination.
 
 use std::fmt::{self, Display};
 
@@ -6,12 +6,12 @@ use askama::filters::HtmlSafe;
 
 use super::markup::Escaped;
 
-/// Links to the list's beginning and to what comes next, if there is more. Nothing is shown for a single page.
+/// Links to the first and the next page. Empty for a single page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pager {
-    /// Where the list begins, unless this is its beginning.
+    /// The first page, unless this is the first page.
     pub first: Option<String>,
-    /// Where the next page is.
+    /// The next page, if any.
     pub next: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! How something is, as pages show it: by a shape, a word and a colour, never by the colour alone.
+//! States as pages show them: by a shape, a word and a colour, never by colour alone.
 
 use std::fmt::{self, Display};
 
@@ -6,14 +6,14 @@ use askama::filters::HtmlSafe;
 
 use super::markup::Escaped;
 
-/// How something is.
+/// The tone of a state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tone {
-    /// Nothing to say about it: off, paused, unknown.
+    /// Off, paused, unknown.
     #[default]
     Idle,
     Good,
-    /// At work, between two states.
+    /// In progress.
     Busy,
     Warn,
     Bad,
@@ -45,7 +45,7 @@ impl Tone {
         }
     }
 
-    /// The shape alone, where the word stands beside it anyway.
+    /// The shape alone, next to a text.
     #[must_use]
     pub fn icon(self) -> Icon {
         Icon(self)

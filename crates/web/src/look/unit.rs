@@ -1,4 +1,4 @@
-//! Numbers for people: short, with their unit, never more exact than an eye can use.
+//! Numbers for people: short, with a unit, rounded.
 
 use std::borrow::Borrow;
 use std::fmt::{self, Display};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use askama::filters::HtmlSafe;
 
-/// Between a number and its unit, so that no line breaks there.
+/// A no-break space between a number and its unit.
 const SPACE: char = '\u{a0}';
 
-/// Values beyond this are shown as if they were this: charts calculate with them.
-pub(crate) const MOST: f64 = 1e15;
+/// Larger values are clamped, since charts calculate with them.
+pub(crate) const MAX_VALUE: f64 = 1e15;
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Unit {
     Ratio,
 }
 
-/// A number with its unit: `1.2 k`, `34 ms`, `5.1 MiB`, `99.95 %`. What is no number is shown as a dash.
+/// A number with its unit: `1.2 k`, `34 ms`, `5.1 MiB`, `99.95 %`. NaN and infinity are shown as a dash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quantity {
     value: f64,
@@ -186,7 +186,7 @@ impl Display for Quantity {
         if !self.value.is_finite() {
             return f.write_str("–");
         }
-        let value = self.value.clamp(-MOST, MOST);
+        let value = self.value.clamp(-MAX_VALUE, MAX_VALUE);
         if value == 0.0 {
             return f.write_str(&self.unit.zero());
         }

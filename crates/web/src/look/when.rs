@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::Amount;
 
-/// A moment as people read it: `3 min ago`, and when exactly on hover. The live module keeps it current.
+/// A relative time such as `3 min ago`, with the exact time on hover. live.js keeps it current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When {
     at_ms: u64,
@@ -22,7 +22,7 @@ impl When {
         Self { at_ms: at_ms.into().0, now_ms: now_ms() }
     }
 
-    /// The same seen from another moment, such as the store's.
+    /// Relative to another time, such as the clock of the store.
     #[must_use]
     pub fn seen_from(self, now_ms: u64) -> Self {
         Self { now_ms, ..self }
@@ -41,7 +41,7 @@ impl Display for When {
 
 impl HtmlSafe for When {}
 
-/// `just now`, `12 s ago`, `in 3 min`. The live module says the same words.
+/// `just now`, `12 s ago`, `in 3 min`. live.js uses the same words.
 fn distance(at_ms: u64, now_ms: u64) -> String {
     let seconds = at_ms.abs_diff(now_ms) / 1000;
     let length = match seconds {
@@ -54,14 +54,14 @@ fn distance(at_ms: u64, now_ms: u64) -> String {
     if at_ms > now_ms { format!("in {length}") } else { format!("{length} ago") }
 }
 
-/// This machine's time in Unix milliseconds, to show other times against.
+/// The current time in Unix milliseconds.
 #[must_use]
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A moment that the calendar has; what lies beyond the year 9999 is shown as its last.
+/// A valid timestamp; times after the year 9999 are clamped.
 pub(crate) fn timestamp(at_ms: u64) -> Timestamp {
     i64::try_from(at_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok()).unwrap_or(Timestamp::MAX)
 }
@@ -73,7 +73,7 @@ mod tests {
     const NOON: u64 = 1_763_208_000_000;
 
     #[test]
-    fn distances_are_said_in_words() {
+    fn relative_times_have_units() {
         for (ago_ms, text) in [
             (0, "just now"),
             (1_900, "just now"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn any_moment_can_be_shown() {
+    fn any_time_can_be_shown() {
         assert!(When::at(u64::MAX).to_string().contains("9999-12-"));
     }
 }

@@ -1,4 +1,4 @@
-//! An app: all routes behind everything that all requests pass.
+//! An app: all routes with the middleware around them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -15,14 +15,16 @@ use tower_http::compression::CompressionLayer;
 use utoipa::openapi::OpenApi;
 
 use super::listener;
-use crate::console::Frame;
+use crate::console::AppContext;
 use crate::console::assets;
 use crate::http::routes::Parts;
 use crate::http::{docs, openapi};
-use crate::server::middleware::{Limits, limit, panicked, present, same_origin, secure, trace};
+use crate::server::middleware::{
+    Limits, limit, panic_response, present_problems, same_origin, security_headers, trace,
+};
 use crate::{Access, Entry, Problem, Routes, Web, access, live};
 
-/// Everything that one server answers.
+/// All routes of a server.
 pub struct App {
     web: Web,
     router: Router,
@@ -32,7 +34,7 @@ pub struct App {
     stopping: CancellationToken,
 }
 
-/// Whether what is shown is real.
+/// Whether the data is real or a demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Real,
@@ -40,42 +42,42 @@ pub enum Stage {
 }
 
 impl App {
-    /// The routes of all services, and the program's own.
+    /// The given routes and those of this crate.
     #[must_use]
     pub fn new(web: &Web, routes: Routes, stage: Stage) -> Self {
         let own = assets::routes().merge(access::routes(web)).merge(live::routes(web.changes().clone()));
         let routes = routes.merge(own);
         let routes = docs::routes(routes.document()).merge(routes);
-        web.learn(services(routes.entries()));
+        web.set_services(services(routes.entries()));
         let Parts { router, document, entries, nav, sockets } = routes.into_parts();
         let stopping = CancellationToken::new();
-        let frame = Frame::new(web.clone(), nav, pages(&entries), sockets, stage, stopping.clone());
-        let router = dressed(router, web, frame);
+        let frame = AppContext::new(web.clone(), nav, pages(&entries), sockets, stage, stopping.clone());
+        let router = with_middleware(router, web, frame);
         Self { web: web.clone(), router, document, entries, stopping }
     }
 
-    /// All routes, with what they ask for.
+    /// All routes with the access that they require.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The routes of the API that its document does not have.
+    /// API routes that are missing in the OpenAPI document.
     #[must_use]
     pub fn undocumented(&self) -> Vec<Entry> {
         openapi::missing(&self.document, &self.entries)
     }
 
-    /// What the API document says.
+    /// The OpenAPI document.
     #[must_use]
     pub fn document(&self) -> &OpenApi {
         &self.document
     }
 
-    /// Answers until `stop` is cancelled and what was under way is done, or has had its time.
+    /// Serves requests until `stop` is cancelled, then waits for running requests within `[server] drain_within`.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let (config, tls, streams) = (self.web.config(), self.web.tls(), self.stopping);
-        // Streams would go on for ever otherwise.
+        // Streams would not end by themselves.
         let end_streams = stop.clone().cancelled_owned().map(|()| streams.cancel());
         tokio::join!(listener::serve(&config, tls, self.router, listener, stop), end_streams);
     }
@@ -87,13 +89,13 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// What each page asks for.
+/// The access that each page requires.
 fn pages(entries: &[Entry]) -> HashMap<String, Access> {
     let pages = entries.iter().filter(|entry| entry.method == "GET");
     pages.map(|entry| (entry.path.clone(), entry.access.clone())).collect()
 }
 
-/// The services that the routes ask for scopes of.
+/// The services that appear in required scopes.
 fn services(entries: &[Entry]) -> BTreeSet<String> {
     let service = |entry: &Entry| match &entry.access {
         Access::Scope(scope) => scope.service().map(str::to_owned),
@@ -102,24 +104,24 @@ fn services(entries: &[Entry]) -> BTreeSet<String> {
     entries.iter().filter_map(service).collect()
 }
 
-/// The router with all that requests pass, outermost first.
-fn dressed(router: Router, web: &Web, frame: Frame) -> Router {
+/// Adds the middleware, outermost first.
+fn with_middleware(router: Router, web: &Web, frame: AppContext) -> Router {
     let config = web.config();
     let limits = Limits::new(config.max_requests, config.answer_within.get());
     let all = ServiceBuilder::new()
         .layer(Extension(frame))
         .layer(from_fn(trace))
-        .layer(from_fn(secure))
+        .layer(from_fn(security_headers))
         .layer(CompressionLayer::new())
-        .layer(from_fn(present))
-        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(present_problems))
+        .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn(same_origin))
         .layer(from_fn_with_state(limits, limit))
         .layer(DefaultBodyLimit::max(config.max_body_kib as usize * 1024));
     router
-        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "There is nothing at this address."))
+        .fallback(async || Problem::new(StatusCode::NOT_FOUND, "Page not found."))
         .method_not_allowed_fallback(async || {
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "This address does not know that method.")
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed.")
         })
         .layer(all)
 }

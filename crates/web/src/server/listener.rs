@@ -1,4 +1,4 @@
-//! Serves the routes of an app: the shared server, with the limits of `[server]`.
+//! Serves the routes of an app with the limits of `[server]`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use tower::ServiceExt;
 
 use crate::{Config, Error};
 
-/// Who is at the other end of the connection.
+/// The address of the client.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub SocketAddr);
 
 const MAX_STREAMS: u32 = 128;
-/// Bytes of a request's head.
+/// The largest request head, in bytes.
 const MAX_HEAD: u32 = 32 * 1024;
 
-/// Answers until `stop` is cancelled and what was under way is done, or has had its time.
+/// Serves requests until `stop` is cancelled, then waits for running requests.
 pub(crate) async fn serve(
     config: &Config,
     tls: Option<Arc<ServerTls>>,
@@ -38,10 +38,10 @@ pub(crate) async fn serve(
         unread_within: config.unread_within.get(),
         drain_within: config.drain_within.get(),
     };
-    Server::new(limits, tls).serve(&Answering(router), &listener, &stop).await;
+    Server::new(limits, tls).serve(&RouterHandler(router), &listener, &stop).await;
 }
 
-/// The files that the configuration names, if any.
+/// The configured certificate files, if any.
 pub(crate) fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>>, Error> {
     match (&config.tls_certificate, &config.tls_key) {
         (Some(certificate), Some(key)) => Ok(Some(CertificateFiles { certificate, key })),
@@ -51,9 +51,9 @@ pub(crate) fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>
 }
 
 #[derive(Clone)]
-struct Answering(Router);
+struct RouterHandler(Router);
 
-impl Handler for Answering {
+impl Handler for RouterHandler {
     type Guard = ();
     type Arrival = Peer;
     type Body = Body;

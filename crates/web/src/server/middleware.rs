@@ -1,14 +1,14 @@
-//! What every request passes on its way in, and every response on its way out.
+//! The middleware of all requests and responses.
 
 mod headers;
 mod limits;
 mod origin;
-mod present;
+mod problems;
 mod trace;
 
-pub(crate) use headers::secure;
+pub(crate) use headers::security_headers;
 pub(crate) use limits::{Limits, limit};
 pub use origin::Origin;
 pub(crate) use origin::same_origin;
-pub(crate) use present::{panicked, present};
+pub(crate) use problems::{panic_response, present_problems};
 pub(crate) use trace::{RequestId, trace};

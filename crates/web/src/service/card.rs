@@ -1,45 +1,45 @@
-//! A service's card on the Overview.
+//! The card of a service on the Overview page.
 
 use crate::chart::Spark;
 use crate::look::{Markup, Quantity, Tone, Unit};
 
-/// What a service shows of itself on the Overview.
+/// The card of a service on the Overview page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Card {
     pub title: &'static str,
-    /// Where its pages are.
+    /// The path of its pages.
     pub href: &'static str,
-    /// How the service is.
+    /// The state of the service.
     pub tone: Tone,
-    /// That in a word or two: `3 of 40 down`.
+    /// The state in a few words: `3 of 40 down`.
     pub word: String,
-    /// The vital numbers, few.
+    /// The most important numbers.
     pub figures: Vec<Figure>,
-    /// The course of the first figure, oldest first; `None` where nothing was measured.
+    /// The history of the first figure, oldest first; `None` for gaps.
     pub spark: Vec<Option<f64>>,
-    /// What is wrong now, worst first.
+    /// Current problems, worst first.
     pub troubles: Vec<Trouble>,
 }
 
-/// A number with its name.
+/// A number with a label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
     pub label: &'static str,
     pub value: Quantity,
 }
 
-/// Something that is wrong, and where to look.
+/// A problem, with a link to its page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub tone: Tone,
     pub text: String,
     pub href: String,
-    /// When it began, in Unix milliseconds, where that is known.
+    /// When it started, in Unix milliseconds, if known.
     pub since_ms: Option<u64>,
 }
 
 impl Card {
-    /// The course of the first figure as a picture.
+    /// The history of the first figure as a sparkline.
     #[must_use]
     pub fn spark(&self) -> Markup {
         let (label, unit) =

@@ -15,7 +15,7 @@ const GNOMES: &str = "/api/v1/garden/gnomes";
 every_service! {
     NEEDS;
 
-    async fn a_token_opens_what_its_scopes_say_until_it_is_revoked(context: TestContext) {
+    async fn a_token_grants_its_scopes_until_it_is_revoked(context: TestContext) {
         let mut door = Locked::start(&context).await;
         let wish = json!({"name": "ada", "scopes": ["garden:read"], "expires_in_days": 30});
         let made: Value = door.with_token(ADMIN).post("/api/v1/tokens", &wish).await.json();
@@ -69,7 +69,7 @@ every_service! {
         assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 303, "the cookie opens nothing any more");
     }
 
-    async fn who_guesses_has_to_wait(context: TestContext) {
+    async fn sign_in_attempts_are_limited(context: TestContext) {
         let mut door = Locked::start(&context).await;
         for _ in 0..10 {
             let refused = door.as_nobody().submit("/sign-in", &[("token", "guess")]).await;
@@ -87,7 +87,7 @@ every_service! {
 }
 
 #[tokio::test]
-async fn every_route_asks_for_what_its_entry_says() {
+async fn every_route_requires_its_declared_access() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let (reads, writes) = (token(&context, "garden:read").await.0, token(&context, "garden:write").await.0);
@@ -121,7 +121,7 @@ async fn every_route_asks_for_what_its_entry_says() {
             };
             let answer = app.ask(method.clone(), &path, None).await;
             let signs_in = answer.header("location").starts_with("/sign-in?to=");
-            let lacks_scope = answer.text().contains("This needs the scope");
+            let lacks_scope = answer.text().contains("This requires the scope");
             let refused = answer.status == StatusCode::UNAUTHORIZED || lacks_scope || signs_in;
             assert_eq!(refused, !passes, "{} {} as {caller:?}: {}", entry.method, entry.path, answer.status);
         }
@@ -129,7 +129,7 @@ async fn every_route_asks_for_what_its_entry_says() {
 }
 
 #[tokio::test]
-async fn a_token_that_has_expired_opens_nothing() {
+async fn an_expired_token_is_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let (secret, _) = token_until(&context, "admin", Some(UnixMs(1))).await;
@@ -141,7 +141,7 @@ async fn a_token_that_has_expired_opens_nothing() {
 }
 
 #[tokio::test]
-async fn other_nodes_heed_a_revocation_soon() {
+async fn a_revocation_reaches_other_nodes() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let other = context.another_node().await;
     let (mut here, mut there) = (Locked::start(&context).await, Locked::start(&other).await);
@@ -182,18 +182,18 @@ async fn a_session_of_the_admin_ends_when_the_token_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_cookie_is_kept_from_scripts_and_other_sites() {
+async fn the_session_cookie_is_http_only_and_same_site() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let answer = door.as_nobody().submit("/sign-in", &[("token", ADMIN), ("to", "//evil.example/")]).await;
-    assert_eq!(answer.header("location"), "/", "nobody is sent elsewhere");
+    assert_eq!(answer.header("location"), "/", "no redirect to another site");
     let set = answer.header("set-cookie");
     assert!(set.contains("; HttpOnly; SameSite=Lax; Max-Age=43200"), "{set}");
     assert!(cookie(&answer).len() > "hob_session=".len() + 40);
 }
 
 #[tokio::test]
-async fn what_is_asked_of_a_token_is_checked() {
+async fn token_requests_are_validated() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     for (wish, field) in [
@@ -219,7 +219,7 @@ async fn what_is_asked_of_a_token_is_checked() {
 }
 
 #[tokio::test]
-async fn the_audit_trail_remembers_for_as_long_as_it_is_told() {
+async fn audit_entries_are_deleted_after_their_retention() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let config = Config { audit_kept: Period::from_millis(1), ..Config::default() };
     let mut door = Locked::with(&context, config).await;
@@ -235,7 +235,7 @@ async fn the_audit_trail_remembers_for_as_long_as_it_is_told() {
 }
 
 #[tokio::test]
-async fn without_an_admin_token_only_this_machine_is_served() {
+async fn an_admin_token_is_required_unless_on_loopback() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let anywhere = Config { listen: "0.0.0.0:0".parse().unwrap(), ..Config::default() };
     let refused = Web::open(&context, Live::fixed(anywhere)).unwrap_err();

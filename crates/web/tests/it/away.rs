@@ -24,7 +24,7 @@ async fn impatient(context: &TestContext) -> ServiceContext {
 }
 
 #[tokio::test]
-async fn who_was_known_goes_on_while_the_database_is_away() {
+async fn cached_callers_stay_authenticated_while_the_database_is_down() {
     let plain = hob_testkit::TestStore::embedded_for(catalog());
     let context = TestContext::over(NEEDS, plain, TestDatabase::postgres()).await;
     let TestDatabase::Postgres(postgres) = context.test_database() else { unreachable!() };

@@ -38,7 +38,7 @@ async fn hear(stream: &mut TcpStream, wanted: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_idle_listeners_are_little_and_all_are_told() {
+async fn thousands_of_idle_clients_use_little_memory_and_all_are_notified() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = TestApp::start(&context, routes(Garden::default())).await;
     drop(listen(&app).await);

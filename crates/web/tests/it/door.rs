@@ -75,7 +75,7 @@ pub(crate) fn cookie(answer: &Answer) -> String {
     answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned()
 }
 
-/// A token with these scopes, for ever.
+/// A token with these scopes that does not expire.
 pub(crate) async fn token(context: &ServiceContext, scopes: &str) -> (String, String) {
     token_until(context, scopes, None).await
 }

@@ -89,7 +89,7 @@ async fn hay() -> Vec<u8> {
     vec![b'.'; HAY_BYTES]
 }
 
-/// An answer that waits until somebody rings.
+/// A response that waits for `ring`.
 async fn nap(State(garden): State<Garden>) -> Result<&'static str, Problem> {
     garden.nappers.fetch_add(1, Ordering::SeqCst);
     garden.bell.acquire().await.map_err(Problem::internal)?.forget();
@@ -97,12 +97,12 @@ async fn nap(State(garden): State<Garden>) -> Result<&'static str, Problem> {
 }
 
 impl Garden {
-    /// How many have lain down.
+    /// The number of waiting requests.
     pub(crate) fn nappers(&self) -> usize {
         self.nappers.load(Ordering::SeqCst)
     }
 
-    /// Wakes whoever naps.
+    /// Wakes all waiting requests.
     pub(crate) fn ring(&self) {
         self.bell.add_permits(1);
     }

@@ -43,7 +43,7 @@ impl Events {
 }
 
 #[tokio::test]
-async fn a_hint_is_heard_for_its_own_topic_alone() {
+async fn a_listener_receives_changes_of_its_topic_only() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     web.start();
@@ -55,7 +55,7 @@ async fn a_hint_is_heard_for_its_own_topic_alone() {
     let mut last = web.changes().hint("shed");
     web.changes().tell("shed");
     assert_eq!(tokio::time::timeout(LIMIT, last.heard()).await, Ok(Some(())));
-    assert_eq!(hint.heard().now_or_never(), None, "others were told of, not its own");
+    assert_eq!(hint.heard().now_or_never(), None, "only other topics have changed");
 }
 
 /// The id of the last event of a text.
@@ -84,7 +84,7 @@ every_service! {
 }
 
 #[tokio::test]
-async fn a_client_hears_only_of_its_topics_and_many_changes_are_one() {
+async fn a_client_receives_its_topics_only_and_changes_are_combined() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden").await;
@@ -98,7 +98,7 @@ async fn a_client_hears_only_of_its_topics_and_many_changes_are_one() {
 }
 
 #[tokio::test]
-async fn who_comes_back_hears_what_it_missed() {
+async fn a_client_that_reconnects_receives_missed_events() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden,pond").await;
@@ -117,7 +117,7 @@ async fn who_comes_back_hears_what_it_missed() {
 }
 
 #[tokio::test]
-async fn nobody_listens_to_what_it_may_not_read() {
+async fn a_client_receives_no_topics_it_may_not_read() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let (secret, _) = token(&context, "garden:read").await;
@@ -134,7 +134,7 @@ async fn nobody_listens_to_what_it_may_not_read() {
 }
 
 #[tokio::test]
-async fn the_server_stops_though_somebody_listens() {
+async fn the_server_stops_with_open_streams() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden").await;
@@ -164,12 +164,12 @@ async fn sow(context: &ServiceContext, seed: &str) {
 every_service! {
     NEEDS;
 
-    async fn who_comes_back_to_an_outbox_has_missed_nothing(context: TestContext) {
+    async fn a_client_that_reconnects_to_an_outbox_misses_nothing(context: TestContext) {
         let mut app = TestApp::configured(&context, Live::fixed(Config::default()), |web| {
             Routes::new().page(Access::Public, "/sown", sown).with_state(web.clone())
         })
         .await;
-        sow(&context, "before anybody listens").await;
+        sow(&context, "before the first client").await;
         let mut events = Events::open(&app, "/sown").await;
         events.until("retry:").await.unwrap();
         sow(&context, "carrot").await;

@@ -62,7 +62,7 @@ async fn a_problem_says_what_is_wrong_and_where() {
 }
 
 #[tokio::test]
-async fn on_a_page_a_problem_is_a_page() {
+async fn problems_of_pages_are_pages() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = app(&context).await;
     let page = app.get("/garden/broken").await;
@@ -103,7 +103,7 @@ async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
 }
 
 #[tokio::test]
-async fn what_is_said_in_plain_text_is_a_problem_as_well() {
+async fn plain_text_errors_become_problems() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let teapot = async || (StatusCode::IM_A_TEAPOT, "short and stout");
     let routes = hob_web::Routes::new().page(hob_web::Access::Public, "/api/v1/teapot", teapot).page(

@@ -64,7 +64,7 @@ async fn http_2_is_spoken_to_who_begins_with_it() {
 }
 
 #[tokio::test]
-async fn who_does_not_finish_the_head_of_a_request_is_cut_off() {
+async fn a_client_with_an_unfinished_head_is_disconnected() {
     let config = Config { head_within: Period::from_millis(200), ..Config::default() };
     let (_context, app) = app(config).await;
     for bytes in
@@ -76,7 +76,7 @@ async fn who_does_not_finish_the_head_of_a_request_is_cut_off() {
 }
 
 #[tokio::test]
-async fn who_does_not_finish_the_body_is_told_so() {
+async fn an_unfinished_body_times_out() {
     let config = Config { answer_within: Period::from_millis(300), ..Config::default() };
     let (_context, app) = app(config).await;
     let head = "POST /api/v1/garden/gnomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
@@ -95,12 +95,12 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn who_does_not_read_is_cut_off() {
+async fn a_client_that_does_not_read_is_disconnected() {
     let config = Config { unread_within: Period::from_millis(200), max_connections: 1, ..Config::default() };
     let (_context, app) = app(config).await;
     let mut greedy = TcpStream::connect(app.address()).await.unwrap();
     greedy.write_all(b"GET /garden/hay HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    // There is one seat: somebody else is served only once the greedy one is gone.
+    // The limit is one connection: the next client is served after the slow one is disconnected.
     assert_eq!(app.get("/assets/none").await.status, 404);
     let mut heard = Vec::new();
     let _ = tokio::time::timeout(LIMIT, greedy.read_to_end(&mut heard)).await.expect("an end");
@@ -108,7 +108,7 @@ async fn who_does_not_read_is_cut_off() {
 }
 
 #[tokio::test]
-async fn there_are_so_many_seats_and_no_more() {
+async fn connections_over_the_limit_wait() {
     let config = Config { max_connections: 1, ..Config::default() };
     let (_context, app) = app(config).await;
     let request = b"GET /assets/none HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -126,7 +126,7 @@ async fn there_are_so_many_seats_and_no_more() {
 }
 
 #[tokio::test]
-async fn more_requests_than_can_be_worked_on_are_sent_away() {
+async fn requests_over_the_limit_are_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
     let config = Live::fixed(Config { max_requests: 1, ..Config::default() });
@@ -143,7 +143,7 @@ async fn more_requests_than_can_be_worked_on_are_sent_away() {
 }
 
 #[tokio::test]
-async fn what_is_under_way_is_finished_when_the_server_stops() {
+async fn running_requests_finish_when_the_server_stops() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
     let app = TestApp::start(&context, routes(garden.clone())).await;
@@ -159,7 +159,7 @@ async fn what_is_under_way_is_finished_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn a_request_that_never_ends_is_cut_off_when_the_server_stops() {
+async fn a_request_that_never_ends_is_cancelled_when_the_server_stops() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
     let config = Live::fixed(Config { drain_within: Period::from_millis(200), ..Config::default() });
@@ -174,7 +174,7 @@ async fn a_request_that_never_ends_is_cut_off_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn pages_are_kept_to_what_comes_from_here() {
+async fn pages_have_a_content_security_policy() {
     let (_context, app) = app(Config::default()).await;
     for path in ["/garden", "/garden/broken", "/no/such/page", "/api/v1/garden/gnomes"] {
         let answer = app.get(path).await;
@@ -187,7 +187,7 @@ async fn pages_are_kept_to_what_comes_from_here() {
 }
 
 #[tokio::test]
-async fn a_request_keeps_an_id_that_can_stand_in_a_log() {
+async fn a_safe_request_id_is_kept() {
     let (_context, mut app) = app(Config::default()).await;
     app.use_header(HeaderName::from_static("x-request-id"), "trace-7.a_b");
     assert_eq!(app.get("/garden").await.header("x-request-id"), "trace-7.a_b");
@@ -199,7 +199,7 @@ async fn a_request_keeps_an_id_that_can_stand_in_a_log() {
 }
 
 #[tokio::test]
-async fn a_page_elsewhere_cannot_act_here() {
+async fn cross_origin_requests_are_rejected() {
     let (_context, mut app) = app(Config::default()).await;
     let gnome = serde_json::json!({"name": "robin", "height_cm": 30});
     app.use_header(HeaderName::from_static("origin"), "http://evil.example");
@@ -214,7 +214,7 @@ async fn a_page_elsewhere_cannot_act_here() {
 }
 
 #[tokio::test]
-async fn what_is_large_is_sent_compressed_and_assets_are_kept_for_ever() {
+async fn large_responses_are_compressed_and_assets_are_cached() {
     let (_context, mut app) = app(Config::default()).await;
     app.use_header(HeaderName::from_static("accept-encoding"), "gzip");
     let document = app.get("/api/openapi.json").await;
@@ -231,7 +231,7 @@ async fn what_is_large_is_sent_compressed_and_assets_are_kept_for_ever() {
 }
 
 #[tokio::test]
-async fn the_api_document_can_be_read_and_tried() {
+async fn the_openapi_document_and_swagger_ui_are_served() {
     let (_context, app) = app(Config::default()).await;
     let document: Value = app.get("/api/openapi.json").await.json();
     let add = &document["paths"]["/api/v1/garden/gnomes"]["post"];

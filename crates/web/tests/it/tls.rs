@@ -86,7 +86,7 @@ async fn http_2_is_agreed_on_over_tls() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_is_not_answered() {
+async fn plain_http_on_a_tls_port_is_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let app =
@@ -100,7 +100,7 @@ async fn who_speaks_no_tls_is_not_answered() {
 }
 
 #[tokio::test]
-async fn half_of_tls_is_refused() {
+async fn a_certificate_without_a_key_is_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let whole = certify(folder.path());

@@ -1,17 +1,17 @@
-//! Headers that tell browsers what our pages never do.
+//! Security headers.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use crate::console::Frame;
+use crate::console::AppContext;
 
-/// Everything comes from here, nothing is inline, nobody frames us.
+/// Only resources of this server, nothing inline, no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-const ALWAYS: [(HeaderName, &str); 5] = [
+const HEADERS: [(HeaderName, &str); 5] = [
     (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "same-origin"),
@@ -19,12 +19,12 @@ const ALWAYS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-/// Adds what a handler has not set itself.
-pub(crate) async fn secure(request: Request, next: Next) -> Response {
-    let tls = request.extensions().get::<Frame>().is_some_and(|frame| frame.web().speaks_tls());
+/// Adds headers that the handler has not set.
+pub(crate) async fn security_headers(request: Request, next: Next) -> Response {
+    let tls = request.extensions().get::<AppContext>().is_some_and(|frame| frame.web().has_tls());
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
-    for (name, value) in ALWAYS {
+    for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }
     if tls {

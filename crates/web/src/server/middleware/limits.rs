@@ -1,4 +1,4 @@
-//! How much is worked on at a time, and for how long.
+//! The limits of concurrent requests and of their duration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,11 +24,11 @@ impl Limits {
     }
 }
 
-/// Refuses what is too much, and gives up on what takes too long. Both end with the head of the response: a stream may
-/// go on, and does not count.
+/// Rejects requests over the limit and times out slow ones. Both end with the head of the response; a streaming body
+/// is not limited.
 pub(crate) async fn limit(State(limits): State<Limits>, request: Request, next: Next) -> Response {
-    let Ok(_turn) = limits.requests.try_acquire() else {
-        return Problem::unavailable("Too many requests are being worked on.").into_response();
+    let Ok(_permit) = limits.requests.try_acquire() else {
+        return Problem::unavailable("Too many concurrent requests.").into_response();
     };
     match tokio::time::timeout(limits.within, next.run(request)).await {
         Ok(response) => response,

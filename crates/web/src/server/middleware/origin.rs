@@ -1,9 +1,9 @@
-//! Keeps pages from elsewhere away, without tokens hidden in forms.
+//! Protection against cross-site requests and DNS rebinding, without hidden form tokens.
 //!
-//! Whoever asks for a name that is not ours may have been led here by a name server (DNS rebinding): refused. A change
-//! that a browser says comes from another site is refused as well, and so are sockets. A request with a bearer token is
-//! no browser's doing: pages elsewhere cannot send that header without our leave, which nobody gets. A WebSocket that is
-//! meant for pages of other sites says so when it is [entered](crate::Routes::socket), and decides itself.
+//! A request with an unknown Host header is rejected (DNS rebinding). So are changes and WebSockets that, by the headers of
+//! the browser, come from another site. A request with a bearer token is accepted: pages of other sites cannot send that
+//! header, because this server never allows it by CORS. A WebSocket for pages of other sites is registered with
+//! [`Routes::socket`](crate::Routes::socket), and its handler checks the origin.
 
 use std::net::IpAddr;
 
@@ -16,14 +16,14 @@ use axum::response::{IntoResponse, Response};
 
 use crate::Problem;
 use crate::config::Config;
-use crate::console::Frame;
+use crate::console::AppContext;
 
-/// Where a WebSocket is opened from.
+/// The origin of a WebSocket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// From a page of ours, or by a program that is no browser.
+    /// A page of this server, or a client that is not a browser.
     Own,
-    /// From a page of this site, as the browser writes it: `https://shop.example`.
+    /// A page of another site: `https://shop.example`.
     Elsewhere(String),
 }
 
@@ -32,19 +32,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Origin {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let origin = parts.extensions.get().cloned();
-        origin.ok_or_else(|| Problem::internal("a socket was asked for outside of an app"))
+        origin.ok_or_else(|| Problem::internal("WebSocket is not part of an App"))
     }
 }
 
 pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
-    let Some(frame) = request.extensions().get::<Frame>() else {
-        return Problem::internal("a request without a frame").into_response();
+    let Some(frame) = request.extensions().get::<AppContext>() else {
+        return Problem::internal("request is not part of an App").into_response();
     };
     let socket = request.headers().contains_key(header::UPGRADE);
-    let open = socket && frame.has_open_socket(request.uri().path());
+    let open = socket && frame.accepts_other_origins(request.uri().path());
     match check(&frame.web().config(), &request) {
         Ok(Origin::Elsewhere(_)) if !open => {
-            Problem::forbidden("A page of another site may not do this.").into_response()
+            Problem::forbidden("Cross-origin request rejected.").into_response()
         }
         Ok(origin) => {
             request.extensions_mut().insert(origin);
@@ -54,38 +54,38 @@ pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
     }
 }
 
-/// Where a change, or a socket, comes from; whatever only looks may come from anywhere.
+/// The origin of a change or a WebSocket. Safe requests may come from anywhere.
 fn check(config: &Config, request: &Request) -> Result<Origin, Problem> {
     let host = host(request)?;
     if let Some(host) = &host
-        && !is_ours(config, host.host())
+        && !is_own_host(config, host.host())
     {
-        let detail = "This server does not go by that name. server.hosts lists the names that it has.";
+        let detail = "Unknown Host header. Add the name to [server] hosts.";
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }
     let headers = request.headers();
     let changes = !request.method().is_safe() || headers.contains_key(header::UPGRADE);
-    if changes && !has_bearer(headers) && comes_from_elsewhere(headers, host.as_ref()) {
+    if changes && !has_bearer(headers) && is_cross_origin(headers, host.as_ref()) {
         let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
         return Ok(Origin::Elsewhere(origin.unwrap_or("null").to_owned()));
     }
     Ok(Origin::Own)
 }
 
-/// Whom the request is for. Old programs may leave it out; browsers never do.
+/// The requested host. Old clients may omit it; browsers never do.
 fn host(request: &Request) -> Result<Option<Authority>, Problem> {
     if let Some(authority) = request.uri().authority() {
         return Ok(Some(authority.clone()));
     }
     let Some(value) = request.headers().get(header::HOST) else { return Ok(None) };
     let authority = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
-    authority.map(Some).ok_or_else(|| Problem::bad_request("The Host header cannot be understood."))
+    authority.map(Some).ok_or_else(|| Problem::bad_request("Invalid Host header."))
 }
 
-fn is_ours(config: &Config, host: &str) -> bool {
+fn is_own_host(config: &Config, host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {
-        // No name server has a say in an address. On loopback, only loopback ones can be meant.
+        // DNS cannot rebind an IP address. A loopback listener is only reached by loopback addresses.
         return address.is_loopback() || !config.listen.ip().is_loopback();
     }
     let name = host.trim_end_matches('.');
@@ -96,8 +96,8 @@ fn has_bearer(headers: &HeaderMap) -> bool {
     headers.get(header::AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(b"Bearer "))
 }
 
-/// What the browser says, newer ones in so many words. Programs that are no browsers say nothing.
-fn comes_from_elsewhere(headers: &HeaderMap, host: Option<&Authority>) -> bool {
+/// Reads `Sec-Fetch-Site`, or `Origin` of older browsers. Other clients send neither.
+fn is_cross_origin(headers: &HeaderMap, host: Option<&Authority>) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";
     }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_ours_are_answered() {
+    fn unknown_hosts_are_rejected() {
         for host in ["localhost:7070", "127.0.0.1", "[::1]:7070", "HOB.example", "hob.example.:443"] {
             assert_eq!(answer("GET", &[("host", host)]), 200, "{host}");
         }
@@ -146,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn an_address_cannot_be_rebound_so_any_is_answered_where_others_can_reach_us() {
+    fn any_ip_address_is_accepted_unless_listening_on_loopback() {
         let config = Config { listen: "0.0.0.0:7070".parse().unwrap(), ..config() };
-        assert!(is_ours(&config, "192.168.1.7"));
-        assert!(!is_ours(&config, "evil.example"));
+        assert!(is_own_host(&config, "192.168.1.7"));
+        assert!(!is_own_host(&config, "evil.example"));
     }
 
     #[test]
-    fn changes_come_from_our_own_pages_or_from_no_page() {
+    fn cross_origin_changes_are_rejected() {
         let host = ("host", "localhost:7070");
         for (headers, status) in [
             (vec![host], 200),
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(
             answer("GET", &[host, ("sec-fetch-site", "cross-site")]),
             200,
-            "links lead here from anywhere"
+            "links from other sites work"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! Request ids, spans, the access log, and the numbers of all requests.
+//! Request ids, spans, the access log and request metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,9 +12,9 @@ use tracing::Instrument;
 use crate::server::listener::Peer;
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
-const LONGEST: usize = 64;
+const MAX_ID_BYTES: usize = 64;
 
-/// What tells a request from all others, in the log and in the answer.
+/// The id of a request, in the log and in the response.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestId(Arc<str>);
 
@@ -23,18 +23,18 @@ impl RequestId {
         &self.0
     }
 
-    /// The caller's own, if it is one that can stand in a log.
+    /// The client's own id if it is safe to log, else a new one.
     fn of(request: &Request) -> Self {
-        let sane = |text: &&str| {
-            (1..=LONGEST).contains(&text.len())
+        let is_safe = |text: &&str| {
+            (1..=MAX_ID_BYTES).contains(&text.len())
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         };
-        let given = request.headers().get(&HEADER).and_then(|value| value.to_str().ok()).filter(sane);
+        let given = request.headers().get(&HEADER).and_then(|value| value.to_str().ok()).filter(is_safe);
         given.map_or_else(|| Self(format!("{:016x}", rand::random::<u64>()).into()), |text| Self(text.into()))
     }
 }
 
-/// Clients make up methods; labels are few.
+/// The method as a label. Unknown methods are grouped, since clients may invent any.
 fn label(method: &Method) -> String {
     let known = [
         Method::GET,
@@ -48,10 +48,10 @@ fn label(method: &Method) -> String {
     if known.contains(method) { method.to_string() } else { "other".to_owned() }
 }
 
-/// Gives the request an id and a span, and writes one line when it is answered. Headers are never logged, nor is the
-/// query: both may hold secrets.
+/// Gives the request an id and a span, and logs one line for the response. Headers and the query are not logged, since
+/// they may contain secrets.
 pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
-    let begun = Instant::now();
+    let started = Instant::now();
     let id = RequestId::of(&request);
     request.extensions_mut().insert(id.clone());
     let method = request.method().clone();
@@ -61,10 +61,10 @@ pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
     let span = tracing::info_span!("request", id = id.as_str());
     let mut response = next.run(request).instrument(span).await;
     let status = response.status();
-    let took = begun.elapsed();
+    let took = started.elapsed();
     tracing::info!(
         target: "hob::access",
-        id = id.as_str(), %method, path, status = status.as_u16(), ms = took.as_secs_f64() * 1_000.0,
+        id = id.as_str(), %method, path, status = status.as_u16(), ms = took.as_millis() as u64,
         peer = peer.map(tracing::field::display),
     );
     let labels = [("route", route), ("method", label(&method)), ("status", status.as_u16().to_string())];

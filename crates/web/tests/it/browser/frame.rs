@@ -27,7 +27,7 @@ async fn pages_are_reached_by_keyboard_and_by_mouse() {
     };
     client.goto(&app.url("/gallery")).await.unwrap();
     let skip = tab().await;
-    assert_eq!(skip.text().await.unwrap(), "Skip to the content");
+    assert_eq!(skip.text().await.unwrap(), "Skip to content");
     assert!(skip.rectangle().await.unwrap().1 >= 0.0, "it is to be seen once it has the focus");
     assert_eq!(tab().await.attr("class").await.unwrap().as_deref(), Some("brand"));
     let first = tab().await;
@@ -83,7 +83,7 @@ async fn people_sign_in_and_out() {
 }
 
 #[tokio::test]
-async fn an_admin_gives_a_token_out_and_takes_it_back() {
+async fn an_admin_creates_and_revokes_a_token() {
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window { height: 1100, ..Window::default() }).await;
     client.goto(&app.url("/room")).await.unwrap();
@@ -94,7 +94,7 @@ async fn an_admin_gives_a_token_out_and_takes_it_back() {
     find(&client, "#field-scopes").await.send_keys("room:read nothing:read").await.unwrap();
     find(&client, "main button.primary").await.click().await.unwrap();
     client.wait().for_element(Locator::Css("#error-scopes")).await.unwrap();
-    assert!(text(&client, "#error-scopes").await.contains("no service called nothing"));
+    assert!(text(&client, "#error-scopes").await.contains("unknown service nothing"));
     assert_eq!(find(&client, "#field-name").await.prop("value").await.unwrap().as_deref(), Some("<ada>"));
 
     let scopes = find(&client, "#field-scopes").await;

@@ -7,7 +7,7 @@ use hob_web::Config;
 use super::{find, room, text};
 
 #[tokio::test]
-async fn a_live_update_arrives_and_leaves_alone_what_people_did() {
+async fn a_live_update_keeps_user_input() {
     let (browser, (_context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
@@ -19,7 +19,7 @@ async fn a_live_update_arrives_and_leaves_alone_what_people_did() {
         .await
         .unwrap();
 
-    // The stream may open only after the first visit: whatever is told once it is open arrives.
+    // The stream may open after the first visit; later notifications arrive.
     wait_for("the update", LIMIT, async || {
         room.visit();
         !text(&client, "#visits").await.starts_with("0 ")
@@ -35,7 +35,7 @@ async fn a_live_update_arrives_and_leaves_alone_what_people_did() {
 }
 
 #[tokio::test]
-async fn a_search_filters_while_somebody_types() {
+async fn a_search_filters_while_the_user_types() {
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_search_filters_while_somebody_types() {
 }
 
 #[tokio::test]
-async fn an_interruption_is_said() {
+async fn an_interruption_shows_a_banner() {
     let (browser, (context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
@@ -58,13 +58,13 @@ async fn an_interruption_is_said() {
     assert!(!find(&client, "#banner").await.is_displayed().await.unwrap());
     app.stop().await;
     client.wait().for_element(Locator::Css("#banner:not([hidden])")).await.unwrap();
-    wait_for("the word", LIMIT, async || text(&client, "#banner").await.contains("Trying again")).await;
+    wait_for("the banner", LIMIT, async || text(&client, "#banner").await.contains("Reconnecting")).await;
     drop(context);
     client.close().await.unwrap();
 }
 
 #[tokio::test]
-async fn charts_tell_their_numbers_under_the_pointer() {
+async fn charts_show_tooltips() {
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/gallery")).await.unwrap();

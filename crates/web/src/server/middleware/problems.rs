@@ -1,4 +1,4 @@
-//! Problems on their way out: JSON for programs, a page for people.
+//! Presents problems: as JSON to programs, as a page to browsers.
 
 use std::any::Any;
 
@@ -11,12 +11,12 @@ use axum::response::{IntoResponse, Redirect, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::RequestId;
-use crate::console::Frame;
-use crate::http::routes::ForPrograms;
+use crate::console::AppContext;
+use crate::http::routes::JsonOnly;
 use crate::{Console, FieldError, Problem};
 
-/// As much as anybody says in plain text.
-const LONGEST_TEXT: usize = 4 * 1024;
+/// The most bytes of a plain-text error.
+const MAX_TEXT_BYTES: usize = 4 * 1024;
 
 #[derive(Template)]
 #[template(path = "problem.html")]
@@ -27,38 +27,37 @@ struct ProblemPage<'a> {
     request_id: &'a str,
 }
 
-/// Adds the request's id to a problem, or makes a page of it.
-pub(crate) async fn present(request: Request, next: Next) -> Response {
+/// Adds the request id to a problem, or renders it as a page.
+pub(crate) async fn present_problems(request: Request, next: Next) -> Response {
     let (frame, id) =
-        (request.extensions().get::<Frame>().cloned(), request.extensions().get::<RequestId>().cloned());
+        (request.extensions().get::<AppContext>().cloned(), request.extensions().get::<RequestId>().cloned());
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    let person = for_people(&uri, request.headers()).then(|| request.headers().clone());
+    let page_headers = wants_html(&uri, request.headers()).then(|| request.headers().clone());
     let response = next.run(request).await;
-    let person = person.filter(|_| response.extensions().get::<ForPrograms>().is_none());
-    let (response, problem) = problem_of(response).await;
+    let page_headers = page_headers.filter(|_| response.extensions().get::<JsonOnly>().is_none());
+    let (response, problem) = take_problem(response).await;
     let Some(problem) = problem else { return response };
     let id = id.as_ref().map_or("", RequestId::as_str);
-    let shown = match (frame, person) {
+    let presented = match (frame, page_headers) {
         (Some(frame), Some(headers)) => {
-            // Who is lost finds the way on, as far as they may go; who cannot be identified now is nobody.
-            let caller = frame.web().door().identify(&headers).await.unwrap_or_default();
+            // The page shows the navigation of the caller. Without the database, the caller is unknown.
+            let caller = frame.web().authenticator().identify(&headers).await.unwrap_or_default();
             page(&problem, &frame.console(&uri, caller), &method, id)
         }
         _ => None,
     };
-    let mut shown = shown.unwrap_or_else(|| problem.respond(Some(id)));
+    let mut presented = presented.unwrap_or_else(|| problem.respond(Some(id)));
     // Such as `Allow`, which belongs to a method that is not allowed.
     for (name, value) in response.headers() {
-        if name != header::CONTENT_LENGTH && !shown.headers().contains_key(name) {
-            shown.headers_mut().insert(name, value.clone());
+        if name != header::CONTENT_LENGTH && !presented.headers().contains_key(name) {
+            presented.headers_mut().insert(name, value.clone());
         }
     }
-    shown
+    presented
 }
 
-/// The problem that a response tells of. What an extractor of axum's own, or a handler in a hurry, says in plain text is
-/// one as well, so that all failures look alike.
-async fn problem_of(mut response: Response) -> (Response, Option<Problem>) {
+/// The problem of a response. A plain-text error, such as of an extractor of axum, becomes a problem as well.
+async fn take_problem(mut response: Response) -> (Response, Option<Problem>) {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         return (response, Some(problem));
     }
@@ -71,14 +70,14 @@ async fn problem_of(mut response: Response) -> (Response, Option<Problem>) {
         return (response, None);
     }
     let (head, body) = response.into_parts();
-    let text = axum::body::to_bytes(body, LONGEST_TEXT).await.unwrap_or_default();
+    let text = axum::body::to_bytes(body, MAX_TEXT_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text).trim().to_owned();
     let problem = Problem::new(status, text);
     (Response::from_parts(head, Body::empty()), Some(problem))
 }
 
-/// The API speaks JSON; so does everything else to whoever asks for that, or for a stream.
-fn for_people(uri: &Uri, headers: &HeaderMap) -> bool {
+/// The API always responds with JSON, other routes if the client asks for JSON or a stream.
+fn wants_html(uri: &Uri, headers: &HeaderMap) -> bool {
     let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     !uri.path().starts_with("/api/") && !accepts.contains("json") && !accepts.contains("event-stream")
 }
@@ -101,7 +100,7 @@ fn page(problem: &Problem, console: &Console, method: &Method, id: &str) -> Opti
     Some(response)
 }
 
-/// What a panic of a handler becomes. It was logged where it happened.
-pub(crate) fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {
-    Problem::internal("a handler panicked").into_response()
+/// The response for a handler that panicked. The panic hook has logged the panic.
+pub(crate) fn panic_response(_: Box<dyn Any + Send + 'static>) -> Response {
+    Problem::internal("handler panicked").into_response()
 }

@@ -1,4 +1,4 @@
-//! `/access`: where an admin gives tokens out, takes them back, and reads who did what.
+//! `/access`: the pages for tokens and the audit log.
 
 use askama::Template;
 use axum::extract::State;
@@ -7,10 +7,10 @@ use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::UnixMs;
 use serde::Deserialize;
 
-use super::api::TokenWish;
+use super::api::NewTokenRequest;
 use super::token::{Creation, Token, TokenId, Tokens};
 use super::{Access, Caller};
-use crate::access::audit::Deed;
+use crate::access::audit::AuditEntry;
 use crate::look::{Badge, Empty, Field, Pager, Tone, When};
 use crate::{Console, Form, Page, Paging, Path, Problem, Query, Routes, Web};
 
@@ -22,15 +22,15 @@ pub(crate) fn routes() -> Routes<Web> {
         .page(Access::admin(), "/access/audit", audit)
 }
 
-/// The form as it was filled in.
+/// The submitted form.
 #[derive(Default, Deserialize)]
-struct Filled {
+struct TokenForm {
     #[serde(default)]
     name: String,
     /// Separated by spaces or commas.
     #[serde(default)]
     scopes: String,
-    /// Empty is for ever.
+    /// Empty: the token does not expire.
     #[serde(default)]
     days: String,
 }
@@ -39,8 +39,8 @@ struct Filled {
 #[template(path = "access.html")]
 struct TokensPage {
     fields: [Field; 3],
-    /// What a new token says: shown now, and never again.
-    made: Option<(String, String)>,
+    /// The name and the secret of a new token, shown once.
+    created: Option<(String, String)>,
     refused: Option<String>,
     tokens: Vec<Token>,
     now: UnixMs,
@@ -52,14 +52,14 @@ impl TokensPage {
         match token {
             token if token.revoked_at.is_some() => Tone::Idle.badge("revoked"),
             token if !token.is_good(self.now) => Tone::Idle.badge("expired"),
-            _ => Tone::Good.badge("good"),
+            _ => Tone::Good.badge("active"),
         }
     }
 
     fn none(&self) -> Empty {
         Empty::new(
             "No tokens yet",
-            "A token lets a program, or a person, in with the rights that you choose.",
+            "Create a token to give a program or a person access with the scopes you choose.",
         )
     }
 }
@@ -69,34 +69,37 @@ async fn tokens(
     State(web): State<Web>,
     Query(paging): Query<Paging>,
 ) -> Result<Page, Problem> {
-    let page = page(&web, &paging, &Filled::default(), &[]).await?;
+    let page = page(&web, &paging, &TokenForm::default(), &[]).await?;
     console.page("Access", &page)
 }
 
-/// Answers with the page itself, since nothing may keep what the token says until a second request.
+/// Responds with the page instead of a redirect, because the secret must not be stored for a second request.
 async fn create(
     console: Console,
     State(web): State<Web>,
     caller: Caller,
-    Form(filled): Form<Filled>,
+    Form(form): Form<TokenForm>,
 ) -> Result<Response, Problem> {
-    let checked = filled.wish().and_then(|wish| wish.check(&web));
+    let checked = form.request().and_then(|request| request.check(&web));
     let new = match checked {
         Ok(new) => new,
         Err(problem) => {
-            let page = page(&web, &Paging::default(), &filled, problem.errors()).await?;
+            let page = page(&web, &Paging::default(), &form, problem.errors()).await?;
             return Ok((problem.status(), console.page("Access", &page)?).into_response());
         }
     };
     let created = Tokens::new(&web.context().database).create(&new, caller.name()).await?;
-    let mut page = page(&web, &Paging::default(), &Filled::default(), &[]).await?;
+    let mut page = page(&web, &Paging::default(), &TokenForm::default(), &[]).await?;
     let status = match created {
         Creation::Created { token, text } => {
-            page.made = Some((token.name, text));
+            page.created = Some((token.name, text));
             StatusCode::CREATED
         }
         Creation::TooMany => {
-            page.refused = Some(format!("There are {} tokens. Revoke some.", Tokens::MOST));
+            page.refused = Some(format!(
+                "The limit of {} tokens is reached. Revoke tokens that are no longer used.",
+                Tokens::MOST
+            ));
             StatusCode::CONFLICT
         }
     };
@@ -107,21 +110,21 @@ async fn revoke(State(web): State<Web>, caller: Caller, Path(id): Path<String>) 
     if id.contains('\0') {
         return Err(Problem::not_found("token"));
     }
-    // Twice is once: whoever presses the button wants the token to be useless, and it is.
-    web.door().revoke(&TokenId::from(id), caller.name()).await?;
+    // Idempotent: a token that is already revoked is not an error.
+    web.authenticator().revoke(&TokenId::from(id), caller.name()).await?;
     Ok(Redirect::to("/access"))
 }
 
 async fn page(
     web: &Web,
     paging: &Paging,
-    filled: &Filled,
+    form: &TokenForm,
     errors: &[crate::FieldError],
 ) -> Result<TokensPage, Problem> {
     let page = Tokens::new(&web.context().database).page(&paging.request()?).await?;
     Ok(TokensPage {
-        fields: filled.fields(errors),
-        made: None,
+        fields: form.fields(errors),
+        created: None,
         refused: None,
         tokens: page.rows,
         now: super::now(),
@@ -129,14 +132,16 @@ async fn page(
     })
 }
 
-impl Filled {
-    fn wish(&self) -> Result<TokenWish, Problem> {
+impl TokenForm {
+    fn request(&self) -> Result<NewTokenRequest, Problem> {
         let expires_in_days = match self.days.trim() {
             "" => None,
-            days => Some(days.parse().map_err(|_| Problem::invalid("expires_in_days", "a number of days"))?),
+            days => Some(
+                days.parse().map_err(|_| Problem::invalid("expires_in_days", "must be a number of days"))?,
+            ),
         };
         let scopes = self.scopes.split([' ', ',']).filter(|scope| !scope.is_empty()).map(str::to_owned);
-        Ok(TokenWish { name: self.name.clone(), scopes: scopes.collect(), expires_in_days })
+        Ok(NewTokenRequest { name: self.name.clone(), scopes: scopes.collect(), expires_in_days })
     }
 
     fn fields(&self, errors: &[crate::FieldError]) -> [Field; 3] {
@@ -145,20 +150,20 @@ impl Filled {
         };
         [
             Field::text("name", "Name")
-                .hint("Whose it is, or what for.")
+                .hint("The owner or the purpose.")
                 .value(&self.name)
                 .error(wrong("name"))
                 .most(100)
                 .autocomplete("off")
                 .required(),
             Field::text("scopes", "Scopes")
-                .hint("Such as uptime:read chat:write, or admin.")
+                .hint("Separated by spaces, for example: uptime:read chat:write. admin gives full access.")
                 .value(&self.scopes)
                 .error(wrong("scopes"))
                 .autocomplete("off")
                 .required(),
-            Field::number("days", "Expires after days")
-                .hint("Never, if empty.")
+            Field::number("days", "Expires after (days)")
+                .hint("Leave empty for a token that does not expire.")
                 .value(&self.days)
                 .error(wrong("expires_in_days"))
                 .between(1, 3_650),
@@ -166,7 +171,7 @@ impl Filled {
     }
 }
 
-/// Cursors are of letters that need no escape in a query.
+/// Cursors need no escaping in a query.
 fn pager(path: &str, paging: &Paging, next: Option<String>) -> Pager {
     Pager {
         first: paging.after.is_some().then(|| path.to_owned()),
@@ -177,7 +182,7 @@ fn pager(path: &str, paging: &Paging, next: Option<String>) -> Pager {
 #[derive(Template)]
 #[template(path = "audit.html")]
 struct AuditPage {
-    deeds: Vec<Deed>,
+    entries: Vec<AuditEntry>,
     pager: Pager,
 }
 
@@ -188,5 +193,5 @@ async fn audit(
 ) -> Result<Page, Problem> {
     let page = web.audit().page(&paging.request()?).await?;
     let pager = pager("/access/audit", &paging, page.next.map(|cursor| cursor.to_string()));
-    console.page("Audit trail", &AuditPage { deeds: page.rows, pager })
+    console.page("Audit log", &AuditPage { entries: page.rows, pager })
 }

@@ -1,4 +1,4 @@
-//! What the systems stand on, opened as it is configured: the store, the database, and the context that services are given.
+//! Opens the store and the database, and creates the context of the services.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -17,26 +17,26 @@ use hob_web::Stage;
 use crate::config::{Config, NodeConfig, RedisConfig, SecretsConfig};
 use crate::database;
 
-/// The context that services are given, and the embedded store, if there is one.
-pub(crate) struct Foundation {
+/// The context of the services, and the embedded store if it is used.
+pub(crate) struct Backends {
     pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
     pub(crate) embedded: Option<EmbeddedStore>,
 }
 
-/// The embedded store, and where other Redis clients reach it.
+/// The embedded store and its listener for Redis clients.
 pub(crate) struct EmbeddedStore {
     pub(crate) engine: Engine,
     pub(crate) listener: Listener,
 }
 
-impl Foundation {
+impl Backends {
     pub(crate) async fn open(
         config: &Config,
         secrets: Live<SecretsConfig>,
         stage: Stage,
-    ) -> Result<Foundation> {
-        // Before anything is made: a server that nobody may reach does not leave a database behind.
+    ) -> Result<Backends> {
+        // First, so that a server that fails to start does not create a database.
         config.server.admin()?;
         let address = config.redis.address()?;
         let node = config.node.name()?;
@@ -47,28 +47,28 @@ impl Foundation {
         let database = database::open(&config.database).await?;
         let store = match &embedded {
             Some(embedded) => Store::embedded(&embedded.engine),
-            None => Store::open(&address).with_context(|| format!("could not open {address}"))?,
+            None => Store::open(&address).with_context(|| format!("cannot open {address}"))?,
         };
         let layout = if address.is_cluster() { Layout::Tagged } else { Layout::Plain };
         let keys = Keys::from_env(layout, &|name| std::env::var(name).ok()).context("HOB_KEY_PREFIX")?;
-        refuse_foreign(&store, &keys, &database).await?;
+        check_store_owner(&store, &keys, &database).await?;
         let mut context = ServiceContext::new(store, layout, database, node);
         context.secrets = Secrets::new(secrets);
-        Ok(Foundation { context, keys, embedded })
+        Ok(Backends { context, keys, embedded })
     }
 }
 
-/// Two databases over one store would rebuild it from different truths. A store that does not answer now is
-/// claimed later, with the node's beat.
-async fn refuse_foreign(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
+/// Fails if the store belongs to another database: both would overwrite its keys. A store that is unavailable now is
+/// claimed later, by the heartbeat of the node.
+async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
     match nodes::claim(store, keys, database.id()).await {
         Ok(Claim::Taken(other)) => bail!(
-            "this store belongs to another database ({other}): use those, or another store, or another \
+            "this Redis belongs to another database ({other}); use that database, another Redis or another \
              HOB_KEY_PREFIX"
         ),
         Ok(Claim::Ours) => Ok(()),
         Err(error) => {
-            tracing::warn!(%error, "the store does not answer yet");
+            tracing::warn!(%error, "store not available yet");
             Ok(())
         }
     }
@@ -77,7 +77,7 @@ async fn refuse_foreign(store: &Store, keys: &Keys, database: &Database) -> Resu
 impl EmbeddedStore {
     async fn open(config: &Config, stage: Stage) -> Result<EmbeddedStore> {
         const MIB: usize = 1024 * 1024;
-        // Whoever may not use the API may not go round it either.
+        // The port of the store needs the same protection as the API.
         let password = config.server.admin()?;
         let config = &config.redis;
         let engine = Engine::new(hob_engine::Config {
@@ -91,8 +91,8 @@ impl EmbeddedStore {
             }
             bound => bound,
         };
-        let listener =
-            listener.with_context(|| format!("the store could not listen on {}", config.store_listen))?;
+        let listener = listener
+            .with_context(|| format!("cannot listen on {} for Redis clients", config.store_listen))?;
         Ok(EmbeddedStore { engine, listener })
     }
 }
@@ -109,7 +109,7 @@ impl RedisConfig {
 impl NodeConfig {
     fn name(&self) -> Result<NodeName> {
         match &self.name {
-            Some(name) => name.parse().context("node.name"),
+            Some(name) => name.parse().context("[node] name"),
             None => Ok(NodeName::random()),
         }
     }

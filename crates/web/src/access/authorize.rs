@@ -1,4 +1,4 @@
-//! The gate in front of every route.
+//! The middleware that authorizes every request.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -6,31 +6,31 @@ use axum::response::{IntoResponse, Response};
 
 use super::Access;
 use crate::Problem;
-use crate::console::Frame;
+use crate::console::AppContext;
 
-/// Lets a request pass that may, and tells the handler who is calling.
-pub(crate) async fn gate(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    match admit(&access, &mut request).await {
+/// Checks the access that a route requires, and adds the [`Caller`](super::Caller) to the request.
+pub(crate) async fn authorize(State(access): State<Access>, mut request: Request, next: Next) -> Response {
+    match check_access(&access, &mut request).await {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn admit(access: &Access, request: &mut Request) -> Result<(), Problem> {
-    let Some(frame) = request.extensions().get::<Frame>() else {
-        return Err(Problem::internal("a route was mounted outside of an app"));
+async fn check_access(access: &Access, request: &mut Request) -> Result<(), Problem> {
+    let Some(frame) = request.extensions().get::<AppContext>() else {
+        return Err(Problem::internal("route is not part of an App"));
     };
     let web = frame.web().clone();
-    let identified = web.door().identify(request.headers()).await;
+    let identified = web.authenticator().identify(request.headers()).await;
     let caller = match (access, identified) {
-        // Who cannot be identified right now may still see what everybody may.
+        // Public routes work while the database is unavailable.
         (Access::Public, identified) => identified.unwrap_or_default(),
         (_, Err(error)) => return Err(error.into()),
         (_, Ok(None)) => return Err(Problem::unauthorized()),
         (Access::Known, Ok(caller)) => caller,
         (Access::Scope(scope), Ok(Some(caller))) if caller.may(scope) => Some(caller),
         (Access::Scope(scope), Ok(Some(_))) => {
-            return Err(Problem::forbidden(format!("This needs the scope {scope}.")));
+            return Err(Problem::forbidden(format!("This requires the scope {scope}.")));
         }
     };
     if let Some(caller) = caller {

@@ -1,4 +1,4 @@
-//! Signing in to the console, and out again.
+//! The sign-in and sign-out routes of the console.
 
 use askama::Template;
 use axum::extract::{Extension, State};
@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use hob_store::limit::Decision;
 use serde::Deserialize;
 
-use super::door::COOKIE;
+use super::authenticator::COOKIE;
 use crate::server::listener::Peer;
 use crate::{Access, Caller, Console, Form, Problem, Query, Routes, Web};
 
@@ -15,61 +15,60 @@ use crate::{Access, Caller, Console, Form, Problem, Query, Routes, Web};
 #[template(path = "sign_in.html")]
 struct SignIn<'a> {
     to: &'a str,
-    /// What was wrong with the last attempt.
-    wrong: Option<&'a str>,
+    /// Why the last attempt failed.
+    error: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
-struct Where {
+struct ReturnTo {
     #[serde(default)]
     to: String,
 }
 
 #[derive(Deserialize)]
-struct Attempt {
+struct SignInForm {
     token: String,
     #[serde(default)]
     to: String,
 }
 
 pub(crate) fn routes() -> Routes<Web> {
-    Routes::new().page(Access::Public, "/sign-in", ask).action(Access::Public, "/sign-in", sign_in).action(
-        Access::Public,
-        "/sign-out",
-        sign_out,
-    )
+    Routes::new()
+        .page(Access::Public, "/sign-in", sign_in_page)
+        .action(Access::Public, "/sign-in", sign_in)
+        .action(Access::Public, "/sign-out", sign_out)
 }
 
-async fn ask(
+async fn sign_in_page(
     console: Console,
     State(web): State<Web>,
-    Query(place): Query<Where>,
+    Query(query): Query<ReturnTo>,
 ) -> Result<Response, Problem> {
-    let to = local(&place.to);
-    if web.door().is_open() {
+    let to = local_path(&query.to);
+    if web.authenticator().is_open() {
         return Ok(Redirect::to(to).into_response());
     }
-    Ok(console.page("Sign in", &SignIn { to, wrong: None })?.into_response())
+    Ok(console.page("Sign in", &SignIn { to, error: None })?.into_response())
 }
 
 async fn sign_in(
     console: Console,
     State(web): State<Web>,
     Extension(peer): Extension<Peer>,
-    Form(attempt): Form<Attempt>,
+    Form(form): Form<SignInForm>,
 ) -> Result<Response, Problem> {
     let client = peer.0.ip();
-    if let Decision::Denied { retry_after, .. } = web.attempts().take(client).await? {
-        return Err(Problem::too_many("Too many attempts to sign in. Wait a while.", retry_after));
+    if let Decision::Denied { retry_after, .. } = web.sign_in_limit().take(client).await? {
+        return Err(Problem::too_many("Too many sign-in attempts. Try again later.", retry_after));
     }
-    let to = local(&attempt.to);
-    let Some(holder) = web.door().holder(attempt.token.trim()).await? else {
+    let to = local_path(&form.to);
+    let Some(token_owner) = web.authenticator().token_owner(form.token.trim()).await? else {
         web.audit().record("nobody", "session.refuse", &client.to_string()).await?;
-        let page = console.page("Sign in", &SignIn { to, wrong: Some("This token is not valid.") })?;
+        let page = console.page("Sign in", &SignIn { to, error: Some("This token is not valid.") })?;
         return Ok((StatusCode::FORBIDDEN, page).into_response());
     };
     let lasts = web.config().session_lasts.get();
-    let session = web.door().begin_session(&holder, lasts).await?;
+    let session = web.authenticator().create_session(&token_owner, lasts).await?;
     let cookie = cookie(&web, &session, lasts.as_secs())?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(to)).into_response())
 }
@@ -80,18 +79,18 @@ async fn sign_out(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let who = caller.as_ref().map_or("nobody", Caller::name);
-    web.door().end_session(&headers, who).await?;
+    web.authenticator().end_session(&headers, who).await?;
     Ok(([(header::SET_COOKIE, cookie(&web, "", 0)?)], Redirect::to("/sign-in")).into_response())
 }
 
-/// Where to go on: a page of ours, whatever was asked for.
-fn local(to: &str) -> &str {
+/// The path to redirect to: always on this server.
+fn local_path(to: &str) -> &str {
     let ours = to.starts_with('/') && !to.starts_with("//") && !to.starts_with("/\\");
     if ours && !to.contains(|c: char| c.is_control()) { to } else { "/" }
 }
 
 fn cookie(web: &Web, value: &str, seconds: u64) -> Result<HeaderValue, Problem> {
-    let secure = if web.speaks_tls() { "; Secure" } else { "" };
+    let secure = if web.has_tls() { "; Secure" } else { "" };
     let text = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut value = HeaderValue::from_str(&text).map_err(Problem::internal)?;
     value.set_sensitive(true);
@@ -103,12 +102,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_sent_elsewhere_after_signing_in() {
+    fn sign_in_never_redirects_to_another_site() {
         for to in ["/uptime", "/uptime/42?tab=1", "/"] {
-            assert_eq!(local(to), to);
+            assert_eq!(local_path(to), to);
         }
         for to in ["", "uptime", "//evil.example", "/\\evil.example", "https://evil.example", "/a\nb"] {
-            assert_eq!(local(to), "/", "{to:?}");
+            assert_eq!(local_path(to), "/", "{to:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How often a client may try to sign in.
+//! The rate limit of sign-in attempts.
 
 use std::net::IpAddr;
 
@@ -8,31 +8,31 @@ use hob_store::limit::{Algorithm, Decision, Rule, Window};
 use crate::Error;
 use hob_service::keys::{Client, Keys};
 
-/// Enough for somebody who mistypes, far too few for somebody who guesses.
+/// Enough for typing mistakes, too few to guess a token.
 const LIMIT: u32 = 10;
 const PER_MINUTES: u64 = 10;
 
 #[derive(Debug)]
-pub(crate) struct Attempts {
+pub(crate) struct SignInLimit {
     store: Store,
     keys: Keys,
     rule: Rule,
 }
 
-impl Attempts {
+impl SignInLimit {
     pub(crate) fn new(store: &Store, keys: Keys) -> Result<Self, Error> {
         let window = Window::new(LIMIT, std::time::Duration::from_secs(60 * PER_MINUTES));
         Ok(Self { store: store.clone(), keys, rule: Rule::new(Algorithm::Gcra, vec![window])? })
     }
 
-    /// Counts an attempt, and says whether it may be made.
+    /// Counts an attempt and decides whether it is allowed.
     pub(crate) async fn take(&self, client: IpAddr) -> Result<Decision, hob_store::Error> {
         let id = Client::new(network(client)).map_err(|error| hob_store::Error::Misuse(error.to_string()))?;
         self.rule.take(&self.store, &[self.keys.sign_in(&id).as_bytes()], 1).await
     }
 }
 
-/// Whom an address belongs to: of IPv6, everybody has at least a /64 for themselves.
+/// The network that counts as one client. IPv6 clients usually have a /64.
 fn network(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),

@@ -1,0 +1,269 @@
+//! Identifies the caller of a request by its token or session.
+//!
+//! Results are cached for a few seconds, so that a busy client does not cost a query per request. A revocation takes effect
+//! at once on the node that made it, and on the others when their cache expires. While the database is unavailable, cached
+//! callers stay authenticated, so that services that only need the store keep working.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::http::{HeaderMap, header};
+use hob_database::{Database, Read as _, Transaction, UnixMs, sql};
+use hob_service::config::Secret;
+
+use super::credential::Hash;
+use super::session::{self, Session, SessionCredential};
+use super::token::{self, Token, TokenId, Tokens};
+use super::{Caller, Scope, now};
+
+/// How long a result is cached.
+const CACHE_FOR: Duration = Duration::from_secs(5);
+/// How long a cached result is used while the database is unavailable.
+const STALE_FOR: Duration = Duration::from_secs(600);
+/// The cache is cleared when it has this many entries.
+const MAX_CACHED: usize = 10_000;
+
+/// Longer credentials are not valid.
+const MAX_CREDENTIAL_BYTES: usize = 512;
+
+pub(crate) struct Authenticator {
+    database: Database,
+    /// `None`: no credentials are required.
+    admin: Mutex<Option<Hash>>,
+    cached: Mutex<HashMap<Hash, CachedCaller>>,
+    /// When tokens were last used, not yet in the database.
+    uses: Mutex<HashMap<TokenId, UnixMs>>,
+}
+
+/// An authenticated caller.
+#[derive(Clone)]
+struct CachedCaller {
+    caller: Caller,
+    token: Option<TokenId>,
+    until: Option<UnixMs>,
+    loaded_at: Instant,
+}
+
+/// The credential of a request.
+enum Credential {
+    Bearer(Hash),
+    Session(Hash),
+}
+
+/// The owner of the token that is used to sign in.
+pub(super) struct TokenOwner {
+    pub(super) caller: Caller,
+    pub(super) key: SessionCredential,
+}
+
+impl Authenticator {
+    pub(crate) fn new(database: &Database, admin: Option<&Secret>) -> Self {
+        Self {
+            database: database.clone(),
+            admin: Mutex::new(admin.map(|secret| Hash::of(secret.reveal()))),
+            cached: Mutex::default(),
+            uses: Mutex::default(),
+        }
+    }
+
+    /// Replaces the admin token and ends the sessions of the old one. A running server that requires credentials cannot
+    /// stop requiring them.
+    pub(crate) fn replace_admin(&self, admin: &Secret) {
+        *lock(&self.admin) = Some(Hash::of(admin.reveal()));
+        lock(&self.cached).clear();
+    }
+
+    /// Whether no credentials are required.
+    pub(crate) fn is_open(&self) -> bool {
+        lock(&self.admin).is_none()
+    }
+
+    /// The caller of a request with these headers; `None` without valid credentials.
+    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Option<Caller>, hob_database::Error> {
+        match credential(headers) {
+            Some(Credential::Bearer(hash)) if self.is_admin(&hash) => Ok(Some(Caller::admin())),
+            Some(Credential::Bearer(hash)) => self.cached_or_load(hash, self.token(&hash)).await,
+            _ if self.is_open() => Ok(Some(Caller::open())),
+            Some(Credential::Session(hash)) => self.cached_or_load(hash, self.session(&hash)).await,
+            None => Ok(None),
+        }
+    }
+
+    /// The owner of a token.
+    pub(super) async fn token_owner(&self, text: &str) -> Result<Option<TokenOwner>, hob_database::Error> {
+        if text.len() > MAX_CREDENTIAL_BYTES {
+            return Ok(None);
+        }
+        let hash = Hash::of(text);
+        if self.is_admin(&hash) {
+            return Ok(Some(TokenOwner { caller: Caller::admin(), key: SessionCredential::Admin(hash) }));
+        }
+        let found = self.token(&hash).await?;
+        Ok(found.and_then(|found| {
+            Some(TokenOwner { caller: found.caller, key: SessionCredential::Token(found.token?) })
+        }))
+    }
+
+    pub(super) async fn create_session(
+        &self,
+        token_owner: &TokenOwner,
+        lasts: Duration,
+    ) -> Result<String, hob_database::Error> {
+        session::begin(&self.database, &token_owner.key, token_owner.caller.name(), lasts).await
+    }
+
+    /// Ends the session of a request.
+    pub(super) async fn end_session(
+        &self,
+        headers: &HeaderMap,
+        who: &str,
+    ) -> Result<(), hob_database::Error> {
+        let Some(hash) = session_cookie(headers) else { return Ok(()) };
+        lock(&self.cached).remove(&hash);
+        session::end(&self.database, &hash, who).await
+    }
+
+    /// Revokes a token, on this node at once.
+    pub(super) async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, hob_database::Error> {
+        let revoked = Tokens::new(&self.database).revoke(id, by).await?;
+        lock(&self.cached).retain(|_, entry| entry.token.as_ref() != Some(id));
+        Ok(revoked)
+    }
+
+    /// Writes the times of use to the database. Called once a minute.
+    pub(crate) async fn flush_token_uses(&self) -> Result<(), hob_database::Error> {
+        let uses = std::mem::take(&mut *lock(&self.uses));
+        if uses.is_empty() {
+            return Ok(());
+        }
+        let uses = &uses;
+        let write = |tx: Transaction| async move {
+            for (id, at) in uses {
+                tx.execute(sql("UPDATE web_token SET used_at = $2 WHERE id = $1").bind(id).bind(*at)).await?;
+            }
+            Ok(())
+        };
+        self.database.write(write).await
+    }
+
+    fn is_admin(&self, hash: &Hash) -> bool {
+        lock(&self.admin).as_ref().is_some_and(|admin| admin.is(hash.bytes()))
+    }
+
+    /// The cached caller of a credential, or else the one in the database.
+    async fn cached_or_load(
+        &self,
+        hash: Hash,
+        load: impl Future<Output = Result<Option<CachedCaller>, hob_database::Error>>,
+    ) -> Result<Option<Caller>, hob_database::Error> {
+        let entry = lock(&self.cached).get(&hash).cloned();
+        let is_usable = |entry: &&CachedCaller, within| entry.loaded_at.elapsed() < within && entry.is_good();
+        if let Some(entry) = entry.as_ref().filter(|entry| is_usable(entry, CACHE_FOR)) {
+            return Ok(Some(self.record_use(entry)));
+        }
+        match (load.await, entry) {
+            (Ok(Some(found)), _) => {
+                let caller = self.record_use(&found);
+                let mut cached = lock(&self.cached);
+                if cached.len() >= MAX_CACHED {
+                    cached.clear();
+                }
+                cached.insert(hash, found);
+                Ok(Some(caller))
+            }
+            (Ok(None), _) => {
+                lock(&self.cached).remove(&hash);
+                Ok(None)
+            }
+            (Err(hob_database::Error::Unavailable { .. }), Some(entry)) if is_usable(&&entry, STALE_FOR) => {
+                Ok(Some(self.record_use(&entry)))
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn record_use(&self, entry: &CachedCaller) -> Caller {
+        if let Some(token) = &entry.token {
+            lock(&self.uses).insert(token.clone(), now());
+        }
+        entry.caller.clone()
+    }
+
+    async fn token(&self, hash: &Hash) -> Result<Option<CachedCaller>, hob_database::Error> {
+        let found: Option<Token> = self.database.optional(token::by_hash(hash)).await?;
+        let good = found.filter(|token| token.is_good(now()));
+        Ok(good.map(|token| CachedCaller {
+            caller: Caller::new(&token.name, token.scopes.as_slice()),
+            token: Some(token.id),
+            until: token.expires_at,
+            loaded_at: Instant::now(),
+        }))
+    }
+
+    async fn session(&self, hash: &Hash) -> Result<Option<CachedCaller>, hob_database::Error> {
+        let found: Option<Session> = self.database.optional(session::by_hash(hash)).await?;
+        Ok(found.and_then(|session| self.session_caller(session)).filter(CachedCaller::is_good))
+    }
+
+    /// The caller of a session.
+    fn session_caller(&self, session: Session) -> Option<CachedCaller> {
+        let loaded_at = Instant::now();
+        if let Some(admin) = session.admin_hash {
+            let same = lock(&self.admin).as_ref().is_some_and(|now| now.is(&admin));
+            let until = Some(session.expires_at);
+            return same.then(|| CachedCaller { caller: Caller::admin(), token: None, until, loaded_at });
+        }
+        let (name, scopes) = (session.name?, session.scopes?);
+        let until = session.token_expires_at.map_or(session.expires_at, |end| end.min(session.expires_at));
+        let entry = CachedCaller {
+            caller: Caller::new(&name, scopes.as_slice()),
+            token: session.token,
+            until: Some(until),
+            loaded_at,
+        };
+        session.revoked_at.is_none().then_some(entry)
+    }
+}
+
+impl CachedCaller {
+    fn is_good(&self) -> bool {
+        self.until.is_none_or(|end| now() < end)
+    }
+}
+
+impl Caller {
+    fn admin() -> Self {
+        Self::new("admin", [Scope::Admin])
+    }
+
+    /// Any caller of a server without an admin token, which only listens on loopback.
+    fn open() -> Self {
+        Self::new("this machine", [Scope::Admin])
+    }
+}
+
+/// A token takes precedence over a session.
+fn credential(headers: &HeaderMap) -> Option<Credential> {
+    if let Some(value) = headers.get(header::AUTHORIZATION) {
+        let text = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
+        // An unreadable header is an invalid token, not a missing one.
+        let text = text.filter(|text| text.len() <= MAX_CREDENTIAL_BYTES).unwrap_or_default();
+        return Some(Credential::Bearer(Hash::of(text.trim())));
+    }
+    session_cookie(headers).map(Credential::Session)
+}
+
+/// The session cookie.
+pub(super) const COOKIE: &str = "hob_session";
+
+fn session_cookie(headers: &HeaderMap) -> Option<Hash> {
+    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let (_, text) = pairs.find(|(name, text)| *name == COOKIE && text.len() <= MAX_CREDENTIAL_BYTES)?;
+    Some(Hash::of(text))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
