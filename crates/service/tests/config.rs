@@ -33,7 +33,7 @@ fn variables(list: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn environment_overrides_the_file_and_the_file_overrides_defaults() {
     let folder = tempfile::tempdir().unwrap();
-    let file = file(folder.path(), "[sample]\ngnomes = 8\ncount_every = '1m'\n");
+    let file = file(folder.path(), "[sample]\nlimit = 8\ncheck_every = '1m'\n");
     file.check(&[SectionKind::of::<Sample>()]).unwrap();
     let layers = Layers::new(
         Some(&file),
@@ -64,10 +64,10 @@ fn environment_variable_can_hold_a_list() {
 fn error_in_the_file_has_its_position() {
     let folder = tempfile::tempdir().unwrap();
     for (text, line, column, words) in [
-        ("[sample]\ngnomes = \"many\"\n", 2, 10, "u32"),
+        ("[sample]\nlimit = \"many\"\n", 2, 9, "u32"),
         ("[sample]\nunknown = 1\n", 2, 1, "unknown field `unknown`"),
         ("\n[sampel]\n", 2, 2, "unknown section `sampel`"),
-        ("[sample]\ncount_every = \"30\"\n", 2, 15, "not a duration"),
+        ("[sample]\ncheck_every = \"30\"\n", 2, 15, "not a duration"),
         ("[sample\n", 1, 8, ""),
     ] {
         match file(folder.path(), text).check(&[SectionKind::of::<Sample>()]) {

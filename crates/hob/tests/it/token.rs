@@ -38,7 +38,8 @@ async fn a_token_grants_its_scopes_until_it_is_revoked() {
     assert!(list.contains("prometheus") && list.contains("metrics:read") && !list.contains(text), "{list}");
     let id = list.lines().nth(1).unwrap().split(' ').next().unwrap();
     said(&token(&server, &["revoke", id]));
-    wait_for("the revocation to reach the server", LIMIT, async || ask(&server, text, "/metrics") == 401).await;
+    wait_for("the revocation to reach the server", LIMIT, async || ask(&server, text, "/metrics") == 401)
+        .await;
     assert!(said(&token(&server, &["list"])).contains("revoked"));
     assert!(complaint(&token(&server, &["revoke", id])).contains("no token"));
 }

@@ -202,8 +202,8 @@ every_service! {
         let (id, session) = (TestId::new("T_1").unwrap(), SessionId::new("session_123").unwrap());
         assert!(load.views().add_session(&id, &session, "192.168.1.100", 1706430000000).await.unwrap());
         let key = keys(&context).sessions(&id);
-        let session: String = context.store.run(cmd("HGET").arg(&key).arg("session_123").clone()).await.unwrap();
-        assert_eq!(session, r#"{"clientIp":"192.168.1.100","connectedAt":1706430000000}"#);
+        let stored: String = context.store.run(cmd("HGET").arg(&key).arg("session_123").clone()).await.unwrap();
+        assert_eq!(stored, r#"{"clientIp":"192.168.1.100","connectedAt":1706430000000}"#);
         assert!(ttl(&context, &key).await <= Duration::from_secs(3600));
         load.views().remove_session(&id, &session).await.unwrap();
         assert!(!exists(&context, &key).await);

@@ -123,7 +123,7 @@ impl Changes {
     async fn listen(self, task: Task) {
         let bus = self.inner.context.store.bus();
         while !task.stopping() {
-            let mut subscription = match bus.subscribe(&[Topic::channel(&self.inner.channel)]).await {
+            let mut subscription = match bus.subscribe(&[ChannelFilter::channel(&self.inner.channel)]).await {
                 Ok(subscription) => subscription,
                 Err(_) if task.pause(RETRY_AFTER).await => continue,
                 Err(_) => return,
