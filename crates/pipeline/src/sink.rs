@@ -80,7 +80,7 @@ pub struct Output {
 
 impl Sinks {
     pub(crate) fn new(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Self {
-        let goal = |name: &String, sink: &Sink| match sink {
+        let target = |name: &String, sink: &Sink| match sink {
             Sink::JsonLines { path } => Target::JsonLines { folder: folder.to_owned(), path: path.clone() },
             Sink::Table { database, table, key } => {
                 let database = match database {
@@ -93,7 +93,7 @@ impl Sinks {
         };
         let writer = |(name, sink): (&String, &Sink)| {
             let created = matches!(sink, Sink::Table { .. });
-            SinkWriter { name: String::clone(name), target: goal(name, sink), open: None, created }
+            SinkWriter { name: String::clone(name), target: target(name, sink), open: None, created }
         };
         let all = plan.sinks.iter().map(writer).collect();
         let writer = format!("{:016x}", rand::random::<u64>());
@@ -164,7 +164,7 @@ impl Sinks {
                 // Writing through the link would truncate the file of another run.
                 if path.is_symlink() {
                     let reason = format!(
-                        "{} was started by an earlier version of Hob and is a link now; remove the link",
+                        "{} was started by an earlier version of Hob and is a link now; cancel the run and start a new one",
                         path.display()
                     );
                     return Err(Error::Conflict(reason));

@@ -71,8 +71,8 @@ impl RequestSecrets {
         values: &TemplateValues<'_>,
     ) -> Result<Self, TemplateError> {
         let Some(first) = names.first().copied() else { return Ok(Self::default()) };
-        let sample_url = |stand_in: &str| {
-            let value = |_: &SecretName| Ok(Secret::from(stand_in.to_owned()));
+        let sample_url = |sample: &str| {
+            let value = |_: &SecretName| Ok(Secret::from(sample.to_owned()));
             url(&TemplateValues { secrets: &value, ..*values }).map(|url| Url::parse(&url).ok())
         };
         let [one, two] = SAMPLE_VALUES.map(sample_url);

@@ -66,9 +66,9 @@ impl Driver {
         {
             return AttemptResult::without_call(stored.reuse(step));
         }
-        let asks =
+        let makes_call =
             item.step == PAGES_STEP || step.is_some_and(|step| step.get.is_some() || step.post.is_some());
-        if asks {
+        if makes_call {
             return self.call(item, step).await;
         }
         let Some(step) = step else {
@@ -106,16 +106,16 @@ impl Driver {
         }
         let _ = self.shared.views.publish_task_start(&self.run, item).await;
         let max_bytes = self.plan.http.max_body_kib as usize * 1024;
-        let fetched = self.shared.http.fetch(request, self.plan.http.timeout.get(), max_bytes).await;
-        let feedback = match &fetched {
-            Ok(answer) => self.read_feedback(answer).await,
+        let result = self.shared.http.fetch(request, self.plan.http.timeout.get(), max_bytes).await;
+        let feedback = match &result {
+            Ok(response) => self.read_feedback(response).await,
             Err(_) => QuotaFeedback::default(),
         };
         self.settle(&reservation, 1, feedback).await;
         let _ = self.shared.views.delete_task_start(&self.run, item).await;
-        let status = fetched.as_ref().map_or(0, |answer| answer.status.as_u16());
+        let status = result.as_ref().map_or(0, |response| response.status.as_u16());
         crate::metrics::called(&self.plan.quota, status);
-        let outcome = fetched.and_then(|answer| self.interpret(item, step, &sent, &answer));
+        let outcome = result.and_then(|response| self.interpret(item, step, &sent, &response));
         let outcome = outcome.unwrap_or_else(|failure| match self.restart_listing(item, &sent.url, status) {
             Some(begin) => AttemptOutcome::Done { output: None, follow: vec![begin], version: None },
             None => {
@@ -166,11 +166,11 @@ impl Driver {
         }
     }
 
-    async fn read_feedback(&self, answer: &HttpResponse) -> QuotaFeedback {
+    async fn read_feedback(&self, response: &HttpResponse) -> QuotaFeedback {
         match self.shared.quotas.definition(&self.plan.quota).await {
             Ok(quota) => QuotaFeedback::from_response(
-                answer.status,
-                &answer.headers,
+                response.status,
+                &response.headers,
                 &quota.limits,
                 jiff::Timestamp::now(),
             ),
@@ -239,20 +239,20 @@ impl Driver {
         item: &Item,
         step: Option<&Step>,
         sent: &SentRequest,
-        answer: &HttpResponse,
+        response: &HttpResponse,
     ) -> Result<AttemptOutcome, AttemptFailure> {
         let excerpt = || -> String {
-            sent.mask.beginning(&answer.body, EXCERPT).chars().filter(|c| !c.is_control()).collect()
+            sent.mask.beginning(&response.body, EXCERPT).chars().filter(|c| !c.is_control()).collect()
         };
-        if answer.status == StatusCode::NOT_MODIFIED
+        if response.status == StatusCode::NOT_MODIFIED
             && let (Some(step), Some(stored)) = (step, &sent.stored)
         {
             return Ok(stored.clone().reuse(step));
         }
-        if let Some(class) = class_of(answer.status) {
-            return Err(AttemptFailure { class, error: format!("{}: {}", answer.status, excerpt()) });
+        if let Some(class) = class_of(response.status) {
+            return Err(AttemptFailure { class, error: format!("{}: {}", response.status, excerpt()) });
         }
-        let document: Value = serde_json::from_slice(&answer.body).map_err(|error| {
+        let document: Value = serde_json::from_slice(&response.body).map_err(|error| {
             AttemptFailure::parse(format!("response is not JSON ({error}): {}", excerpt()))
         })?;
         let found = match (step, &self.plan.source) {
@@ -261,7 +261,7 @@ impl Driver {
             (None, _) => Err("the plan has no listing".to_owned()),
         };
         let Extracted { output, follow } = found.map_err(AttemptFailure::parse)?;
-        let etag = answer.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok());
+        let etag = response.headers.get(header::ETAG).and_then(|etag| etag.to_str().ok());
         Ok(AttemptOutcome::Done {
             output,
             follow,

@@ -126,9 +126,13 @@ async fn follow(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[St
                         model.calls.insert(new_reservation.id.clone(), (calls, now + HOLD_MS));
                         open.push(reservation);
                     }
-                    ReserveDecision::Wait { at: told, .. } => {
+                    ReserveDecision::Wait { at: retry_at, .. } => {
                         assert!(!model.fits(now, calls), "step {at}: refused what fits");
-                        assert_eq!(told.0, i64::try_from(model.fits_at(now, calls)).unwrap(), "step {at}");
+                        assert_eq!(
+                            retry_at.0,
+                            i64::try_from(model.fits_at(now, calls)).unwrap(),
+                            "step {at}"
+                        );
                     }
                 }
             }

@@ -16,7 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use crate::runs::{start_run, wait_for_state};
 use crate::support::TestEnv;
 
-const VALUE: &str = "s3cret-that-nobody-sees";
+const VALUE: &str = "s3cret-value";
 
 /// A secret in a file, for pipelines and these hosts.
 pub(crate) fn secret(name: &str, file: &Path, hosts: &[&str]) -> SecretsConfig {
