@@ -240,7 +240,7 @@ async fn an_admin_token_is_required_unless_on_loopback() {
     let anywhere = Config { listen: "0.0.0.0:0".parse().unwrap(), ..Config::default() };
     let refused = Web::open(&context, Live::fixed(anywhere)).unwrap_err();
     assert!(matches!(refused, Error::OpenToAll(_)), "{refused}");
-    assert!(refused.to_string().contains("server.admin_token"));
+    assert!(refused.to_string().contains("[server] admin_token"));
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("admin");
