@@ -26,6 +26,6 @@ pub(crate) async fn card(chat: &Chat) -> Card {
             figure("deliveries", load.deliveries_per_s(), Unit::PerSecond),
         ],
         spark: Vec::new(),
-        troubles: Vec::new(),
+        problems: Vec::new(),
     }
 }

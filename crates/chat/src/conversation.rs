@@ -110,7 +110,7 @@ pub(crate) async fn rename(
         let payload = EventPayload::Renamed { title: new_title.to_owned() };
         event::write(&tx, id, next.sequence, by, &payload).await
     };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 fn check_title(title: &str) -> Result<(), Refusal> {

@@ -37,7 +37,7 @@ pub enum Isolation {
     /// Every statement sees what was committed before it, and waits for concurrent changes to the same rows.
     /// For contended rows, where `Serializable` would retry too often. Such a transaction must decide within
     /// its statements (`UPDATE … WHERE version = $2`), not between them.
-    Committed,
+    ReadCommitted,
 }
 
 /// What a transaction is for.
@@ -83,7 +83,7 @@ impl Connection {
                 let begin = match mode {
                     Mode::Snapshot => begin_postgres!("REPEATABLE READ READ ONLY"),
                     Mode::Write(Isolation::Serializable) => begin_postgres!("SERIALIZABLE READ WRITE"),
-                    Mode::Write(Isolation::Committed) => begin_postgres!("READ COMMITTED READ WRITE"),
+                    Mode::Write(Isolation::ReadCommitted) => begin_postgres!("READ COMMITTED READ WRITE"),
                 };
                 let row = sqlx::raw_sql(begin).fetch_one(&mut **connection).await?;
                 Row(Inner::Postgres(row)).at(0)

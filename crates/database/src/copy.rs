@@ -17,7 +17,7 @@ use crate::{Database, Error, Kind, Options, from_row};
 
 /// What a copy contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Copied {
+pub struct CopySummary {
     pub tables: u64,
     pub rows: u64,
 }
@@ -64,7 +64,7 @@ const POSTGRES_FOREIGN_KEYS: &str = "SELECT CAST(CAST(conrelid AS regclass) AS T
 impl Database {
     /// Copies the current contents of all tables to an empty database of either dialect. The copy keeps the id
     /// of this database and can take its place.
-    pub async fn copy(&self, to: &Address) -> Result<Copied, Error> {
+    pub async fn copy(&self, to: &Address) -> Result<CopySummary, Error> {
         let pools = Pools::new(to, &Options::default())?;
         let copied = copy_to(self, &pools).await;
         pools.close().await;
@@ -72,10 +72,10 @@ impl Database {
     }
 }
 
-async fn copy_to(from: &Database, to: &Pools) -> Result<Copied, Error> {
+async fn copy_to(from: &Database, to: &Pools) -> Result<CopySummary, Error> {
     let mut source = from.pools().acquire(Mode::Snapshot).await?;
     source.begin(Mode::Snapshot).await?;
-    let write = Mode::Write(Isolation::Committed);
+    let write = Mode::Write(Isolation::ReadCommitted);
     let mut target = to.acquire(write).await?;
     let now = target.begin(write).await?;
     for connection in [&mut source, &mut target] {
@@ -97,7 +97,7 @@ async fn copy_to(from: &Database, to: &Pools) -> Result<Copied, Error> {
     Ok(copied)
 }
 
-async fn copy_tables(source: &mut Connection, target: &mut Connection) -> Result<Copied, Error> {
+async fn copy_tables(source: &mut Connection, target: &mut Connection) -> Result<CopySummary, Error> {
     let mut all = Vec::new();
     for name in tables(target).await? {
         // The target has applied its own migrations.
@@ -112,7 +112,7 @@ async fn copy_tables(source: &mut Connection, target: &mut Connection) -> Result
         // Rows that the migrations inserted are copied from the source as well.
         run(target, format!("DELETE FROM {}", quoted(&table.name))).await?;
     }
-    let mut copied = Copied::default();
+    let mut copied = CopySummary::default();
     for table in &all {
         copied.rows += copy_rows(source, target, table).await?;
         copied.tables += 1;

@@ -124,7 +124,7 @@ impl Database {
     pub async fn execute(&self, query: Query<()>) -> Result<u64, Error> {
         let statement = &query.statement(self.dialect())?;
         let work = |tx: Transaction| async move { tx.run(statement.clone()).await };
-        self.write_with(Isolation::Committed, work).await
+        self.write_with(Isolation::ReadCommitted, work).await
     }
 
     /// Runs `work` on one consistent snapshot of the database.

@@ -55,7 +55,7 @@ pub enum Error {
     Address { reason: String },
     /// The migrations of the program do not fit the database.
     #[error(transparent)]
-    Migration(#[from] MigrationRefused),
+    Migration(#[from] MigrationError),
     /// A copy or backup that was refused.
     #[error("{reason}")]
     Copy { reason: String },
@@ -84,7 +84,7 @@ pub enum Constraint {
 
 /// Why migrations were not applied. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-pub enum MigrationRefused {
+pub enum MigrationError {
     #[error(
         "the database is newer than this program: it has the migration {service} {name}, which this program does not \
          know; run a newer version of hob, or restore an older backup"
@@ -122,7 +122,7 @@ impl Error {
     }
 
     /// Whether a row with the same key already exists.
-    pub fn is_taken(&self) -> bool {
+    pub fn is_unique_violation(&self) -> bool {
         matches!(self, Error::Violation { constraint: Constraint::Unique, .. })
     }
 

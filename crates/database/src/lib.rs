@@ -96,14 +96,14 @@ mod value;
 
 pub use address::{Address, Dialect};
 pub use connection::Isolation;
-pub use copy::Copied;
+pub use copy::CopySummary;
 pub use database::{Database, Options};
-pub use error::{Constraint, Error, MigrationRefused};
+pub use error::{Constraint, Error, MigrationError};
 pub use meta::DatabaseId;
 pub use migration::{Migration, Migrations};
 pub use query::insert::Binds;
 pub use query::page::{Cursor, Keyset, Page, PageRequest};
-pub use query::read::{MOST_ROWS, Read};
+pub use query::read::{MAX_ROWS, Read};
 pub use query::{PerDialect, Query, Sql, sql};
 pub use transaction::{Snapshot, Transaction};
 pub use value::row::{FromRow, Row};

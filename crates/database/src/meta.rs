@@ -28,7 +28,7 @@ impl Database {
         if lost >= max {
             return Err(Error::unfit(format!("cannot raise the epoch {lost}: the maximum is {max}")));
         }
-        self.write_with(Isolation::Committed, |tx| async move {
+        self.write_with(Isolation::ReadCommitted, |tx| async move {
             let raise = sql("UPDATE hob_meta SET epoch = $1 + 1 WHERE epoch <= $1").bind(lost);
             tx.execute(raise).await?;
             let (epoch,) = tx.one(sql("SELECT epoch FROM hob_meta")).await?;

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::address::Dialect;
 use crate::connection::pools::Pools;
 use crate::connection::{Connection, Isolation, Mode};
-use crate::error::MigrationRefused;
+use crate::error::MigrationError;
 use crate::meta::DatabaseId;
 use crate::query::{PerDialect, Query, sql};
 use crate::transaction::retry::Retries;
@@ -99,7 +99,7 @@ pub(crate) async fn apply(pools: &Pools, sets: &[Migrations]) -> Result<Database
 }
 
 async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Error> {
-    let mode = Mode::Write(Isolation::Committed);
+    let mode = Mode::Write(Isolation::ReadCommitted);
     let mut connection = pools.acquire(mode).await?;
     let now = connection.begin(mode).await?;
     match apply_in(&mut connection, sets, now).await {
@@ -146,7 +146,7 @@ pub(crate) async fn apply_in(
 async fn run(connection: &mut Connection, step: &Step, now: UnixMs) -> Result<(), Error> {
     let Step { service, name, number, text } = *step;
     let run = connection.run_script(text).await;
-    run.map_err(|source| MigrationRefused::Failed {
+    run.map_err(|source| MigrationError::Failed {
         service: service.to_owned(),
         name: name.to_owned(),
         source,
@@ -182,17 +182,13 @@ struct Step {
 }
 
 /// The steps to apply, or why they must not be applied.
-fn pending(
-    sets: &[Migrations],
-    applied: &[Applied],
-    dialect: Dialect,
-) -> Result<Vec<Step>, MigrationRefused> {
+fn pending(sets: &[Migrations], applied: &[Applied], dialect: Dialect) -> Result<Vec<Step>, MigrationError> {
     let is_known = |row: &Applied| {
         let has_step = |set: &Migrations| usize::try_from(row.number).is_ok_and(|n| n <= set.steps.len());
         sets.iter().any(|set| set.service == row.service && has_step(set))
     };
     if let Some(row) = applied.iter().find(|row| !is_known(row)) {
-        return Err(MigrationRefused::Newer { service: row.service.clone(), name: row.name.clone() });
+        return Err(MigrationError::Newer { service: row.service.clone(), name: row.name.clone() });
     }
     let mut pending = Vec::new();
     for set in sets {
@@ -200,10 +196,10 @@ fn pending(
         for step in steps(set, dialect) {
             let (service, name) = (set.service.to_owned(), step.name.to_owned());
             match rows.iter().find(|row| row.number == step.number) {
-                Some(row) if !step.matches(row) => return Err(MigrationRefused::Changed { service, name }),
+                Some(row) if !step.matches(row) => return Err(MigrationError::Changed { service, name }),
                 Some(_) => {}
                 None if rows.iter().any(|row| row.number > step.number) => {
-                    return Err(MigrationRefused::LeftOut { service, name });
+                    return Err(MigrationError::LeftOut { service, name });
                 }
                 None => pending.push(step),
             }
@@ -233,14 +229,14 @@ impl Step {
 }
 
 /// Checks the names and numbers of the sets.
-fn check(sets: &[Migrations]) -> Result<(), MigrationRefused> {
+fn check(sets: &[Migrations]) -> Result<(), MigrationError> {
     for (index, set) in sets.iter().enumerate() {
         if sets[..index].iter().any(|other| other.service == set.service) {
-            return Err(MigrationRefused::Twice { service: set.service.to_owned() });
+            return Err(MigrationError::Twice { service: set.service.to_owned() });
         }
         for (number, step) in (1..).zip(set.steps) {
             if !step.name.starts_with(&format!("{number:04}_")) {
-                return Err(MigrationRefused::Misnumbered {
+                return Err(MigrationError::Misnumbered {
                     service: set.service.to_owned(),
                     name: step.name.to_owned(),
                 });

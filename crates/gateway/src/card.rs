@@ -1,7 +1,7 @@
 //! The card of the gateway on the Overview.
 
 use hob_web::look::{Quantity, Tone, Unit};
-use hob_web::{Card, Figure, Service as _, Trouble};
+use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::Error;
 use crate::gateway::Gateway;
@@ -15,7 +15,7 @@ pub(crate) async fn card(gateway: &Gateway) -> Card {
         word: "unavailable".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
-        troubles: vec![Trouble {
+        problems: vec![CardProblem {
             tone: Tone::Warn,
             text: format!("Gateway statistics are unavailable: {error}"),
             href: Gateway::HREF.to_owned(),
@@ -42,6 +42,6 @@ async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
             figure("errors", Quantity::share(summary.errors, summary.total)),
         ],
         spark: minutes.iter().map(|minute| Some(minute.histogram.count() as f64 / 60.0)).collect(),
-        troubles: Vec::new(),
+        problems: Vec::new(),
     })
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use hob_service::config::{AnyLive, BadConfig, File, Layers, Replace, SectionKind};
+use hob_service::config::{ConfigError, File, Layers, LiveSection, Replace, SectionType};
 use hob_web::Registration;
 
 pub(crate) use hob_service::config::SecretsConfig;
@@ -33,7 +33,7 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    fn from_layers(layers: &Layers) -> Result<Self, BadConfig> {
+    fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
         let config = Self {
             node: layers.section()?,
             redis: layers.section()?,
@@ -48,20 +48,20 @@ impl Config {
 }
 
 /// All sections, in the order of the documentation.
-fn kinds() -> Vec<SectionKind> {
+fn kinds() -> Vec<SectionType> {
     let own = [
-        SectionKind::of::<NodeConfig>(),
-        SectionKind::of::<RedisConfig>(),
-        SectionKind::of::<DatabaseConfig>(),
-        SectionKind::of::<hob_web::Config>(),
-        SectionKind::of::<SecretsConfig>(),
+        SectionType::of::<NodeConfig>(),
+        SectionType::of::<RedisConfig>(),
+        SectionType::of::<DatabaseConfig>(),
+        SectionType::of::<hob_web::Config>(),
+        SectionType::of::<SecretsConfig>(),
     ];
     own.into_iter().chain(services::ALL.iter().map(|service| service.section)).collect()
 }
 
 /// The sections of the services, which can be reloaded.
 #[derive(Debug)]
-pub(crate) struct LiveServices(BTreeMap<&'static str, AnyLive>);
+pub(crate) struct LiveServices(BTreeMap<&'static str, LiveSection>);
 
 impl LiveServices {
     /// The defaults of all services.
@@ -70,16 +70,16 @@ impl LiveServices {
         Self::new(&Layers::default()).expect("the defaults are valid")
     }
 
-    fn new(layers: &Layers) -> Result<Self, BadConfig> {
+    fn new(layers: &Layers) -> Result<Self, ConfigError> {
         let live = |service: &Registration| Ok((service.name(), service.section.live(layers)?));
         services::ALL.iter().map(live).collect::<Result<_, _>>().map(Self)
     }
 
-    pub(crate) fn section(&self, service: &Registration) -> &AnyLive {
+    pub(crate) fn section(&self, service: &Registration) -> &LiveSection {
         self.0.get(service.name()).expect("every service has a section")
     }
 
-    fn replace(&self, layers: &Layers) -> Result<(), BadConfig> {
+    fn replace(&self, layers: &Layers) -> Result<(), ConfigError> {
         self.0.values().try_for_each(|section| section.replace(layers))
     }
 }
@@ -95,7 +95,7 @@ pub(crate) struct Live {
 
 impl Live {
     /// Applies a reloaded configuration. Settings that are read once take effect at the next start.
-    pub(crate) fn replace(&self, config: Config, loaded: &Loaded) -> Result<(), BadConfig> {
+    pub(crate) fn replace(&self, config: Config, loaded: &Loaded) -> Result<(), ConfigError> {
         self.services.replace(&loaded.layers)?;
         self.replace_server.replace(config.server);
         self.replace_secrets.replace(config.secrets);
@@ -115,7 +115,7 @@ pub(crate) struct Loaded {
 
 impl Loaded {
     /// The settings that can be reloaded, with `config` for the sections of the program.
-    pub(crate) fn live(&self, config: Config) -> Result<Live, BadConfig> {
+    pub(crate) fn live(&self, config: Config) -> Result<Live, ConfigError> {
         let (server, replace_server) = hob_service::Live::new(config.server);
         let (secrets, replace_secrets) = hob_service::Live::new(config.secrets);
         let services = Arc::new(LiveServices::new(&self.layers)?);
@@ -133,7 +133,7 @@ impl Loaded {
 }
 
 /// Loads the given file, or `hob.toml` if it exists, and the environment.
-pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
+pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     let default = Path::new(DEFAULT_FILE);
     let path = named.or_else(|| default.exists().then_some(default));
     let file = path.map(File::read).transpose()?;
@@ -154,11 +154,11 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, BadConfig> {
 
 /// Loads the configuration again. A file that existed and set something before must still do so: an editor or a
 /// deployment may leave it missing or empty for a moment.
-pub(crate) fn reload(named: Option<&Path>, last: &Loaded) -> Result<Loaded, BadConfig> {
+pub(crate) fn reload(named: Option<&Path>, last: &Loaded) -> Result<Loaded, ConfigError> {
     let loaded = load(named.or(last.path()))?;
     match (&loaded.file, &last.file) {
         (Some(now), Some(before)) if now.sets_nothing() && !before.sets_nothing() => {
-            Err(BadConfig::Emptied { path: now.path().to_owned() })
+            Err(ConfigError::Emptied { path: now.path().to_owned() })
         }
         _ => Ok(loaded),
     }

@@ -45,7 +45,7 @@ pub(crate) fn routes(services: &Services, web: &Web, keys: &Keys, endpoints: &En
     context.tasks.spawn("console refresh", move |task| refresh_pages(changes.clone(), task));
     let home = Routes::new()
         .nav("Overview", "/", "M3 9.5 10 3l7 6.5M5 8v8.5h10V8")
-        .page(Access::Known, "/", overview::page)
+        .page(Access::Authenticated, "/", overview::page)
         .with_state(Overview::new(context, services));
     let key_pages = Routes::new()
         .nav("Keys", "/keys", "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2")

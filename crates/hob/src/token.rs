@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use hob_database::{PageRequest, UnixMs};
-use hob_web::{Creation, NewToken, Scopes, Token, Tokens};
+use hob_web::{NewToken, Scopes, Token, TokenCreation, Tokens};
 use jiff::Timestamp;
 
 use crate::cli::{NewTokenArgs, TokenCommand};
@@ -38,12 +38,12 @@ async fn create(tokens: &Tokens, args: &NewTokenArgs) -> Result<()> {
     let expires_at = args.expires.map(|period| now().plus(period.get()));
     let new = NewToken { name: args.name.clone(), scopes, expires_at };
     match tokens.create(&new, ACTOR).await? {
-        Creation::Created { token, text } => {
+        TokenCreation::Created { token, text } => {
             println!("{text}");
             println!("The token is not shown again. Id: {}, {}.", token.id, lifetime(&token));
             Ok(())
         }
-        Creation::TooMany => {
+        TokenCreation::TooMany => {
             bail!("the limit of {} tokens is reached; revoke tokens that are no longer used", Tokens::MOST)
         }
     }

@@ -2,7 +2,7 @@
 
 use hob_database::PageRequest;
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Figure, Service as _, Trouble};
+use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::Error;
 use crate::database::runs;
@@ -20,7 +20,7 @@ pub(crate) async fn card(load: &Load) -> Card {
         word: "idle".into(),
         figures: Vec::new(),
         spark: Vec::new(),
-        troubles: Vec::new(),
+        problems: Vec::new(),
     };
     match fill(load, card.clone()).await {
         Ok(card) => card,
@@ -48,12 +48,12 @@ async fn fill(load: &Load, mut card: Card) -> Result<Card, Error> {
     let recent = load.runs(None, &PageRequest::first(5)).await?.rows;
     let failed = |run: &&Run| matches!(run.state, RunState::Failed | RunState::Lost);
     // Only the newest run: a later success resolves a failure.
-    card.troubles = recent.iter().take(1).filter(failed).map(trouble).collect();
+    card.problems = recent.iter().take(1).filter(failed).map(trouble).collect();
     Ok(card)
 }
 
-fn trouble(run: &Run) -> Trouble {
-    Trouble {
+fn trouble(run: &Run) -> CardProblem {
+    CardProblem {
         tone: Tone::Warn,
         text: format!("Load run {} failed: {}", run.id, run.message),
         href: format!("/load/runs/{}", run.id),

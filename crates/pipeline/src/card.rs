@@ -2,7 +2,7 @@
 
 use hob_database::PageRequest;
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Figure, Service as _, Trouble};
+use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::error::Result;
 use crate::pages::{CHART_POINTS, CHART_RANGE, CHART_STEP, RUNS_SHOWN, chart_window, href, unix_ms};
@@ -18,7 +18,7 @@ pub(crate) async fn card(pipelines: &Pipelines) -> Card {
         word: "unknown".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
-        troubles: vec![Trouble {
+        problems: vec![CardProblem {
             tone: Tone::Bad,
             text: format!("cannot read the state of pipelines: {error}"),
             href: Pipelines::HREF.to_owned(),
@@ -31,8 +31,8 @@ async fn try_card(pipelines: &Pipelines) -> Result<Card> {
     let runs = pipelines.runs(&PageRequest::first(RUNS_SHOWN)).await?.rows;
     let running = runs.iter().filter(|run| run.state == RunState::Running).count();
     let troubled = runs.iter().filter(|run| !run.trouble.is_empty());
-    let troubles: Vec<Trouble> = troubled
-        .map(|run| Trouble {
+    let problems: Vec<CardProblem> = troubled
+        .map(|run| CardProblem {
             tone: Tone::Bad,
             text: format!("{}: {}", run.id, run.trouble),
             href: href(&run.id),
@@ -53,8 +53,8 @@ async fn try_card(pipelines: &Pipelines) -> Result<Card> {
             calls += count;
         }
     }
-    let (tone, word) = match (troubles.len(), refused, running) {
-        (1.., _, _) => (Tone::Bad, format!("{} blocked", troubles.len())),
+    let (tone, word) = match (problems.len(), refused, running) {
+        (1.., _, _) => (Tone::Bad, format!("{} blocked", problems.len())),
         (_, 1.., _) => (Tone::Warn, "API refuses calls".to_owned()),
         (_, _, 0) => (Tone::Idle, "no run".to_owned()),
         (_, _, running) => (Tone::Good, format!("{running} running")),
@@ -64,5 +64,5 @@ async fn try_card(pipelines: &Pipelines) -> Result<Card> {
         Figure { label: "Running", value: Quantity::count(running) },
     ];
     let spark = spark.into_iter().map(|calls| Some(calls as f64)).collect();
-    Ok(Card { title: Pipelines::TITLE, href: Pipelines::HREF, tone, word, figures, spark, troubles })
+    Ok(Card { title: Pipelines::TITLE, href: Pipelines::HREF, tone, word, figures, spark, problems })
 }

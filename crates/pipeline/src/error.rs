@@ -35,7 +35,7 @@ pub enum Error {
     #[error("sink database: {0}")]
     Sink(#[from] sqlx::Error),
     #[error("{field}: {refused}")]
-    Secret { field: String, refused: hob_service::config::SecretRefused },
+    Secret { field: String, refused: hob_service::config::SecretDenied },
     #[error(transparent)]
     Keys(#[from] hob_schema::BadEnv),
 }
@@ -46,7 +46,7 @@ impl Error {
         Self::Invalid { field, reason: reason.to_string() }
     }
 
-    pub(crate) fn secret(field: impl Into<String>, refused: hob_service::config::SecretRefused) -> Self {
+    pub(crate) fn secret(field: impl Into<String>, refused: hob_service::config::SecretDenied) -> Self {
         Self::Secret { field: field.into(), refused }
     }
 

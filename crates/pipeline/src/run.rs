@@ -145,7 +145,7 @@ pub(crate) async fn delete_archived(database: &Database, keep: std::time::Durati
     let mut deleted = 0;
     loop {
         let removed = database
-            .write_with(Isolation::Committed, |tx| async move {
+            .write_with(Isolation::ReadCommitted, |tx| async move {
                 let Some(id) = database::runs::archived_before(&tx, tx.now().minus(keep)).await? else {
                     return Ok::<_, Error>(false);
                 };

@@ -193,7 +193,7 @@ impl Sinks {
         let (run, writer) = (&self.run, self.writer.as_str());
         let work =
             |tx: Transaction| async move { outputs::acquire_lease(&tx, run, sink, writer, LEASE).await };
-        Ok(self.database.write_with(Isolation::Committed, work).await?)
+        Ok(self.database.write_with(Isolation::ReadCommitted, work).await?)
     }
 
     /// Deletes written results and records the new length, in one transaction.
@@ -207,7 +207,7 @@ impl Sinks {
             outputs::delete(&tx, run, sink, seqs).await?;
             Ok(())
         };
-        self.database.write_with(Isolation::Committed, work).await
+        self.database.write_with(Isolation::ReadCommitted, work).await
     }
 
     /// Releases the leases, so that another node can take over at once.

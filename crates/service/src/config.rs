@@ -29,14 +29,14 @@ mod secrets;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-pub use any::{AnyLive, SectionKind};
+pub use any::{LiveSection, SectionType};
 pub use hob_units::{Period, Secret};
-pub use hosts::{BadHost, Destination, HostPattern};
-pub use layers::{BadConfig, File, Layers, Origin, Setting};
+pub use hosts::{Destination, HostPattern, HostPatternError};
+pub use layers::{ConfigError, File, Layers, Origin, Setting};
 pub use live::{Live, Replace};
 pub use mask::Mask;
-pub use secret::{NoSecret, SecretRef, SecretUrl};
-pub use secrets::{BadSecretName, Hosts, SecretEntry, SecretName, SecretRefused, Secrets, SecretsConfig};
+pub use secret::{SecretError, SecretRef, SecretUrl};
+pub use secrets::{Hosts, SecretDenied, SecretEntry, SecretName, SecretNameError, Secrets, SecretsConfig};
 
 /// One table of `hob.toml`. Made by [`section!`](crate::section).
 pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {

@@ -38,7 +38,7 @@ pub struct NodeName(Arc<str>);
 /// The text is not a node name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a node name; use 1 to 64 letters, digits, '.', '_' or '-'")]
-pub struct BadNodeName;
+pub struct NodeNameError;
 
 impl NodeName {
     pub const MAX_LEN: usize = 64;
@@ -56,14 +56,14 @@ impl NodeName {
 }
 
 impl FromStr for NodeName {
-    type Err = BadNodeName;
+    type Err = NodeNameError;
 
-    fn from_str(text: &str) -> Result<Self, BadNodeName> {
+    fn from_str(text: &str) -> Result<Self, NodeNameError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if (1..=Self::MAX_LEN).contains(&text.len()) && text.bytes().all(allowed) {
             Ok(Self(text.into()))
         } else {
-            Err(BadNodeName)
+            Err(NodeNameError)
         }
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn invalid_name_is_refused() {
         for text in ["", "a b", "a:b", "{a}", "é", &"x".repeat(65)] {
-            assert_eq!(text.parse::<NodeName>(), Err(BadNodeName), "{text:?}");
+            assert_eq!(text.parse::<NodeName>(), Err(NodeNameError), "{text:?}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hob_service::config::{BadConfig, File, Layers, Origin, SectionKind};
+use hob_service::config::{ConfigError, File, Layers, Origin, SectionType};
 use hob_service::{Period, Section, section};
 
 section! {
@@ -34,7 +34,7 @@ fn variables(list: &[(&str, &str)]) -> Vec<(String, String)> {
 fn environment_overrides_the_file_and_the_file_overrides_defaults() {
     let folder = tempfile::tempdir().unwrap();
     let file = file(folder.path(), "[sample]\nlimit = 8\ncheck_every = '1m'\n");
-    file.check(&[SectionKind::of::<Sample>()]).unwrap();
+    file.check(&[SectionType::of::<Sample>()]).unwrap();
     let layers = Layers::new(
         Some(&file),
         variables(&[("HOB_SAMPLE_LIMIT", "9"), ("HOB_SAMPLE", "17"), ("SAMPLE_LIMIT", "1")]),
@@ -70,8 +70,8 @@ fn error_in_the_file_has_its_position() {
         ("[sample]\ncheck_every = \"30\"\n", 2, 15, "not a duration"),
         ("[sample\n", 1, 8, ""),
     ] {
-        match file(folder.path(), text).check(&[SectionKind::of::<Sample>()]) {
-            Err(BadConfig::InFile { line: l, column: c, message, .. }) => {
+        match file(folder.path(), text).check(&[SectionType::of::<Sample>()]) {
+            Err(ConfigError::InFile { line: l, column: c, message, .. }) => {
                 assert_eq!((l, c), (line, column), "{text:?}: {message}");
                 assert!(message.contains(words), "{message}");
             }

@@ -12,7 +12,7 @@ pub fn python() -> PathBuf {
 
 /// Runs schemathesis on an API document: valid and invalid requests, at most `examples` per operation, with an admin
 /// token. Panics with its report if a response is a server error or does not match the document.
-pub async fn examine_api(document_url: &str, token: &str, examples: u32, arguments: &[&str]) {
+pub async fn run_schemathesis(document_url: &str, token: &str, examples: u32, arguments: &[&str]) {
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,\
                   response_headers_conformance,response_schema_conformance";
     let folder = tempfile::tempdir().expect("a temporary folder can be created");

@@ -26,7 +26,7 @@ mod wait;
 pub use browser::readable::assert_readable;
 pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
-pub use clients::{examine_api, node_modules, python};
+pub use clients::{node_modules, python, run_schemathesis};
 pub use fantoccini;
 #[cfg(feature = "app")]
 pub use fixtures::app::{Answer, TestApp};

@@ -1,7 +1,7 @@
 //! The card on the Overview page.
 
 use hob_web::look::{Quantity, Tone};
-use hob_web::{Card, Figure, Service as _, Trouble};
+use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::pages::{path, state_label, tone};
 use crate::schedule::state::MonitorState;
@@ -16,7 +16,7 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         word: "no monitors".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
-        troubles: Vec::new(),
+        problems: Vec::new(),
     };
     let Ok(snapshot) = uptime.snapshot().await else {
         (card.tone, card.word) = (Tone::Bad, "store unavailable".to_owned());
@@ -38,9 +38,9 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         figure("monitors", monitors.len()),
     ];
     let failing = monitors.iter().filter(|monitor| snapshot.state(monitor).is_failing());
-    card.troubles = failing
+    card.problems = failing
         .take(12)
-        .map(|monitor| Trouble {
+        .map(|monitor| CardProblem {
             tone: tone(snapshot.state(monitor)),
             text: format!("{} is {}", monitor.spec.name, state_label(snapshot.state(monitor))),
             href: path(&monitor.id),

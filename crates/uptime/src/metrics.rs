@@ -1,7 +1,7 @@
 //! Metrics of this service.
 
 use hob_service::Metric;
-use hob_web::Footprint;
+use hob_web::MemoryUsage;
 use metrics::{counter, gauge, histogram};
 
 const CHECKS: &str = "hob_uptime_checks_total";
@@ -55,7 +55,7 @@ pub(crate) fn alert_attempted(channel: &'static str, outcome: &'static str) {
     counter!(ALERTS, "channel" => channel, "outcome" => outcome).increment(1);
 }
 
-pub(crate) fn measured(footprint: &Footprint) {
+pub(crate) fn measured(footprint: &MemoryUsage) {
     gauge!(MEMORY).set(footprint.bytes as f64);
     if let Some(bytes) = footprint.per_thing() {
         gauge!(MEMORY_EACH).set(bytes as f64);

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use hob_database::{Database, Migrations, UnixMs};
 use hob_schema::Shard;
 use hob_service::{Live, Metric, ServiceContext};
-use hob_web::{Card, Changes, Footprint, Routes, Service};
+use hob_web::{Card, Changes, MemoryUsage, Routes, Service};
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) snapshot: SnapshotCache,
     pub(crate) status: StatusCache,
     /// The last measurement.
-    pub(crate) footprint: parking_lot::Mutex<Option<Footprint>>,
+    pub(crate) footprint: parking_lot::Mutex<Option<MemoryUsage>>,
     /// Held during a rebuild.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -154,7 +154,7 @@ impl Service for Uptime {
         demo::start(self).await
     }
 
-    fn footprint(&self) -> Option<Footprint> {
+    fn footprint(&self) -> Option<MemoryUsage> {
         *self.inner.footprint.lock()
     }
 }

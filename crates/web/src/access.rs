@@ -24,7 +24,7 @@ pub(crate) use authorize::authorize;
 pub(crate) use credential::random_id;
 pub use scope::{BadScope, Scope};
 pub(crate) use sign_in_limit::SignInLimit;
-pub use token::{Creation, NewToken, Scopes, Token, TokenId, Tokens};
+pub use token::{NewToken, Scopes, Token, TokenCreation, TokenId, Tokens};
 
 use crate::{Problem, Routes, Web};
 
@@ -34,7 +34,7 @@ pub enum Access {
     /// No credentials.
     Public,
     /// Valid credentials with any scope.
-    Known,
+    Authenticated,
     /// Credentials with this scope.
     Scope(Scope),
 }
@@ -98,7 +98,7 @@ impl std::fmt::Display for Access {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Public => f.write_str("public"),
-            Self::Known => f.write_str("known"),
+            Self::Authenticated => f.write_str("known"),
             Self::Scope(scope) => scope.fmt(f),
         }
     }

@@ -57,7 +57,7 @@ impl Config {
             None => SecretRef::Env(ADMIN_VARIABLE.to_owned()).read().ok(),
         };
         match &admin {
-            None if !self.listen.ip().is_loopback() => Err(Error::OpenToAll(self.listen)),
+            None if !self.listen.ip().is_loopback() => Err(Error::AdminTokenRequired(self.listen)),
             Some(secret) if secret.reveal().len() < MIN_ADMIN_TOKEN_CHARS => {
                 Err(Error::ShortAdminToken { least: MIN_ADMIN_TOKEN_CHARS })
             }

@@ -126,7 +126,7 @@ impl Console {
         match self.frame.0.pages.get(path) {
             _ if self.sign_in_state() == SignInState::NotRequired => true,
             Some(Access::Public) => true,
-            Some(Access::Known) => self.caller.is_some(),
+            Some(Access::Authenticated) => self.caller.is_some(),
             Some(Access::Scope(scope)) => self.may(scope),
             None => false,
         }

@@ -9,9 +9,9 @@ pub enum Error {
         "cannot listen on {0} without an admin token; set HOB_ADMIN_TOKEN or [server] admin_token, or listen on a \
          loopback address"
     )]
-    OpenToAll(SocketAddr),
+    AdminTokenRequired(SocketAddr),
     #[error("[server] admin_token: {0}")]
-    AdminToken(#[from] hob_service::config::NoSecret),
+    AdminToken(#[from] hob_service::config::SecretError),
     #[error(
         "the admin token is too short; use at least {least} characters, for example the output of `openssl rand -hex 24`"
     )]
@@ -19,7 +19,7 @@ pub enum Error {
     #[error("the reloaded configuration has no admin token; restart the server to run it without one")]
     AdminTokenRemoved,
     #[error("TLS requires both [server] tls_certificate and [server] tls_key")]
-    HalfTls,
+    IncompleteTls,
     #[error(transparent)]
     Tls(#[from] hob_net::TlsError),
     #[error(transparent)]

@@ -60,7 +60,7 @@ mod service;
 mod web;
 
 pub use access::audit::{self, Audit};
-pub use access::{Access, BadScope, Caller, Creation, NewToken, Scope, Scopes, Token, TokenId, Tokens};
+pub use access::{Access, BadScope, Caller, NewToken, Scope, Scopes, Token, TokenCreation, TokenId, Tokens};
 pub use config::Config;
 /// The URL of an asset, for pages with a layout of their own: `asset("hob.css")`.
 pub use console::assets::href as asset;
@@ -74,8 +74,8 @@ pub use live::Changes;
 pub use server::app::{App, Stage};
 pub use server::listener::Peer;
 pub use server::middleware::Origin;
-pub use service::card::{Card, Figure, Trouble};
-pub use service::footprint::Footprint;
+pub use service::card::{Card, CardProblem, Figure};
+pub use service::footprint::MemoryUsage;
 pub use service::{AnyService, Registration, Service, ServiceError};
 pub use web::Web;
 

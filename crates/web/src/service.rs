@@ -11,10 +11,10 @@ use std::pin::Pin;
 
 use hob_database::Migrations;
 use hob_database::outbox::Event;
-use hob_service::config::{AnyLive, SectionKind};
+use hob_service::config::{LiveSection, SectionType};
 use hob_service::{Live, Metric, Section, ServiceContext};
 
-use crate::{Card, Changes, Footprint, Routes};
+use crate::{Card, Changes, MemoryUsage, Routes};
 
 /// A service. Clones share the same handle.
 ///
@@ -80,7 +80,7 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
     }
 
     /// Its memory use in the store, if measured.
-    fn footprint(&self) -> Option<Footprint> {
+    fn footprint(&self) -> Option<MemoryUsage> {
         None
     }
 }
@@ -101,9 +101,9 @@ pub struct Registration {
     pub metrics: &'static [Metric],
     pub topics: &'static [&'static str],
     pub uses_secrets: bool,
-    pub section: SectionKind,
-    open: for<'a> fn(&'a ServiceContext, &'a AnyLive) -> Opening<'a>,
-    open_demo: for<'a> fn(&'a ServiceContext, &'a AnyLive, &'a Path) -> Opening<'a>,
+    pub section: SectionType,
+    open: for<'a> fn(&'a ServiceContext, &'a LiveSection) -> Opening<'a>,
+    open_demo: for<'a> fn(&'a ServiceContext, &'a LiveSection, &'a Path) -> Opening<'a>,
 }
 
 impl Registration {
@@ -117,7 +117,7 @@ impl Registration {
             metrics: S::METRICS,
             topics: S::TOPICS,
             uses_secrets: S::USES_SECRETS,
-            section: SectionKind::of::<S::Config>(),
+            section: SectionType::of::<S::Config>(),
             open: |context, config| Box::pin(open::<S>(context, config)),
             open_demo: |context, config, folder| Box::pin(open_demo::<S>(context, config, folder)),
         }
@@ -131,7 +131,7 @@ impl Registration {
     pub async fn open(
         &self,
         context: &ServiceContext,
-        config: &AnyLive,
+        config: &LiveSection,
     ) -> Result<Box<dyn AnyService>, ServiceError> {
         (self.open)(context, config).await
     }
@@ -140,27 +140,27 @@ impl Registration {
     pub async fn open_demo(
         &self,
         context: &ServiceContext,
-        config: &AnyLive,
+        config: &LiveSection,
         folder: &Path,
     ) -> Result<Box<dyn AnyService>, ServiceError> {
         (self.open_demo)(context, config, folder).await
     }
 }
 
-fn section<S: Service>(config: &AnyLive) -> Result<Live<S::Config>, ServiceError> {
+fn section<S: Service>(config: &LiveSection) -> Result<Live<S::Config>, ServiceError> {
     config.of().ok_or_else(|| format!("not the section [{}]", S::Config::NAME).into())
 }
 
 async fn open<S: Service>(
     context: &ServiceContext,
-    config: &AnyLive,
+    config: &LiveSection,
 ) -> Result<Box<dyn AnyService>, ServiceError> {
     Ok(Box::new(Opened(S::open(context, section::<S>(config)?).await?)))
 }
 
 async fn open_demo<S: Service>(
     context: &ServiceContext,
-    config: &AnyLive,
+    config: &LiveSection,
     folder: &Path,
 ) -> Result<Box<dyn AnyService>, ServiceError> {
     let config = section::<S>(config)?.now().as_ref().clone();
@@ -179,7 +179,7 @@ pub trait AnyService: Send + Sync {
     fn demo(&self) -> Answer<'_, Result<(), ServiceError>>;
     fn relay<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Result<(), ServiceError>>;
     fn url(&self) -> Option<String>;
-    fn footprint(&self) -> Option<Footprint>;
+    fn footprint(&self) -> Option<MemoryUsage>;
 }
 
 /// Keeps the methods of the two traits apart.
@@ -223,7 +223,7 @@ impl<S: Service> AnyService for Opened<S> {
         self.0.url()
     }
 
-    fn footprint(&self) -> Option<Footprint> {
+    fn footprint(&self) -> Option<MemoryUsage> {
         self.0.footprint()
     }
 }

@@ -204,6 +204,6 @@ impl Chat {
     /// Saves in the database when a user was last online.
     async fn save_last_seen(&self, user: &UserId) -> Result<(), Error> {
         let work = |tx: Transaction| async move { users::set_last_seen(&tx, user).await };
-        self.inner.database.write_with(Isolation::Committed, work).await
+        self.inner.database.write_with(Isolation::ReadCommitted, work).await
     }
 }

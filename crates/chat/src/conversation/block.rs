@@ -47,7 +47,7 @@ pub(crate) async fn set(
         }
         Ok(changed)
     };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 async fn check_block_limit(tx: &Transaction, blocker: &UserId) -> Result<(), Rollback> {

@@ -127,7 +127,7 @@ pub(crate) async fn add(
         let payload = EventPayload::Joined { user_id: user.clone() };
         event::write(&tx, conversation, next.sequence, by.unwrap_or(user), &payload).await
     };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 /// Users who left count too: their rows are limited.
@@ -154,7 +154,7 @@ pub(crate) async fn remove(
         let payload = EventPayload::Left { user_id: user.clone() };
         event::write(&tx, conversation, next.sequence, by.unwrap_or(user), &payload).await
     };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 /// Moves a member's pointers forward, but not past the last event. Returns the pointers and whether they changed.
@@ -174,7 +174,7 @@ pub(crate) async fn record_receipt(
         }
         Ok((members::receipt(&tx, conversation, user).await?, changed))
     };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 impl fmt::Display for MemberStatus {

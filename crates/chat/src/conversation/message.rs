@@ -81,7 +81,7 @@ pub enum MessageRange {
 pub(crate) async fn send(database: &Database, new: &NewMessage) -> Answer<(Message, Event)> {
     let id = &format!("{:032x}", rand::random::<u128>());
     let work = |tx: Transaction| async move { send_in(&tx, new, id).await };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Message, Event), Rollback> {
@@ -139,7 +139,7 @@ pub(crate) async fn edit(
         let event = event::write(&tx, conversation, next.sequence, by, &payload).await?;
         Ok((message, event))
     };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 /// Deletes a message and erases its content from the database.
@@ -161,7 +161,7 @@ pub(crate) async fn delete(
         let event = event::write(&tx, conversation, next.sequence, by, &payload).await?;
         Ok((message, event))
     };
-    into_answer(database.write_with(Isolation::Committed, work).await)
+    into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
 /// The message, if it exists and the user is its sender.

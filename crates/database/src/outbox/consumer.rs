@@ -29,7 +29,7 @@ impl Consumer {
         start: Start,
     ) -> Result<Self, Error> {
         database
-            .write_with(Isolation::Committed, |tx| async move {
+            .write_with(Isolation::ReadCommitted, |tx| async move {
                 let (newest, forgotten) = bounds(&tx, topic).await?;
                 let position = match start {
                     Start::Oldest => forgotten,
@@ -54,7 +54,7 @@ impl Consumer {
     /// Acknowledges all events up to `number`.
     pub async fn ack(&self, number: u64) -> Result<(), Error> {
         let work = |tx| async move { self.ack_in(&tx, number).await };
-        self.database.write_with(Isolation::Committed, work).await
+        self.database.write_with(Isolation::ReadCommitted, work).await
     }
 
     /// [`Consumer::ack`] in the transaction that handles the events, which makes their effect exactly-once.

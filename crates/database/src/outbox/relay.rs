@@ -170,7 +170,7 @@ impl Relay {
         }
         let begun = Instant::now();
         let work = |tx| async move { claim(&tx, fence, lease).await };
-        let fence = self.database.write_with(Isolation::Committed, work).await?;
+        let fence = self.database.write_with(Isolation::ReadCommitted, work).await?;
         self.held = fence.map(|fence| HeldLease { fence, renewed: begun });
         Ok(self.held)
     }
@@ -192,7 +192,7 @@ impl Relay {
             return Ok(Some(0));
         }
         let work = |tx| async move { number(&tx, held.fence).await };
-        self.database.write_with(Isolation::Committed, work).await
+        self.database.write_with(Isolation::ReadCommitted, work).await
     }
 
     async fn trim(&mut self) -> Result<(), Error> {
@@ -230,7 +230,7 @@ impl Relay {
             }
             let topic = topic.as_str();
             let work = |tx| async move { mark_published(&tx, held.fence, topic, last).await };
-            self.database.write_with(Isolation::Committed, work).await?;
+            self.database.write_with(Isolation::ReadCommitted, work).await?;
             count += length;
         }
         Ok(Some(count))

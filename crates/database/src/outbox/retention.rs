@@ -60,7 +60,7 @@ pub(super) async fn trim(database: &Database, retention: Retention) -> Result<Tr
             continue;
         }
         let work = |tx| async move { delete(&tx, topic, until).await };
-        database.write_with(Isolation::Committed, work).await?;
+        database.write_with(Isolation::ReadCommitted, work).await?;
         if until < range.end {
             trimmed = Trimmed::Partly;
         }

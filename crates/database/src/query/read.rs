@@ -7,7 +7,7 @@ use crate::value::row::{FromRow, Row};
 use crate::{Database, Error, Snapshot, Transaction};
 
 /// Maximum number of rows that [`Read::all`] returns. Read longer lists by pages.
-pub const MOST_ROWS: usize = 10_000;
+pub const MAX_ROWS: usize = 10_000;
 
 /// Runs queries. [`Database`] runs each on the current data, a [`Snapshot`] runs all of them on the data of one moment,
 /// and a [`Transaction`] also sees its own changes.
@@ -31,14 +31,14 @@ pub trait Read: sealed::Source + Sync {
         }
     }
 
-    /// All rows. Fails if there are more than [`MOST_ROWS`].
+    /// All rows. Fails if there are more than [`MAX_ROWS`].
     fn all<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<Vec<T>, Error>> + Send {
         async move {
             let statement = query.statement(self.dialect())?;
             let sql = statement.sql.clone();
-            let rows = self.fetch(statement, MOST_ROWS + 1).await?;
-            if rows.len() > MOST_ROWS {
-                return Err(Error::TooManyRows { max: MOST_ROWS, sql: sql.as_str().to_owned() });
+            let rows = self.fetch(statement, MAX_ROWS + 1).await?;
+            if rows.len() > MAX_ROWS {
+                return Err(Error::TooManyRows { max: MAX_ROWS, sql: sql.as_str().to_owned() });
             }
             rows.iter().map(T::from_row).collect()
         }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use hob_database::outbox::{self, Relay, Replay, Retention};
-use hob_database::{Copied, Database, Error, Query, Read, Transaction, sql};
+use hob_database::{CopySummary, Database, Error, Query, Read, Transaction, sql};
 use hob_testkit::{TestDatabase, every_database};
 
 use crate::notes::{self, NoteId, PUBLISHED};
@@ -69,7 +69,7 @@ async fn assert_copy(original: &Database, copied: &Database) {
 
 async fn assert_copies_to(original: &Database, target: &TestDatabase) {
     let copied = original.copy(&notes::address(target)).await.unwrap();
-    assert_eq!(copied, Copied { tables: 8, rows: copied.rows });
+    assert_eq!(copied, CopySummary { tables: 8, rows: copied.rows });
     assert!(copied.rows > NOTES as u64 + 100, "{copied:?}");
     assert_copy(original, &notes::open(target).await).await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hob_database::{Database, DatabaseId, Error, Migration, MigrationRefused, Migrations, Query, Read, sql};
+use hob_database::{Database, DatabaseId, Error, Migration, MigrationError, Migrations, Query, Read, sql};
 use hob_testkit::{TestDatabase, every_database};
 use tokio::task::JoinSet;
 
@@ -25,7 +25,7 @@ async fn open(test_database: &TestDatabase, sets: &[Migrations]) -> Result<Datab
     Database::open_with(&notes::address(test_database), sets, notes::patient_options()).await
 }
 
-async fn refused(test_database: &TestDatabase, sets: &[Migrations]) -> MigrationRefused {
+async fn refused(test_database: &TestDatabase, sets: &[Migrations]) -> MigrationError {
     match open(test_database, sets).await {
         Err(Error::Migration(refused)) => refused,
         other => panic!("{other:?}"),
@@ -83,14 +83,14 @@ every_database! {
         const OTHER_TEXT: Migration = step("0001_first", "CREATE TABLE first (n TEXT)");
         const OTHER_NAME: Migration = step("0001_other", "CREATE TABLE first (n BIGINT)");
         for sets in [set(&[OTHER_TEXT]), set(&[OTHER_NAME])] {
-            assert!(matches!(refused(&test_database, &[sets]).await, MigrationRefused::Changed { .. }));
+            assert!(matches!(refused(&test_database, &[sets]).await, MigrationError::Changed { .. }));
         }
     }
 
     async fn failed_migration_changes_nothing(test_database: TestDatabase) {
         const BROKEN: Migration = step("0002_broken", "CREATE TABLE half (n BIGINT); INSERT INTO nowhere VALUES (1)");
         let refused = refused(&test_database, &[set(&[FIRST, BROKEN])]).await;
-        assert!(matches!(refused, MigrationRefused::Failed { .. }), "{refused:?}");
+        assert!(matches!(refused, MigrationError::Failed { .. }), "{refused:?}");
         let database = open(&test_database, &[set(&[FIRST, SECOND])]).await.unwrap();
         assert_eq!(applied(&database).await.len(), 2);
         let half: Query<(i64,)> = sql("SELECT count(*) FROM half");
@@ -100,16 +100,16 @@ every_database! {
     async fn misnumbered_or_duplicate_sets_are_refused(test_database: TestDatabase) {
         const GAP: Migration = step("0003_third", "SELECT 1");
         let misnumbered = refused(&test_database, &[set(&[FIRST, GAP])]).await;
-        assert!(matches!(misnumbered, MigrationRefused::Misnumbered { .. }));
+        assert!(matches!(misnumbered, MigrationError::Misnumbered { .. }));
         let twice = refused(&test_database, &[set(&[FIRST]), set(&[FIRST])]).await;
-        assert!(matches!(twice, MigrationRefused::Twice { .. }));
+        assert!(matches!(twice, MigrationError::Twice { .. }));
     }
 
     async fn skipped_migration_is_refused(test_database: TestDatabase) {
         let database = open(&test_database, &[set(&[FIRST, SECOND])]).await.unwrap();
         database.execute(sql("DELETE FROM hob_migrations WHERE service = 'tested' AND number = 1")).await.unwrap();
         let refused = refused(&test_database, &[set(&[FIRST, SECOND])]).await;
-        assert!(matches!(refused, MigrationRefused::LeftOut { .. }));
+        assert!(matches!(refused, MigrationError::LeftOut { .. }));
     }
 }
 

@@ -125,7 +125,7 @@ every_database! {
             let database = database.clone();
             tasks.spawn(async move {
                 for n in 0..each {
-                    let how = if n % 4 == 0 { Isolation::Serializable } else { Isolation::Committed };
+                    let how = if n % 4 == 0 { Isolation::Serializable } else { Isolation::ReadCommitted };
                     count_up(&database, (writer + n) % ROWS, writer * each + n, how).await?;
                 }
                 Ok::<_, Error>(())
@@ -359,7 +359,7 @@ async fn transaction_that_commits_late_gets_its_number_late() {
                     Ok::<_, Error>(())
                 }
             };
-            database.write_with(Isolation::Committed, work).await.unwrap();
+            database.write_with(Isolation::ReadCommitted, work).await.unwrap();
         }
     });
     is_written.await.unwrap();

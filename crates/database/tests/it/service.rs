@@ -46,7 +46,7 @@ every_database! {
         let database = notes::open(&test_database).await;
         notes::add(&database, &id(1), "ada", "first").await.unwrap();
         let error = notes::add(&database, &id(1), "ada", "second").await.unwrap_err();
-        assert!(error.is_taken(), "{error:?}");
+        assert!(error.is_unique_violation(), "{error:?}");
     }
 
     async fn only_the_version_that_was_seen_is_published(test_database: TestDatabase) {

@@ -48,7 +48,7 @@ every_database! {
         let work = |tx: Transaction| async move {
             insert(&tx, "first").await?;
             let again = insert(&tx, "first").await;
-            assert!(again.is_err_and(|error| error.is_taken()));
+            assert!(again.is_err_and(|error| error.is_unique_violation()));
             Ok::<_, Error>(())
         };
         assert!(matches!(database.write(work).await, Err(Error::Broken)));

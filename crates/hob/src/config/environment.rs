@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use hob_service::config::{BadConfig, File, Layers, Origin, SectionKind, Setting};
+use hob_service::config::{ConfigError, File, Layers, Origin, SectionType, Setting};
 use toml::Value;
 
 use crate::schema;
@@ -84,8 +84,8 @@ impl Environment {
     pub(super) fn new(
         variables: BTreeMap<String, String>,
         file: Option<&File>,
-        sections: &[SectionKind],
-    ) -> Result<Self, BadConfig> {
+        sections: &[SectionType],
+    ) -> Result<Self, ConfigError> {
         check_schema_variables(&variables)?;
         let mut environment = Self { variables, ..Self::default() };
         let in_file = Layers::new(file, [])?;
@@ -102,7 +102,7 @@ impl Environment {
     }
 
     /// The variable that sets a setting: its own, else its first alias that is set.
-    fn find(&self, name: &str, section: &str, setting: &Setting) -> Result<Option<Assignment>, BadConfig> {
+    fn find(&self, name: &str, section: &str, setting: &Setting) -> Result<Option<Assignment>, ConfigError> {
         if let Some(text) = self.variables.get(name) {
             return Ok(Some(Assignment { text: text.clone(), source: name.to_owned() }));
         }
@@ -122,7 +122,7 @@ impl Environment {
     }
 
     /// C14: `REDIS_HOST`, `REDIS_PORT` and `REDIS_PASSWORD` as a URL, if any of them is set.
-    fn redis_parts(&self) -> Result<Option<Assignment>, BadConfig> {
+    fn redis_parts(&self) -> Result<Option<Assignment>, ConfigError> {
         // Kubernetes sets REDIS_PORT=tcp://10.0.0.1:6379 beside a Service with the name redis.
         let is_set = |name: &&str| {
             self.non_empty(name).is_some_and(|text| *name != "REDIS_PORT" || !text.starts_with("tcp://"))
@@ -136,7 +136,7 @@ impl Environment {
             Some((_, Ok(port))) => port,
             Some((text, Err(_))) => {
                 let message = format!("{text:?} is not a port number");
-                return Err(BadConfig::InVariable { name: "REDIS_PORT".to_owned(), message });
+                return Err(ConfigError::InVariable { name: "REDIS_PORT".to_owned(), message });
             }
             None => 6379,
         };
@@ -159,10 +159,10 @@ impl Environment {
     }
 
     /// Names the variable that was set, where an error names the setting's own.
-    pub(super) fn explain(&self, error: BadConfig) -> BadConfig {
+    pub(super) fn explain(&self, error: ConfigError) -> ConfigError {
         match error {
-            BadConfig::InVariable { name, message } => {
-                BadConfig::InVariable { name: self.source(&name).to_owned(), message }
+            ConfigError::InVariable { name, message } => {
+                ConfigError::InVariable { name: self.source(&name).to_owned(), message }
             }
             other => other,
         }
@@ -232,12 +232,12 @@ static SCHEMA_VARIABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
     names.into_inner()
 });
 
-fn check_schema_variables(variables: &BTreeMap<String, String>) -> Result<(), BadConfig> {
+fn check_schema_variables(variables: &BTreeMap<String, String>) -> Result<(), ConfigError> {
     if !SCHEMA_VARIABLES.iter().any(|name| variables.contains_key(name)) {
         return Ok(());
     }
     for mut schema in schema::own().expect("the program's schemas are valid") {
-        schema.apply_env(&|name| variables.get(name).cloned()).map_err(|error| BadConfig::InVariable {
+        schema.apply_env(&|name| variables.get(name).cloned()).map_err(|error| ConfigError::InVariable {
             message: format!("{:?} is not {}", error.text, error.expected),
             name: error.variable,
         })?;

@@ -11,7 +11,7 @@ use hob_service::nodes::{self, NodeFacts};
 use hob_service::{ServiceContext, TaskState};
 use hob_store::{Health, Store, Summary, cmd};
 use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
-use hob_web::{Console, Footprint, Page, Problem, Trouble};
+use hob_web::{CardProblem, Console, MemoryUsage, Page, Problem};
 use tokio::time::timeout;
 
 use crate::serve::http::Endpoints;
@@ -86,22 +86,22 @@ impl HealthCheck {
     }
 
     /// The problems of this node.
-    pub(crate) fn troubles(&self) -> Vec<Trouble> {
+    pub(crate) fn problems(&self) -> Vec<CardProblem> {
         let trouble =
-            |tone, text: String, since_ms| Trouble { tone, text, href: "/health".to_owned(), since_ms };
-        let mut troubles = Vec::new();
+            |tone, text: String, since_ms| CardProblem { tone, text, href: "/health".to_owned(), since_ms };
+        let mut problems = Vec::new();
         if let Err(reason) = &self.servers {
             let since_ms = (!self.store.is_healthy()).then_some(self.store.since_unix_ms);
-            troubles.push(trouble(Tone::Bad, format!("Redis does not answer: {reason}"), since_ms));
+            problems.push(trouble(Tone::Bad, format!("Redis does not answer: {reason}"), since_ms));
         }
         if let Err(reason) = &self.database.answered_in {
-            troubles.push(trouble(Tone::Bad, format!("The database does not answer: {reason}"), None));
+            problems.push(trouble(Tone::Bad, format!("The database does not answer: {reason}"), None));
         }
         for task in self.tasks.iter().filter(|task| task.lag > LAG_PROBLEM) {
             let behind = Quantity::duration(task.lag);
-            troubles.push(trouble(Tone::Warn, format!("Task “{}” is {behind} behind", task.name), None));
+            problems.push(trouble(Tone::Warn, format!("Task “{}” is {behind} behind", task.name), None));
         }
-        troubles
+        problems
     }
 
     fn store_badge(&self) -> Badge {
@@ -243,7 +243,7 @@ struct HealthPage {
     name: String,
     endpoints: Endpoints,
     nodes: Vec<NodeFacts>,
-    footprints: Vec<Footprint>,
+    footprints: Vec<MemoryUsage>,
 }
 
 impl HealthPage {

@@ -9,7 +9,7 @@ use askama::Template;
 use axum::extract::State;
 use hob_service::ServiceContext;
 use hob_web::look::{Empty, Tone, When};
-use hob_web::{AnyService, Card, Console, Page, Problem, Trouble};
+use hob_web::{AnyService, Card, CardProblem, Console, Page, Problem};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -55,7 +55,7 @@ impl Overview {
 }
 
 fn unanswered_card(service: &dyn AnyService) -> Card {
-    let trouble = Trouble {
+    let trouble = CardProblem {
         tone: Tone::Warn,
         text: format!("{} does not answer", service.title()),
         href: service.href().to_owned(),
@@ -68,7 +68,7 @@ fn unanswered_card(service: &dyn AnyService) -> Card {
         word: "no answer".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
-        troubles: vec![trouble],
+        problems: vec![trouble],
     }
 }
 
@@ -82,7 +82,7 @@ impl fmt::Debug for Overview {
 #[template(path = "overview.html")]
 struct OverviewPage {
     cards: Vec<Card>,
-    troubles: Vec<Trouble>,
+    problems: Vec<CardProblem>,
     /// The number of problems that are not listed.
     more: usize,
 }
@@ -100,10 +100,10 @@ impl OverviewPage {
 
 pub(crate) async fn page(console: Console, State(overview): State<Overview>) -> Result<Page, Problem> {
     let (cards, health_check) = tokio::join!(overview.cards(&console), HealthCheck::of(&overview.context));
-    let mut troubles = if console.may_open("/health") { health_check.troubles() } else { Vec::new() };
-    troubles.extend(cards.iter().flat_map(|card| card.troubles.iter().cloned()));
-    troubles.sort_by_key(|trouble| Reverse(trouble.tone));
-    let more = troubles.len().saturating_sub(MAX_PROBLEMS);
-    troubles.truncate(MAX_PROBLEMS);
-    console.page("Overview", &OverviewPage { cards, troubles, more })
+    let mut problems = if console.may_open("/health") { health_check.problems() } else { Vec::new() };
+    problems.extend(cards.iter().flat_map(|card| card.problems.iter().cloned()));
+    problems.sort_by_key(|trouble| Reverse(trouble.tone));
+    let more = problems.len().saturating_sub(MAX_PROBLEMS);
+    problems.truncate(MAX_PROBLEMS);
+    console.page("Overview", &OverviewPage { cards, problems, more })
 }

@@ -11,8 +11,8 @@ use hob_store::cmd;
 use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestContext, every_service, wait_for};
 use hob_web::look::{Quantity, Tone};
 use hob_web::{
-    AnyService, Card, Changes, Config, Creation, Figure, Footprint, NewToken, Routes, Scope, Scopes,
-    ServiceError, Tokens, Trouble,
+    AnyService, Card, CardProblem, Changes, Config, Figure, MemoryUsage, NewToken, Routes, Scope, Scopes,
+    ServiceError, TokenCreation, Tokens,
 };
 
 use super::routes;
@@ -40,7 +40,7 @@ struct Showing {
     card: Option<Card>,
     title: &'static str,
     href: &'static str,
-    footprint: Option<Footprint>,
+    footprint: Option<MemoryUsage>,
 }
 
 impl AnyService for Showing {
@@ -86,14 +86,14 @@ impl AnyService for Showing {
         None
     }
 
-    fn footprint(&self) -> Option<Footprint> {
+    fn footprint(&self) -> Option<MemoryUsage> {
         self.footprint
     }
 }
 
 /// Services with these cards. The first has measured what it takes.
 fn services(cards: impl IntoIterator<Item = Card>) -> Services {
-    let garden = Footprint { system: "Garden", things: "gnomes", count: 40, bytes: 40 * 1_500 };
+    let garden = MemoryUsage { system: "Garden", things: "gnomes", count: 40, bytes: 40 * 1_500 };
     let well = Card { title: "Garden", href: "/garden", ..card(Vec::new()) };
     let measured = Showing { card: Some(well), title: "Garden", href: "/garden", footprint: Some(garden) };
     let showing = cards.into_iter().map(|card| Showing {
@@ -107,7 +107,7 @@ fn services(cards: impl IntoIterator<Item = Card>) -> Services {
     )
 }
 
-fn card(troubles: Vec<Trouble>) -> Card {
+fn card(problems: Vec<CardProblem>) -> Card {
     Card {
         title: "Chat",
         href: "/chat",
@@ -115,7 +115,7 @@ fn card(troubles: Vec<Trouble>) -> Card {
         word: "well".to_owned(),
         figures: vec![Figure { label: "Online", value: Quantity::count(1_234) }],
         spark: vec![Some(1.0), None, Some(3.0)],
-        troubles,
+        problems,
     }
 }
 
@@ -181,10 +181,14 @@ async fn families_are_searched_and_shown_with_their_keys() {
 #[tokio::test]
 async fn problems_are_listed_worst_first() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let trouble =
-        |tone, text: &str| Trouble { tone, text: text.to_owned(), href: "/chat".to_owned(), since_ms: None };
-    let troubles = vec![trouble(Tone::Warn, "somewhat <late>"), trouble(Tone::Bad, "very much down")];
-    let page = app(&context, services([card(troubles)])).await.get("/").await.text();
+    let trouble = |tone, text: &str| CardProblem {
+        tone,
+        text: text.to_owned(),
+        href: "/chat".to_owned(),
+        since_ms: None,
+    };
+    let problems = vec![trouble(Tone::Warn, "somewhat <late>"), trouble(Tone::Bad, "very much down")];
+    let page = app(&context, services([card(problems)])).await.get("/").await.text();
     let (worst, other) =
         (page.find("very much down").unwrap(), page.find("somewhat &#60;late&#62;").unwrap());
     assert!(worst < other && other < page.find(r#"class="card""#).unwrap(), "{page}");
@@ -220,7 +224,8 @@ async fn pages_without_access_are_not_mentioned() {
         scopes: Scopes::new(vec![Scope::read("chat")]).unwrap(),
         expires_at: None,
     };
-    let Creation::Created { text, .. } = Tokens::new(&context.database).create(&new, "a test").await.unwrap()
+    let TokenCreation::Created { text, .. } =
+        Tokens::new(&context.database).create(&new, "a test").await.unwrap()
     else {
         panic!("no token");
     };
@@ -257,9 +262,9 @@ mod browser {
                 figure("Errors", Unit::Ratio.of(0.0021)),
             ],
             spark: course(7),
-            troubles: Vec::new(),
+            problems: Vec::new(),
         };
-        let down = Trouble {
+        let down = CardProblem {
             tone: Tone::Bad,
             text: "api.example.org is down: connection refused".to_owned(),
             href: "/uptime".to_owned(),
@@ -272,9 +277,9 @@ mod browser {
             word: "1 of 40 down".to_owned(),
             figures: vec![figure("Up", Unit::Ratio.of(0.975)), figure("Checks", Unit::PerSecond.of(12.0))],
             spark: course(5),
-            troubles: vec![down],
+            problems: vec![down],
         };
-        let late = Trouble {
+        let late = CardProblem {
             tone: Tone::Warn,
             text: "The nightly run waits for its quota".to_owned(),
             href: "/pipelines".to_owned(),
@@ -287,7 +292,7 @@ mod browser {
             word: "3 running".to_owned(),
             figures: vec![figure("Items today", Quantity::count(48_211))],
             spark: Vec::new(),
-            troubles: vec![late],
+            problems: vec![late],
         };
         services([gateway, uptime, card(Vec::new()), pipelines])
     }

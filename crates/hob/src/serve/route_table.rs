@@ -8,7 +8,9 @@ use hob_service::config::SecretRef;
 use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext};
 use hob_testkit::{Layout, Needs, TestApp, TestContext};
-use hob_web::{Access, App, Config, Creation, Entry, NewToken, Routes, Scope, Scopes, Stage, Tokens, Web};
+use hob_web::{
+    Access, App, Config, Entry, NewToken, Routes, Scope, Scopes, Stage, TokenCreation, Tokens, Web,
+};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +56,7 @@ async fn routes(context: &ServiceContext, web: &Web) -> Routes {
 fn scope(access: &Access) -> String {
     match access {
         Access::Public => "public".to_owned(),
-        Access::Known => "known".to_owned(),
+        Access::Authenticated => "known".to_owned(),
         Access::Scope(scope) => scope.to_string(),
     }
 }
@@ -100,7 +102,7 @@ async fn every_route_enforces_its_access() {
     }
     let scopes = Scopes::new(vec![Scope::read("nothing")]).unwrap();
     let stranger = NewToken { name: "stranger".to_owned(), scopes, expires_at: None };
-    let Creation::Created { text, .. } =
+    let TokenCreation::Created { text, .. } =
         Tokens::new(&context.database).create(&stranger, "test").await.unwrap()
     else {
         panic!("no token");

@@ -1,7 +1,7 @@
 //! The API of the whole program, as its document describes it.
 
 mod slow {
-    use hob_testkit::{budget, examine_api};
+    use hob_testkit::{budget, run_schemathesis};
 
     use crate::program::Server;
 
@@ -13,6 +13,6 @@ mod slow {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn whatever_is_asked_the_answer_is_in_the_document_and_never_500() {
         let server = Server::start_with(&["--demo"], &[("HOB_ADMIN_TOKEN", ADMIN), ("HOB_LOG", "error")]);
-        examine_api(&server.url("/api/openapi.json"), ADMIN, budget(3, 200), &BUT_STREAMS).await;
+        run_schemathesis(&server.url("/api/openapi.json"), ADMIN, budget(3, 200), &BUT_STREAMS).await;
     }
 }

@@ -192,8 +192,8 @@ mod slow {
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;
         let (head, body) = text.split_once("\r\n\r\n")?;
-        let is_good = head.starts_with("HTTP/1.1 2");
-        serde_json::from_str(body).ok().filter(|_| is_good)
+        let is_valid = head.starts_with("HTTP/1.1 2");
+        serde_json::from_str(body).ok().filter(|_| is_valid)
     }
 
     fn is_final(state: &str) -> bool {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
 use hob_service::Section as _;
-use hob_service::config::{Destination, Mask, Secret, SecretName, SecretRefused, Secrets};
+use hob_service::config::{Destination, Mask, Secret, SecretDenied, SecretName, Secrets};
 use http::header::HOST;
 use sqlx::postgres::PgConnectOptions;
 use url::{Position, Url};
@@ -48,7 +48,7 @@ pub(crate) fn check_plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
 }
 
 /// Reads a secret that holds the URL of a PostgreSQL database.
-pub(crate) fn database_url(secrets: &Secrets, name: &SecretName) -> Result<Secret, SecretRefused> {
+pub(crate) fn database_url(secrets: &Secrets, name: &SecretName) -> Result<Secret, SecretDenied> {
     secrets.read_address(name, SYSTEM, |secret| {
         // For other URLs, sqlx would log their parameters as unknown options.
         let url = Url::parse(secret.reveal()).ok()?;
@@ -78,11 +78,11 @@ impl RequestSecrets {
         let [one, two] = SAMPLE_VALUES.map(sample_url);
         let (one, two) = (one?, two?);
         if origin(one.as_ref()) != origin(two.as_ref()) {
-            return Err(SecretRefused::InHost(first.clone()).into());
+            return Err(SecretDenied::InHost(first.clone()).into());
         }
         let to = one.as_ref().and_then(Destination::of_url);
-        let to = to.ok_or_else(|| SecretRefused::NoHost(first.clone()))?;
-        let no_secret = |name: &SecretName| Err(SecretRefused::BadHostHeader(name.clone()));
+        let to = to.ok_or_else(|| SecretDenied::NoHost(first.clone()))?;
+        let no_secret = |name: &SecretName| Err(SecretDenied::BadHostHeader(name.clone()));
         let plain = TemplateValues { secrets: &no_secret, ..*values };
         let mut allowed = Self::default();
         for name in names {
@@ -95,8 +95,8 @@ impl RequestSecrets {
         Ok(allowed)
     }
 
-    pub(crate) fn get(&self, name: &SecretName) -> Result<Secret, SecretRefused> {
-        self.0.get(name).cloned().ok_or_else(|| SecretRefused::NotListed(name.clone()))
+    pub(crate) fn get(&self, name: &SecretName) -> Result<Secret, SecretDenied> {
+        self.0.get(name).cloned().ok_or_else(|| SecretDenied::NotListed(name.clone()))
     }
 
     /// Masks the secrets in a response.
@@ -125,14 +125,14 @@ impl RequestTemplate<'_> {
         Ok(())
     }
 
-    fn check_one(&self, secrets: &Secrets, name: &SecretName) -> Result<(), SecretRefused> {
+    fn check_one(&self, secrets: &Secrets, name: &SecretName) -> Result<(), SecretDenied> {
         secrets.check_system(name, SYSTEM)?;
         let [one, two] = SAMPLE_VALUES;
         let sample_url =
             |item: &str, secret: &str| Url::parse(&self.url.with_sample_values(item, secret)).ok();
         let url = sample_url(one, one);
         if origin(sample_url(one, two).as_ref()) != origin(url.as_ref()) {
-            return Err(SecretRefused::InHost(name.clone()));
+            return Err(SecretDenied::InHost(name.clone()));
         }
         let Some(url) = url.filter(|url| origin(sample_url(two, one).as_ref()) == origin(Some(url))) else {
             // The host depends on the item and is checked for each request.
@@ -141,7 +141,7 @@ impl RequestTemplate<'_> {
         let to = secrets.check_url(name, SYSTEM, &url)?;
         for (_, host) in self.headers.iter().filter(|(header, _)| is_host(header)) {
             if host.secrets().next().is_some() {
-                return Err(SecretRefused::BadHostHeader(name.clone()));
+                return Err(SecretDenied::BadHostHeader(name.clone()));
             }
             if !host.has_placeholders() {
                 secrets.check_host_header(name, SYSTEM, &to, host.with_sample_values("", "").as_bytes())?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hob_service::config::{Secret, SecretName, SecretRefused};
+use hob_service::config::{Secret, SecretDenied, SecretName};
 use serde::{Deserialize, Deserializer, de};
 
 /// A text with placeholders for the key of an item, members of its data, and secrets.
@@ -26,7 +26,7 @@ enum Part {
 pub(crate) struct TemplateValues<'a> {
     pub(crate) key: &'a str,
     pub(crate) data: &'a serde_json::Map<String, serde_json::Value>,
-    pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, SecretRefused> + Sync),
+    pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, SecretDenied> + Sync),
 }
 
 /// How a value is escaped, so that it cannot change the structure around it.
@@ -45,7 +45,7 @@ pub(crate) enum TemplateError {
     #[error("the item has no member {0:?}")]
     NoData(String),
     #[error(transparent)]
-    Secret(#[from] SecretRefused),
+    Secret(#[from] SecretDenied),
 }
 
 impl Template {

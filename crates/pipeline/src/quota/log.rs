@@ -91,7 +91,7 @@ impl CallLog {
             }
             Ok::<_, hob_database::Error>(written)
         };
-        match self.database.write_with(Isolation::Committed, work).await {
+        match self.database.write_with(Isolation::ReadCommitted, work).await {
             Ok(written) => callers.into_iter().zip(written).for_each(|(caller, written)| {
                 let _ = caller.send(Ok(written));
             }),

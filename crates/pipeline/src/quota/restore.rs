@@ -61,10 +61,9 @@ impl Quotas {
         let name = &definition.name;
         self.inner
             .database
-            .write_with(
-                Isolation::Committed,
-                |tx| async move { quotas::raise_epoch(&tx, name, lost.get()).await },
-            )
+            .write_with(Isolation::ReadCommitted, |tx| async move {
+                quotas::raise_epoch(&tx, name, lost.get()).await
+            })
             .await?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hob_service::config::{Mask, SecretName, SecretRefused};
+use hob_service::config::{Mask, SecretDenied, SecretName};
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -194,7 +194,7 @@ impl Driver {
             // The key of a page is its URL.
             None => Ok(item.key.clone()),
         };
-        let no_secrets = |name: &SecretName| Err(SecretRefused::NotListed(name.clone()));
+        let no_secrets = |name: &SecretName| Err(SecretDenied::NotListed(name.clone()));
         let values = TemplateValues { key: &item.key, data: &data, secrets: &no_secrets };
         let names: Vec<&SecretName> =
             headers.values().chain(url_template).chain(body).flat_map(Template::secrets).collect();

@@ -120,7 +120,7 @@ pub(crate) async fn replay(database: &Database, run: &RunId, class: Option<Failu
         counts.write(&tx, run).await?;
         Ok(items::requeue_quarantined(&tx, run, class).await?)
     };
-    database.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::ReadCommitted, work).await
 }
 
 impl ItemState {

@@ -72,7 +72,7 @@ async fn advance(database: &Database, run: &RunId, from: i64, to: i64, items: &[
         }
         Ok(())
     };
-    database.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::ReadCommitted, work).await
 }
 
 /// Reads lines from byte `from`: each is a key, or a JSON object with a `key`.

@@ -241,7 +241,7 @@ fn card_is_bad_while_the_database_is_unavailable() {
         env.database.close().await;
         let card = node.pipelines.card().await;
         assert_eq!((card.tone, card.word.as_str()), (hob_web::look::Tone::Bad, "unknown"));
-        assert_eq!(card.troubles.len(), 1, "{card:?}");
+        assert_eq!(card.problems.len(), 1, "{card:?}");
     });
 }
 

@@ -8,7 +8,7 @@ use hob_database::PageRequest;
 use hob_pipeline::run::RunState;
 use hob_pipeline::{Config, Error, ItemState, Pipelines};
 use hob_service::Live;
-use hob_service::config::{Hosts, SecretEntry, SecretRefused, Secrets, SecretsConfig};
+use hob_service::config::{Hosts, SecretDenied, SecretEntry, Secrets, SecretsConfig};
 use hob_testkit::run;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -111,12 +111,12 @@ fn plan_that_may_not_use_its_secrets_is_rejected() {
             other => panic!("{other:?}"),
         };
         let name = || "t".parse().unwrap();
-        assert_eq!(refused().await, SecretRefused::NotAnAddress(name()));
+        assert_eq!(refused().await, SecretDenied::NotAnAddress(name()));
         for (value, hosts, expected) in [
-            ("postgres://u:p@evil.example/db", "db.example", SecretRefused::OwnHost(name())),
-            ("postgres://u:p@db.example/db?host=evil.example", "db.example", SecretRefused::OwnHost(name())),
-            ("postgres://u:p@db.example:5433/db", "db.example:5432", SecretRefused::OwnHost(name())),
-            ("https://db.example/?token=x", "db.example", SecretRefused::NotAnAddress(name())),
+            ("postgres://u:p@evil.example/db", "db.example", SecretDenied::OwnHost(name())),
+            ("postgres://u:p@db.example/db?host=evil.example", "db.example", SecretDenied::OwnHost(name())),
+            ("postgres://u:p@db.example:5433/db", "db.example:5432", SecretDenied::OwnHost(name())),
+            ("https://db.example/?token=x", "db.example", SecretDenied::NotAnAddress(name())),
         ] {
             replace.replace(token(&folder, value, &[hosts]));
             assert_eq!(refused().await, expected, "{value}");

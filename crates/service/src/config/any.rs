@@ -7,29 +7,29 @@ use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
 use super::Section;
-use super::layers::{BadConfig, Layers, Setting};
+use super::layers::{ConfigError, Layers, Setting};
 use super::live::Live;
 
 /// The type-erased operations of a [`Section`].
 #[derive(Clone, Copy)]
-pub struct SectionKind {
+pub struct SectionType {
     pub name: &'static str,
     pub about: &'static str,
     check: fn(Spanned<DeValue<'_>>) -> Result<(), toml::de::Error>,
-    settings: fn(&Layers) -> Result<Vec<Setting>, BadConfig>,
-    live: fn(&Layers) -> Result<AnyLive, BadConfig>,
+    settings: fn(&Layers) -> Result<Vec<Setting>, ConfigError>,
+    live: fn(&Layers) -> Result<LiveSection, ConfigError>,
 }
 
 /// The current value of a section, type-erased.
-pub struct AnyLive {
+pub struct LiveSection {
     /// A `Live<S>`.
     live: Box<dyn Any + Send + Sync>,
     replace: Box<ReplaceWith>,
 }
 
-type ReplaceWith = dyn Fn(&Layers) -> Result<(), BadConfig> + Send + Sync;
+type ReplaceWith = dyn Fn(&Layers) -> Result<(), ConfigError> + Send + Sync;
 
-impl SectionKind {
+impl SectionType {
     #[must_use]
     pub const fn of<S: Section>() -> Self {
         Self {
@@ -37,7 +37,7 @@ impl SectionKind {
             about: S::ABOUT,
             check: check::<S>,
             settings: settings::<S>,
-            live: AnyLive::new::<S>,
+            live: LiveSection::new::<S>,
         }
     }
 
@@ -47,12 +47,12 @@ impl SectionKind {
     }
 
     /// The current settings, each with its origin. Fails if an environment variable is invalid.
-    pub fn settings(&self, layers: &Layers) -> Result<Vec<Setting>, BadConfig> {
+    pub fn settings(&self, layers: &Layers) -> Result<Vec<Setting>, ConfigError> {
         (self.settings)(layers)
     }
 
     /// Reads the section.
-    pub fn live(&self, layers: &Layers) -> Result<AnyLive, BadConfig> {
+    pub fn live(&self, layers: &Layers) -> Result<LiveSection, ConfigError> {
         (self.live)(layers)
     }
 }
@@ -61,12 +61,12 @@ fn check<S: Section>(table: Spanned<DeValue<'_>>) -> Result<(), toml::de::Error>
     S::deserialize(ValueDeserializer::from(table)).map(drop)
 }
 
-fn settings<S: Section>(layers: &Layers) -> Result<Vec<Setting>, BadConfig> {
+fn settings<S: Section>(layers: &Layers) -> Result<Vec<Setting>, ConfigError> {
     Ok(layers.settings(&layers.section::<S>()?))
 }
 
-impl AnyLive {
-    fn new<S: Section>(layers: &Layers) -> Result<Self, BadConfig> {
+impl LiveSection {
+    fn new<S: Section>(layers: &Layers) -> Result<Self, ConfigError> {
         let (live, replace) = Live::<S>::new(layers.section()?);
         let replace = move |layers: &Layers| {
             replace.replace(layers.section()?);
@@ -82,18 +82,18 @@ impl AnyLive {
     }
 
     /// Reads the section again and replaces its value.
-    pub fn replace(&self, layers: &Layers) -> Result<(), BadConfig> {
+    pub fn replace(&self, layers: &Layers) -> Result<(), ConfigError> {
         (self.replace)(layers)
     }
 }
 
-impl fmt::Debug for SectionKind {
+impl fmt::Debug for SectionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("SectionKind").field(&self.name).finish()
     }
 }
 
-impl fmt::Debug for AnyLive {
+impl fmt::Debug for LiveSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AnyLive").finish_non_exhaustive()
     }

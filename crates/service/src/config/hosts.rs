@@ -33,7 +33,7 @@ pub struct Destination {
 #[error(
     "{0:?} is not a host: write example.com, *.example.com or example.com:443, without a scheme or a path"
 )]
-pub struct BadHost(String);
+pub struct HostPatternError(String);
 
 impl HostPattern {
     #[must_use]
@@ -99,10 +99,10 @@ fn split_port(text: &str) -> Option<(&str, Option<u16>)> {
 }
 
 impl FromStr for HostPattern {
-    type Err = BadHost;
+    type Err = HostPatternError;
 
-    fn from_str(text: &str) -> Result<Self, BadHost> {
-        let bad = || BadHost(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, HostPatternError> {
+        let bad = || HostPatternError(text.to_owned());
         let (host, port) = split_port(text).ok_or_else(bad)?;
         let host = match host.strip_prefix("*.") {
             Some(parent) => match parse_host(parent) {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use toml::{Table, Value};
 
-use super::{Field, Section, SectionKind};
+use super::{Field, Section, SectionType};
 
 /// The text of a configuration file.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ pub struct Setting {
 
 /// What is wrong with the configuration, and where.
 #[derive(Debug, thiserror::Error)]
-pub enum BadConfig {
+pub enum ConfigError {
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error(
@@ -59,10 +59,10 @@ pub enum BadConfig {
 }
 
 impl File {
-    pub fn read(path: &Path) -> Result<Self, BadConfig> {
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Self { path: path.to_owned(), text }),
-            Err(source) => Err(BadConfig::Unreadable { path: path.to_owned(), source }),
+            Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
         }
     }
 
@@ -79,7 +79,7 @@ impl File {
     }
 
     /// Checks the whole file against the known sections.
-    pub fn check(&self, kinds: &[SectionKind]) -> Result<(), BadConfig> {
+    pub fn check(&self, kinds: &[SectionType]) -> Result<(), ConfigError> {
         let table = DeTable::parse(&self.text).map_err(|error| self.error(&error))?;
         for (name, section) in table.into_inner() {
             match kinds.iter().find(|kind| kind.name == name.get_ref()) {
@@ -95,14 +95,14 @@ impl File {
         Ok(())
     }
 
-    fn error(&self, error: &toml::de::Error) -> BadConfig {
+    fn error(&self, error: &toml::de::Error) -> ConfigError {
         self.error_at(error.span().map_or(0, |span| span.start), error.message().to_owned())
     }
 
-    fn error_at(&self, offset: usize, message: String) -> BadConfig {
+    fn error_at(&self, offset: usize, message: String) -> ConfigError {
         let before = &self.text.as_bytes()[..offset.min(self.text.len())];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
-        BadConfig::InFile {
+        ConfigError::InFile {
             path: self.path.clone(),
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
             column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),
@@ -116,7 +116,7 @@ impl Layers {
     pub fn new(
         file: Option<&File>,
         environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, BadConfig> {
+    ) -> Result<Self, ConfigError> {
         let table = |file: &File| match file.text.parse::<Table>() {
             Ok(table) => Ok((file.path.clone(), table)),
             Err(error) => Err(file.error(&error)),
@@ -128,14 +128,14 @@ impl Layers {
     }
 
     /// Reads a section.
-    pub fn section<S: Section>(&self) -> Result<S, BadConfig> {
+    pub fn section<S: Section>(&self) -> Result<S, ConfigError> {
         let mut table = self.table::<S>().cloned().unwrap_or_default();
         for field in S::FIELDS {
             let name = field.variable(S::NAME);
             let Some(text) = self.environment.get(&name) else { continue };
             table.insert(field.name.to_owned(), read_variable::<S>(field.name, &name, text)?);
         }
-        table.try_into().map_err(|error: toml::de::Error| BadConfig::InVariable {
+        table.try_into().map_err(|error: toml::de::Error| ConfigError::InVariable {
             name: S::NAME.to_owned(),
             message: error.message().to_owned(),
         })
@@ -170,7 +170,7 @@ impl Layers {
 }
 
 /// The value of an environment variable: parsed as TOML if the field accepts that, otherwise as plain text.
-fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Value, BadConfig> {
+fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Value, ConfigError> {
     let fits = |value: &Value| {
         let table = Table::from_iter([(field.to_owned(), value.clone())]);
         table.try_into::<S>().map_err(|error: toml::de::Error| error.message().to_owned())
@@ -181,14 +181,14 @@ fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Valu
         match fits(&value) {
             Ok(_) => return Ok(value),
             Err(message) if fits(&plain).is_err() => {
-                return Err(BadConfig::InVariable { name: name.to_owned(), message });
+                return Err(ConfigError::InVariable { name: name.to_owned(), message });
             }
             Err(_) => {}
         }
     }
     match fits(&plain) {
         Ok(_) => Ok(plain),
-        Err(message) => Err(BadConfig::InVariable { name: name.to_owned(), message }),
+        Err(message) => Err(ConfigError::InVariable { name: name.to_owned(), message }),
     }
 }
 

@@ -21,7 +21,7 @@ pub struct SecretUrl(String);
 
 /// Why a secret cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum NoSecret {
+pub enum SecretError {
     #[error("the environment variable {0}, which holds a secret, is not set")]
     NotSet(String),
     #[error("cannot read the secret file {path}: {source}")]
@@ -33,18 +33,18 @@ pub enum NoSecret {
 /// The text is not a reference. The error does not repeat it, because it may be the secret itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a reference to a secret; write env:NAME or file:PATH, not the secret itself")]
-pub struct BadSecretRef;
+pub struct SecretRefError;
 
 impl SecretRef {
     /// Reads the secret. Line breaks at the end are removed.
-    pub fn read(&self) -> Result<Secret, NoSecret> {
+    pub fn read(&self) -> Result<Secret, SecretError> {
         let text = match self {
-            Self::Env(name) => std::env::var(name).map_err(|_| NoSecret::NotSet(name.clone()))?,
+            Self::Env(name) => std::env::var(name).map_err(|_| SecretError::NotSet(name.clone()))?,
             Self::File(path) => std::fs::read_to_string(path)
-                .map_err(|source| NoSecret::Unreadable { path: path.clone(), source })?,
+                .map_err(|source| SecretError::Unreadable { path: path.clone(), source })?,
         };
         let text = text.trim_end_matches(['\r', '\n']);
-        if text.is_empty() { Err(NoSecret::Empty(self.clone())) } else { Ok(Secret::from(text)) }
+        if text.is_empty() { Err(SecretError::Empty(self.clone())) } else { Ok(Secret::from(text)) }
     }
 }
 
@@ -87,13 +87,13 @@ impl Serialize for SecretUrl {
 }
 
 impl FromStr for SecretRef {
-    type Err = BadSecretRef;
+    type Err = SecretRefError;
 
-    fn from_str(text: &str) -> Result<Self, BadSecretRef> {
+    fn from_str(text: &str) -> Result<Self, SecretRefError> {
         match text.split_once(':') {
             Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
             Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
-            _ => Err(BadSecretRef),
+            _ => Err(SecretRefError),
         }
     }
 }
@@ -146,6 +146,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         std::fs::write(&path, "\n").unwrap();
-        assert!(matches!(SecretRef::File(path).read(), Err(NoSecret::Empty(_))));
+        assert!(matches!(SecretRef::File(path).read(), Err(SecretError::Empty(_))));
     }
 }

@@ -13,7 +13,7 @@ use url::Url;
 
 use super::hosts::{Destination, HostPattern};
 use super::secret::SecretRef;
-use super::{BadConfig, Field, Live, Section};
+use super::{ConfigError, Field, Live, Section};
 
 /// The name of a secret under `[secrets]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -24,7 +24,7 @@ pub struct SecretName(String);
 #[error(
     "not the name of a secret; use the name of one under [secrets] in hob.toml: 1 to 64 letters, digits, '_' or '-'"
 )]
-pub struct BadSecretName;
+pub struct SecretNameError;
 
 /// The secrets that monitors, channels and pipelines may use, by name.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -73,7 +73,7 @@ pub struct Secrets(Live<SecretsConfig>);
 
 /// Why a secret cannot be used. Contains neither its value nor its place, because users of the API see it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SecretRefused {
+pub enum SecretDenied {
     #[error("there is no secret {0} under [secrets] in hob.toml; add it there")]
     NotListed(SecretName),
     #[error(
@@ -111,7 +111,7 @@ impl Secrets {
     }
 
     /// Checks that a service may use a secret, for any destination.
-    pub fn check_system(&self, name: &SecretName, system: &'static str) -> Result<(), SecretRefused> {
+    pub fn check_system(&self, name: &SecretName, system: &'static str) -> Result<(), SecretDenied> {
         self.entry(name, system).map(drop)
     }
 
@@ -121,12 +121,12 @@ impl Secrets {
         name: &SecretName,
         system: &'static str,
         to: &Destination,
-    ) -> Result<(), SecretRefused> {
+    ) -> Result<(), SecretDenied> {
         let entry = self.entry(name, system)?;
         if entry.hosts.allow(to) {
             return Ok(());
         }
-        Err(SecretRefused::NotForHost { name: name.clone(), to: to.clone() })
+        Err(SecretDenied::NotForHost { name: name.clone(), to: to.clone() })
     }
 
     /// Checks that a service may send a secret to a URL, and returns the destination.
@@ -135,8 +135,8 @@ impl Secrets {
         name: &SecretName,
         system: &'static str,
         url: &Url,
-    ) -> Result<Destination, SecretRefused> {
-        let to = Destination::of_url(url).ok_or_else(|| SecretRefused::NoHost(name.clone()))?;
+    ) -> Result<Destination, SecretDenied> {
+        let to = Destination::of_url(url).ok_or_else(|| SecretDenied::NoHost(name.clone()))?;
         self.check(name, system, &to)?;
         Ok(to)
     }
@@ -149,9 +149,9 @@ impl Secrets {
         system: &'static str,
         to: &Destination,
         header: &[u8],
-    ) -> Result<(), SecretRefused> {
+    ) -> Result<(), SecretDenied> {
         let host = std::str::from_utf8(header).ok().and_then(|header| to.with_host_header(header));
-        self.check(name, system, &host.ok_or_else(|| SecretRefused::BadHostHeader(name.clone()))?)
+        self.check(name, system, &host.ok_or_else(|| SecretDenied::BadHostHeader(name.clone()))?)
     }
 
     /// Reads a secret that a service sends to `to`. It is read each time, so that a replaced file or a reloaded
@@ -161,7 +161,7 @@ impl Secrets {
         name: &SecretName,
         system: &'static str,
         to: &Destination,
-    ) -> Result<Secret, SecretRefused> {
+    ) -> Result<Secret, SecretDenied> {
         self.check(name, system, to)?;
         self.entry(name, system)?.read(name)
     }
@@ -172,28 +172,28 @@ impl Secrets {
         name: &SecretName,
         system: &'static str,
         destination: impl FnOnce(&Secret) -> Option<Destination>,
-    ) -> Result<Secret, SecretRefused> {
+    ) -> Result<Secret, SecretDenied> {
         let entry = self.entry(name, system)?;
         let secret = entry.read(name)?;
-        let to = destination(&secret).ok_or_else(|| SecretRefused::NotAnAddress(name.clone()))?;
-        if entry.hosts.allow(&to) { Ok(secret) } else { Err(SecretRefused::OwnHost(name.clone())) }
+        let to = destination(&secret).ok_or_else(|| SecretDenied::NotAnAddress(name.clone()))?;
+        if entry.hosts.allow(&to) { Ok(secret) } else { Err(SecretDenied::OwnHost(name.clone())) }
     }
 
-    fn entry(&self, name: &SecretName, system: &'static str) -> Result<SecretEntry, SecretRefused> {
+    fn entry(&self, name: &SecretName, system: &'static str) -> Result<SecretEntry, SecretDenied> {
         let config = self.0.now();
-        let entry = config.0.get(name).ok_or_else(|| SecretRefused::NotListed(name.clone()))?;
+        let entry = config.0.get(name).ok_or_else(|| SecretDenied::NotListed(name.clone()))?;
         if entry.systems.iter().any(|listed| listed == system) {
             return Ok(entry.clone());
         }
-        Err(SecretRefused::NotForSystem { name: name.clone(), system })
+        Err(SecretDenied::NotForSystem { name: name.clone(), system })
     }
 }
 
 impl SecretEntry {
-    fn read(&self, name: &SecretName) -> Result<Secret, SecretRefused> {
+    fn read(&self, name: &SecretName) -> Result<Secret, SecretDenied> {
         self.from.read().map_err(|error| {
             tracing::warn!(secret = %name, %error, "secret read failed");
-            SecretRefused::Unreadable(name.clone())
+            SecretDenied::Unreadable(name.clone())
         })
     }
 }
@@ -209,11 +209,11 @@ impl Hosts {
 
 impl SecretsConfig {
     /// Refuses services in `for` that do not use secrets. Otherwise a typo would go unnoticed until the secret is needed.
-    pub fn check_systems(&self, known: &[&str]) -> Result<(), BadConfig> {
+    pub fn check_systems(&self, known: &[&str]) -> Result<(), ConfigError> {
         for (name, entry) in &self.0 {
             if let Some(unknown) = entry.systems.iter().find(|system| !known.contains(&system.as_str())) {
                 let message = format!("{unknown:?} does not use secrets; use one of {}", known.join(", "));
-                return Err(BadConfig::InVariable { name: format!("secrets.{name}.for"), message });
+                return Err(ConfigError::InVariable { name: format!("secrets.{name}.for"), message });
             }
         }
         Ok(())
@@ -319,12 +319,12 @@ impl SecretName {
 }
 
 impl FromStr for SecretName {
-    type Err = BadSecretName;
+    type Err = SecretNameError;
 
-    fn from_str(text: &str) -> Result<Self, BadSecretName> {
+    fn from_str(text: &str) -> Result<Self, SecretNameError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
         let fits = (1..=64).contains(&text.len()) && text.bytes().all(allowed);
-        if fits { Ok(Self(text.to_owned())) } else { Err(BadSecretName) }
+        if fits { Ok(Self(text.to_owned())) } else { Err(SecretNameError) }
     }
 }
 
@@ -366,7 +366,7 @@ mod tests {
             assert!(refused.contains(says) && refused.contains("github"), "{refused}");
         }
         let other = read(&"other".parse().unwrap(), "uptime", "https://api.github.com/x");
-        assert!(matches!(other, Err(SecretRefused::NotListed(_))), "{other:?}");
+        assert!(matches!(other, Err(SecretDenied::NotListed(_))), "{other:?}");
 
         std::fs::remove_file(&path).unwrap();
         let unreadable = read(&name, "uptime", "https://api.github.com/x").unwrap_err().to_string();
@@ -387,9 +387,9 @@ mod tests {
         };
         assert_eq!(read("https://a.example.com/T0").unwrap().reveal(), "https://a.example.com/T0");
         let refused = read("https://hidden.example/T0").unwrap_err();
-        assert_eq!(refused, SecretRefused::OwnHost("hook".parse().unwrap()));
+        assert_eq!(refused, SecretDenied::OwnHost("hook".parse().unwrap()));
         assert!(!refused.to_string().contains("hidden.example"), "{refused}");
-        assert!(matches!(read("T0"), Err(SecretRefused::NotAnAddress(_))));
+        assert!(matches!(read("T0"), Err(SecretDenied::NotAnAddress(_))));
     }
 
     #[test]
@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn reference_is_not_a_name() {
         for text in ["env:HOME", "file:/etc/passwd", "", "a b"] {
-            assert_eq!(text.parse::<SecretName>(), Err(BadSecretName), "{text:?}");
+            assert_eq!(text.parse::<SecretName>(), Err(SecretNameError), "{text:?}");
         }
     }
 }

@@ -91,7 +91,7 @@ pub(crate) async fn claim(
         let claim = claim.bind(tx.now()).bind(channel_id).bind(tx.now().plus(lease)).bind(limit);
         tx.all(claim).await
     };
-    let rows: Vec<ClaimedRow> = database.write_with(Isolation::Committed, work).await?;
+    let rows: Vec<ClaimedRow> = database.write_with(Isolation::ReadCommitted, work).await?;
     let mut claimed = Vec::with_capacity(rows.len());
     for ClaimedRow { id, channel_id, notice, attempts, fence } in rows {
         let notice = serde_json::from_str(&notice)

@@ -2,7 +2,7 @@
 //! sees the error, and again whenever a secret is used, because `hob.toml` may have changed in between.
 
 use hob_service::Section as _;
-use hob_service::config::{Destination, Secret, SecretName, SecretRefused, Secrets};
+use hob_service::config::{Destination, Secret, SecretDenied, SecretName, Secrets};
 use http::header::HOST;
 use url::Url;
 
@@ -40,28 +40,28 @@ pub(crate) fn read_for_check(
     secrets: &Secrets,
     http: &HttpCheck,
     name: &SecretName,
-) -> Result<Secret, SecretRefused> {
+) -> Result<Secret, SecretDenied> {
     destinations(secrets, http, name)?;
     read_for_url(secrets, name, &http.url)
 }
 
 /// Reads a secret for a request to this URL.
-pub(crate) fn read_for_url(secrets: &Secrets, name: &SecretName, url: &Url) -> Result<Secret, SecretRefused> {
+pub(crate) fn read_for_url(secrets: &Secrets, name: &SecretName, url: &Url) -> Result<Secret, SecretDenied> {
     let to = secrets.check_url(name, SYSTEM, url)?;
     secrets.read(name, SYSTEM, &to)
 }
 
 /// Reads a secret that is the URL of a webhook.
-pub(crate) fn read_webhook_url(secrets: &Secrets, name: &SecretName) -> Result<Url, SecretRefused> {
+pub(crate) fn read_webhook_url(secrets: &Secrets, name: &SecretName) -> Result<Url, SecretDenied> {
     let parse = |secret: &Secret| {
         Url::parse(secret.reveal()).ok().filter(|url| matches!(url.scheme(), "http" | "https"))
     };
     let secret = secrets.read_address(name, SYSTEM, |secret| Destination::of_url(&parse(secret)?))?;
-    parse(&secret).ok_or_else(|| SecretRefused::NotAnAddress(name.clone()))
+    parse(&secret).ok_or_else(|| SecretDenied::NotAnAddress(name.clone()))
 }
 
 /// Whether the request of a check may carry a secret. The host of its `Host` header must be allowed too.
-fn destinations(secrets: &Secrets, http: &HttpCheck, name: &SecretName) -> Result<(), SecretRefused> {
+fn destinations(secrets: &Secrets, http: &HttpCheck, name: &SecretName) -> Result<(), SecretDenied> {
     let to = secrets.check_url(name, SYSTEM, &http.url)?;
     for (_, value) in http.headers.iter().filter(|(header, _)| header == HOST) {
         secrets.check_host_header(name, SYSTEM, &to, value.as_bytes())?;
@@ -69,6 +69,6 @@ fn destinations(secrets: &Secrets, http: &HttpCheck, name: &SecretName) -> Resul
     Ok(())
 }
 
-fn invalid(field: &str, refused: &SecretRefused) -> Vec<FieldError> {
+fn invalid(field: &str, refused: &SecretDenied) -> Vec<FieldError> {
     vec![FieldError::new(field, refused.to_string())]
 }

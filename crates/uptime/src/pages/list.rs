@@ -6,7 +6,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use hob_web::look::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, When};
-use hob_web::{Console, Footprint, Page, Problem, Query};
+use hob_web::{Console, MemoryUsage, Page, Problem, Query};
 
 use super::{MAY_WRITE, badge, encoded, format_percent, millis, recent_results};
 use crate::keys::MonitorId;
@@ -30,7 +30,7 @@ struct Dashboard {
     only_failing: Field,
     rows: Vec<DashboardRow>,
     pager: Pager,
-    footprint: Option<Footprint>,
+    footprint: Option<MemoryUsage>,
     may_write: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Memory of monitors in the store (U9).
 
 use hob_store::{Call, cmd};
-use hob_web::Footprint;
+use hob_web::MemoryUsage;
 
 use crate::error::Result;
 use crate::uptime::Uptime;
@@ -19,7 +19,7 @@ impl Uptime {
     }
 
     /// Reads the size of the shared keys, and of the keys of an even sample of the monitors.
-    pub async fn measure_footprint(&self) -> Result<Footprint> {
+    pub async fn measure_footprint(&self) -> Result<MemoryUsage> {
         let monitors = self.monitors();
         let keys = self.schedule().keys();
         let usage = |key: hob_store::Key| -> Call {
@@ -35,7 +35,7 @@ impl Uptime {
         let own: Vec<Call> = own.map(usage).collect();
         let (shared, own) = (self.sum(&shared).await?, self.sum(&own).await?);
         let own = own * monitors.len() as u64 / (measured.len() as u64).max(1);
-        Ok(Footprint { system: "Uptime", things: "monitors", count: monitors.len(), bytes: shared + own })
+        Ok(MemoryUsage { system: "Uptime", things: "monitors", count: monitors.len(), bytes: shared + own })
     }
 
     async fn sum(&self, calls: &[Call]) -> Result<u64> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
 
-use super::token::{Creation, NewToken, Scopes, Token, TokenId, Tokens};
+use super::token::{NewToken, Scopes, Token, TokenCreation, TokenId, Tokens};
 use super::{Access, Caller, Scope};
 use crate::access::audit::AuditEntry;
 use crate::{Json, List, Paging, Path, Problem, Query, Routes, Time, Web};
@@ -94,10 +94,10 @@ async fn create(
 ) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
     let new = request.check(&web)?;
     match Tokens::new(&web.context().database).create(&new, caller.name()).await? {
-        Creation::Created { token, text } => {
+        TokenCreation::Created { token, text } => {
             Ok((StatusCode::CREATED, Json(CreatedToken { secret: text, token: token.into() })))
         }
-        Creation::TooMany => Err(Problem::conflict(format!(
+        TokenCreation::TooMany => Err(Problem::conflict(format!(
             "The limit of {} tokens is reached. Revoke tokens that are no longer used.",
             Tokens::MOST
         ))),

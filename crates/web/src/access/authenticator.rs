@@ -158,7 +158,8 @@ impl Authenticator {
         load: impl Future<Output = Result<Option<CachedCaller>, hob_database::Error>>,
     ) -> Result<Option<Caller>, hob_database::Error> {
         let entry = lock(&self.cached).get(&hash).cloned();
-        let is_usable = |entry: &&CachedCaller, within| entry.loaded_at.elapsed() < within && entry.is_good();
+        let is_usable =
+            |entry: &&CachedCaller, within| entry.loaded_at.elapsed() < within && entry.is_valid();
         if let Some(entry) = entry.as_ref().filter(|entry| is_usable(entry, CACHE_FOR)) {
             return Ok(Some(self.record_use(entry)));
         }
@@ -192,7 +193,7 @@ impl Authenticator {
 
     async fn token(&self, hash: &Hash) -> Result<Option<CachedCaller>, hob_database::Error> {
         let found: Option<Token> = self.database.optional(token::by_hash(hash)).await?;
-        let good = found.filter(|token| token.is_good(now()));
+        let good = found.filter(|token| token.is_valid(now()));
         Ok(good.map(|token| CachedCaller {
             caller: Caller::new(&token.name, token.scopes.as_slice()),
             token: Some(token.id),
@@ -203,7 +204,7 @@ impl Authenticator {
 
     async fn session(&self, hash: &Hash) -> Result<Option<CachedCaller>, hob_database::Error> {
         let found: Option<Session> = self.database.optional(session::by_hash(hash)).await?;
-        Ok(found.and_then(|session| self.session_caller(session)).filter(CachedCaller::is_good))
+        Ok(found.and_then(|session| self.session_caller(session)).filter(CachedCaller::is_valid))
     }
 
     /// The caller of a session.
@@ -227,7 +228,7 @@ impl Authenticator {
 }
 
 impl CachedCaller {
-    fn is_good(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.until.is_none_or(|end| now() < end)
     }
 }

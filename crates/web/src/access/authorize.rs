@@ -27,7 +27,7 @@ async fn check_access(access: &Access, request: &mut Request) -> Result<(), Prob
         (Access::Public, identified) => identified.unwrap_or_default(),
         (_, Err(error)) => return Err(error.into()),
         (_, Ok(None)) => return Err(Problem::unauthorized()),
-        (Access::Known, Ok(caller)) => caller,
+        (Access::Authenticated, Ok(caller)) => caller,
         (Access::Scope(scope), Ok(Some(caller))) if caller.may(scope) => Some(caller),
         (Access::Scope(scope), Ok(Some(_))) => {
             return Err(Problem::forbidden(format!("This requires the scope {scope}.")));

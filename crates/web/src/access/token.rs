@@ -46,7 +46,7 @@ pub struct NewToken {
 
 /// The result of creating a token.
 #[derive(Clone, Debug)]
-pub enum Creation {
+pub enum TokenCreation {
     /// `text` is the secret that the caller sends. It is not stored.
     Created { token: Token, text: String },
     /// The limit [`Tokens::MOST`] is reached.
@@ -77,7 +77,7 @@ impl Tokens {
     }
 
     /// Creates a token. `by` is the actor in the audit log.
-    pub async fn create(&self, new: &NewToken, by: &str) -> Result<Creation, Error> {
+    pub async fn create(&self, new: &NewToken, by: &str) -> Result<TokenCreation, Error> {
         let text = format!("{}{}", Self::PREFIX, credential::random());
         let id = TokenId(credential::random_id());
         let (hash, id) = (&Hash::of(&text), &id);
@@ -98,7 +98,7 @@ impl Tokens {
                 tx.optional(by_id(id)).await
             })
             .await?;
-        Ok(token.map_or(Creation::TooMany, |token| Creation::Created { token, text }))
+        Ok(token.map_or(TokenCreation::TooMany, |token| TokenCreation::Created { token, text }))
     }
 
     /// Tokens, newest first.
@@ -144,7 +144,7 @@ pub(super) fn by_hash(hash: &Hash) -> Query<Token> {
 impl Token {
     /// Whether the token is valid at this time.
     #[must_use]
-    pub fn is_good(&self, now: UnixMs) -> bool {
+    pub fn is_valid(&self, now: UnixMs) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 }

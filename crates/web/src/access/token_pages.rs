@@ -8,7 +8,7 @@ use hob_database::UnixMs;
 use serde::Deserialize;
 
 use super::api::NewTokenRequest;
-use super::token::{Creation, Token, TokenId, Tokens};
+use super::token::{Token, TokenCreation, TokenId, Tokens};
 use super::{Access, Caller};
 use crate::access::audit::AuditEntry;
 use crate::look::{Badge, Empty, Field, Pager, Tone, When};
@@ -51,7 +51,7 @@ impl TokensPage {
     fn state(&self, token: &Token) -> Badge {
         match token {
             token if token.revoked_at.is_some() => Tone::Idle.badge("revoked"),
-            token if !token.is_good(self.now) => Tone::Idle.badge("expired"),
+            token if !token.is_valid(self.now) => Tone::Idle.badge("expired"),
             _ => Tone::Good.badge("active"),
         }
     }
@@ -91,11 +91,11 @@ async fn create(
     let created = Tokens::new(&web.context().database).create(&new, caller.name()).await?;
     let mut page = page(&web, &Paging::default(), &TokenForm::default(), &[]).await?;
     let status = match created {
-        Creation::Created { token, text } => {
+        TokenCreation::Created { token, text } => {
             page.created = Some((token.name, text));
             StatusCode::CREATED
         }
-        Creation::TooMany => {
+        TokenCreation::TooMany => {
             page.refused = Some(format!(
                 "The limit of {} tokens is reached. Revoke tokens that are no longer used.",
                 Tokens::MOST

@@ -47,7 +47,7 @@ pub(crate) fn complete(operation: &mut Operation, path: &str, access: &Access) {
     operation.tags = Some(vec![service]);
     let asks = match access {
         Access::Public => "Public: no token is required.".to_owned(),
-        Access::Known => "Requires a token with any scope.".to_owned(),
+        Access::Authenticated => "Requires a token with any scope.".to_owned(),
         Access::Scope(scope) => format!("Requires the scope `{scope}`."),
     };
     operation.description = Some(match operation.description.take() {

@@ -18,7 +18,7 @@ struct LiveQuery {
 }
 
 pub(crate) fn routes(changes: Changes) -> Routes {
-    Routes::new().page(Access::Known, "/live", live).with_state(changes)
+    Routes::new().page(Access::Authenticated, "/live", live).with_state(changes)
 }
 
 async fn live(

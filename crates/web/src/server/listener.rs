@@ -46,7 +46,7 @@ pub(crate) fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>
     match (&config.tls_certificate, &config.tls_key) {
         (Some(certificate), Some(key)) => Ok(Some(CertificateFiles { certificate, key })),
         (None, None) => Ok(None),
-        _ => Err(Error::HalfTls),
+        _ => Err(Error::IncompleteTls),
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Card {
     /// The history of the first figure, oldest first; `None` for gaps.
     pub spark: Vec<Option<f64>>,
     /// Current problems, worst first.
-    pub troubles: Vec<Trouble>,
+    pub problems: Vec<CardProblem>,
 }
 
 /// A number with a label.
@@ -30,7 +30,7 @@ pub struct Figure {
 
 /// A problem, with a link to its page.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct CardProblem {
     pub tone: Tone,
     pub text: String,
     pub href: String,

@@ -4,7 +4,7 @@ use crate::look::Quantity;
 
 /// The memory that the objects of a service use in the store, as last measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Footprint {
+pub struct MemoryUsage {
     pub system: &'static str,
     /// What is counted: `monitors`.
     pub things: &'static str,
@@ -12,7 +12,7 @@ pub struct Footprint {
     pub bytes: u64,
 }
 
-impl Footprint {
+impl MemoryUsage {
     /// `None` if the count is 0.
     #[must_use]
     pub fn per_thing(&self) -> Option<u64> {

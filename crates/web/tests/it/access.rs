@@ -239,7 +239,7 @@ async fn an_admin_token_is_required_unless_on_loopback() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let anywhere = Config { listen: "0.0.0.0:0".parse().unwrap(), ..Config::default() };
     let refused = Web::open(&context, Live::fixed(anywhere)).unwrap_err();
-    assert!(matches!(refused, Error::OpenToAll(_)), "{refused}");
+    assert!(matches!(refused, Error::AdminTokenRequired(_)), "{refused}");
     assert!(refused.to_string().contains("[server] admin_token"));
 
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use hob_database::UnixMs;
 use hob_service::config::Replace;
 use hob_service::{Live, SecretRef, ServiceContext};
 use hob_testkit::{Answer, Needs, TestApp};
-use hob_web::{Config, Creation, NewToken, Tokens};
+use hob_web::{Config, NewToken, TokenCreation, Tokens};
 use http::header;
 use tempfile::TempDir;
 
@@ -88,7 +88,7 @@ pub(crate) async fn token_until(
 ) -> (String, String) {
     let new = NewToken { name: format!("gardener of {scopes}"), scopes: scopes.parse().unwrap(), expires_at };
     match Tokens::new(&context.database).create(&new, "a test").await.unwrap() {
-        Creation::Created { token, text } => (text, token.id.as_str().to_owned()),
-        Creation::TooMany => panic!("there are not so many"),
+        TokenCreation::Created { token, text } => (text, token.id.as_str().to_owned()),
+        TokenCreation::TooMany => panic!("there are not so many"),
     }
 }

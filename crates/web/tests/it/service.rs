@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hob_database::Migrations;
-use hob_service::config::{Layers, SectionKind};
+use hob_service::config::{Layers, SectionType};
 use hob_service::{Live, Metric, ServiceContext, section};
 use hob_testkit::{Layout, Needs, TestApp, TestContext};
 use hob_web::look::{Quantity, Tone};
@@ -64,7 +64,7 @@ impl Service for Toy {
                 value: Quantity::count(self.config.now().gnomes as usize),
             }],
             spark: Vec::new(),
-            troubles: Vec::new(),
+            problems: Vec::new(),
         }
     }
 
@@ -111,7 +111,7 @@ async fn a_sections_variables_are_read_and_replaced_without_its_type() {
     section.replace(&layers("0")).unwrap();
     assert_eq!(TOY.open(&context, &section).await.unwrap_err().to_string(), "no gnomes");
 
-    let other = SectionKind::of::<WebConfig>().live(&Layers::default()).unwrap();
+    let other = SectionType::of::<WebConfig>().live(&Layers::default()).unwrap();
     let error = TOY.open(&context, &other).await.unwrap_err().to_string();
     assert_eq!(error, "not the section [toy]");
 }

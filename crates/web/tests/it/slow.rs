@@ -1,6 +1,6 @@
 //! What takes its time.
 
-use hob_testkit::{Layout, TestContext, budget, examine_api};
+use hob_testkit::{Layout, TestContext, budget, run_schemathesis};
 
 use crate::door::{ADMIN, Locked, NEEDS};
 
@@ -10,5 +10,5 @@ async fn every_api_response_matches_the_openapi_document() {
     let door = Locked::start(&context).await;
     // The one route that is there to fail.
     let but = ["--exclude-path", "/api/v1/garden/trip"];
-    examine_api(&door.app.url("/api/openapi.json"), ADMIN, budget(20, 500), &but).await;
+    run_schemathesis(&door.app.url("/api/openapi.json"), ADMIN, budget(20, 500), &but).await;
 }

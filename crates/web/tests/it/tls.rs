@@ -105,7 +105,7 @@ async fn a_certificate_without_a_key_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let whole = certify(folder.path());
     let half = Config { tls_key: None, ..whole.clone() };
-    assert!(matches!(Web::open(&context, Live::fixed(half)).unwrap_err(), Error::HalfTls));
+    assert!(matches!(Web::open(&context, Live::fixed(half)).unwrap_err(), Error::IncompleteTls));
     let gone = Config { tls_key: Some(folder.path().join("none.pem")), ..whole };
     let refused = Web::open(&context, Live::fixed(gone)).unwrap_err();
     assert!(refused.to_string().contains("none.pem"), "{refused}");

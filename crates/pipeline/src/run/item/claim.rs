@@ -48,13 +48,13 @@ pub(crate) async fn claim(
     if !items::has_waiting(database, run).await? {
         return Ok(None);
     }
-    database.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::ReadCommitted, work).await
 }
 
 /// Renews the leases of a worker.
 pub(crate) async fn renew(database: &Database, run: &RunId, worker: &str, lease: Duration) -> Result<()> {
     let work = |tx: Transaction| async move { Ok(claims::renew(&tx, run, worker, lease).await?) };
-    database.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::ReadCommitted, work).await
 }
 
 /// Releases the items of expired claims. Returns how many.
@@ -71,7 +71,7 @@ pub(crate) async fn reclaim_expired(database: &Database) -> Result<u64> {
     if !database.read(any_expired).await? {
         return Ok(0);
     }
-    database.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::ReadCommitted, work).await
 }
 
 /// Releases the items of a claim. Items with too many attempts become dead letters.

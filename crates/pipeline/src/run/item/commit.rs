@@ -107,7 +107,7 @@ pub(crate) async fn commit(
         claims::delete(&tx, run, ended_claims).await?;
         Ok(u64::try_from(counted.len()).unwrap_or(u64::MAX))
     };
-    database.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::ReadCommitted, work).await
 }
 
 /// Marks items as done or waiting, in few statements. Returns the attempts whose claim still held the item.
@@ -204,5 +204,5 @@ async fn count_throughput(tx: &Transaction, run: &RunId, items: usize) -> Result
 pub(crate) async fn delete_old_throughput(database: &Database, version: Duration) -> Result<u64> {
     let work =
         |tx: Transaction| async move { Ok(throughput::delete_before(&tx, tx.now().minus(version)).await?) };
-    database.write_with(Isolation::Committed, work).await
+    database.write_with(Isolation::ReadCommitted, work).await
 }

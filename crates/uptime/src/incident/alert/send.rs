@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use hob_service::config::{SecretName, SecretRefused};
+use hob_service::config::{SecretDenied, SecretName};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 use url::Url;
@@ -75,6 +75,6 @@ async fn post(
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
-fn refused(refused: SecretRefused) -> NotSent {
+fn refused(refused: SecretDenied) -> NotSent {
     NotSent(refused.to_string())
 }

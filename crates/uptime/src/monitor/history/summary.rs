@@ -88,7 +88,7 @@ async fn summarize_batch(database: &Database, span: Span, start: i64, monitors: 
         }
         summaries::put(&tx, span, &batch).await
     };
-    Ok(database.write_with(Isolation::Committed, work).await?)
+    Ok(database.write_with(Isolation::ReadCommitted, work).await?)
 }
 
 /// The results of a monitor in `from..to`.

@@ -84,5 +84,5 @@ pub async fn write(database: &Database, batch: &[NewResult]) -> Result<()> {
         summaries::rewind(&tx, Span::Hour.start_of(oldest)).await?;
         Ok::<_, Error>(())
     };
-    Ok(database.write_with(Isolation::Committed, work).await?)
+    Ok(database.write_with(Isolation::ReadCommitted, work).await?)
 }
