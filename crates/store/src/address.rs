@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hob_units::Secret;
+
 use crate::error::{Error, Result};
 
 const DEFAULT_PORT: u16 = 6379;
@@ -49,28 +51,6 @@ pub struct Tls {
     pub ca_file: Option<PathBuf>,
 }
 
-/// A password that no `Debug` or `Display` shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a password.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The password, for the code that sends it.
-    pub(crate) fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
 impl Address {
     /// The address that the environment names: `HOB_REDIS_URL` or `REDIS_URL` if set, else `REDIS_HOST`, `REDIS_PORT` and
     /// `REDIS_PASSWORD` if any of them is set (C14), else the embedded store.
@@ -93,7 +73,7 @@ impl Address {
             None => DEFAULT_PORT,
         };
         let name = host.unwrap_or_else(|| "localhost".to_owned());
-        let access = Access { password: password.map(Secret), ..Access::default() };
+        let access = Access { password: password.map(Secret::new), ..Access::default() };
         Ok(Self::Server { host: Host { name, port }, db: 0, access })
     }
 
@@ -150,7 +130,7 @@ impl<'a> Parts<'a> {
         if let Some(credentials) = credentials {
             let (name, secret) = credentials.split_once(':').unwrap_or((credentials, ""));
             user = Some(decode(name)?).filter(|name| !name.is_empty());
-            password = Some(decode(secret)?).filter(|secret| !secret.is_empty()).map(Secret);
+            password = Some(decode(secret)?).filter(|secret| !secret.is_empty()).map(Secret::new);
         }
         let path = path.split('/').filter(|part| !part.is_empty()).collect();
         Ok(Self { user, password, hosts, path, query })
@@ -308,7 +288,7 @@ mod tests {
             panic!()
         };
         assert_eq!(access.user.as_deref(), Some("hob"));
-        assert_eq!(access.password.unwrap().expose(), "p@ss:");
+        assert_eq!(access.password.unwrap().reveal(), "p@ss:");
         assert_eq!(access.tls.unwrap().ca_file, Some("/etc/ca.pem".into()));
     }
 

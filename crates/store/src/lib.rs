@@ -52,12 +52,13 @@ mod reply;
 mod script;
 mod store;
 
-pub use address::{Access, Address, Host, Secret, Tls};
+pub use address::{Access, Address, Host, Tls};
 pub use bus::{Bus, BusEvent, ChannelFilter, Listener, Subscription};
 pub use clock::{CLOCK, Clock};
 pub use error::{Error, Result};
 pub use health::{BusyMinute, Connection, Health, Operations, Server, State, Summary};
 pub use hob_engine::key_slot;
+pub use hob_units::Secret;
 pub use key::Key;
 pub use reply::Reply;
 pub use script::{Call, Script};

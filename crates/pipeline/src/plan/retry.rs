@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use hob_service::Period;
+use hob_units::Backoff;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -28,16 +29,16 @@ pub enum FailureClass {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryPolicy {
-    network: Backoff,
-    server: Backoff,
-    throttled: Backoff,
-    client: Backoff,
-    parse: Backoff,
+    network: RetryRule,
+    server: RetryRule,
+    throttled: RetryRule,
+    client: RetryRule,
+    parse: RetryRule,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Backoff {
+struct RetryRule {
     /// Total number of attempts.
     attempts: u32,
     #[serde(default = "second")]
@@ -59,31 +60,31 @@ pub(crate) enum RetryDecision {
 impl RetryPolicy {
     /// `chance`, between 0 and 1, adds jitter to the delay.
     pub(crate) fn decide(&self, class: FailureClass, attempts: u32, chance: f64) -> RetryDecision {
-        let backoff = match class {
+        let rule = match class {
             FailureClass::Network => self.network,
             FailureClass::Server => self.server,
             FailureClass::Throttled => self.throttled,
             FailureClass::Client => self.client,
             FailureClass::Parse => self.parse,
         };
-        if attempts >= backoff.attempts {
+        if attempts >= rule.attempts {
             return RetryDecision::Quarantine;
         }
-        let doubled = backoff.first.get().saturating_mul(1 << attempts.saturating_sub(1).min(20));
-        RetryDecision::Retry { after: doubled.min(backoff.most.get()).mul_f64(0.75 + 0.5 * chance) }
+        let backoff = Backoff::exponential(rule.first.get(), rule.most.get()).with_jitter(0.75..1.25);
+        RetryDecision::Retry { after: backoff.delay_after(attempts, chance) }
     }
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        let backoff = |attempts| Backoff { attempts, first: second(), most: quarter_hour() };
+        let rule = |attempts| RetryRule { attempts, first: second(), most: quarter_hour() };
         Self {
-            network: backoff(8),
-            server: backoff(8),
+            network: rule(8),
+            server: rule(8),
             // The quota adapts to each refusal, so there are few; the item is not the cause.
-            throttled: backoff(50),
-            client: backoff(1),
-            parse: backoff(3),
+            throttled: rule(50),
+            client: rule(1),
+            parse: rule(3),
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use crate::address::Host;
 use crate::bus::queue::EventQueue;
 use crate::bus::{BusEvent, ChannelFilter};
-use crate::connection::backoff::Backoff;
+use crate::connection::backoff::RECONNECT;
 use crate::connection::cluster::Cluster;
 use crate::connection::dial::{CONNECT_LIMIT, Dialer};
 use crate::connection::server::Target;
@@ -94,7 +94,7 @@ impl PubSubWorker {
 
     /// Runs until the bus is dropped.
     pub(crate) async fn run(mut self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = RECONNECT.clone();
         loop {
             let reason = match self.connect().await {
                 Ok((sink, stream)) => {

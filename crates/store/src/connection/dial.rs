@@ -41,7 +41,7 @@ impl Dialer {
             info = info.set_username(user);
         }
         if let Some(password) = &access.password {
-            info = info.set_password(password.expose());
+            info = info.set_password(password.reveal());
         }
         let tls = access.tls.as_ref().map(connector).transpose()?;
         Ok(Self { info, tls })

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::Host;
-use crate::connection::backoff::Backoff;
+use crate::connection::backoff::RECONNECT;
 use crate::connection::dial::{CONNECT_LIMIT, Dialer, Driver};
 use crate::connection::sentinel::Sentinels;
 use crate::error::{Error, Result};
@@ -213,7 +213,7 @@ struct ConnectionTask {
 
 impl ConnectionTask {
     async fn run(mut self) {
-        let mut backoff = Backoff::default();
+        let mut backoff = RECONNECT.clone();
         for number in 1.. {
             self.meter.connecting();
             let reason = match self.dial().await {

@@ -93,7 +93,7 @@ mod tests {
         assert_eq!(map.owner(100).unwrap().name, "a");
         assert_eq!(map.owner(101).unwrap(), &Host { name: "seed".into(), port: 2 });
         assert_eq!(map.owner(16001).unwrap().name, "a");
-        assert_eq!(map.owner(16383), None, "nobody serves it");
+        assert_eq!(map.owner(16383), None, "no master serves it");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::Host;
-use crate::connection::backoff::Backoff;
+use crate::connection::backoff::RECONNECT;
 use crate::connection::dial::{CONNECT_LIMIT, Dialer};
 use crate::connection::route::Route;
 use crate::connection::server::{ServerConnection, Target};
@@ -129,7 +129,7 @@ impl Topology {
 
     /// Reads the map at the start, after every sign of change, and periodically.
     pub(crate) async fn refresh(self: Arc<Self>) {
-        let mut backoff = Backoff::default();
+        let mut backoff = RECONNECT.clone();
         loop {
             match self.topology().await {
                 Ok(slots) => {

@@ -2,8 +2,8 @@
 -- plain string that others read, and beside it stands when the window ends, so that no decision waits for
 -- the TTL to fire.
 
--- The count so far, the window's end and the time. A counter whose end is unknown was written by somebody
--- else: its TTL is its window, and one without a TTL (INCR happened, EXPIRE did not) gets a window now.
+-- The count so far, the window's end and the time. A counter whose end is unknown was written by
+-- another client: its TTL is its window, and one without a TTL (INCR happened, EXPIRE did not) gets a window now.
 local function read_window(counter, ends_key, window_ms, given)
   local count = tonumber(redis.call('GET', counter) or 0)
   local ends = tonumber(redis.call('GET', ends_key) or 0)

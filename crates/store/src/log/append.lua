@@ -3,7 +3,7 @@
 -- ARGV  most, ttl_ms, now_us ('' = the store's clock), entry…
 -- Returns {'appended', sequence number of the last entry}
 -- TTL: both keys together, from the newest entry on, so that the list never outlives its numbers. A sequence
--- that is gone starts again from the clock in µs: above every number it ever gave, since nobody appends an
+-- that is gone starts again from the clock in µs: above every number it ever gave, since no writer appends an
 -- entry per microsecond for long.
 local now = clock_us(ARGV[3])
 local newest = tonumber(redis.call('GET', KEYS[2]) or 0)
