@@ -150,29 +150,22 @@ impl Chat {
     /// Receives control commands, confirmations and presence events.
     pub(super) async fn listen(self, task: Task) {
         let Inner { hub, keys, store, .. } = &*self.inner;
-        let topics = [
+        let mut listener = store.bus().listen(vec![
             ChannelFilter::channel(keys.orders_channel()),
             ChannelFilter::channel(hub.control.channel()),
             ChannelFilter::channel(keys.user_online_channel()),
             ChannelFilter::channel(keys.user_offline_channel()),
-        ];
-        let Ok(mut subscription) = store.bus().subscribe(&topics).await else {
-            task.pause(Duration::from_millis(200)).await;
-            return;
-        };
-        // Events before this subscription are unknown.
-        hub.refresh_feeds();
+        ]);
         loop {
             let event = tokio::select! {
-                event = subscription.next() => event,
+                event = listener.next() => event,
                 () = task.stopped() => return,
             };
             task.beat();
             match event {
-                Some(BusEvent::Message { channel, payload, .. }) => self.handle_message(&channel, &payload),
+                BusEvent::Message { channel, payload, .. } => self.handle_message(&channel, &payload),
                 // Control commands are resent until they are confirmed. Presence is read again.
-                Some(BusEvent::Missed) => hub.refresh_feeds(),
-                None => return,
+                BusEvent::Missed => hub.refresh_feeds(),
             }
         }
     }

@@ -55,6 +55,15 @@ every_store! {
         assert_eq!(event, BusEvent::Message { channel, pattern: Some("events:*".into()), payload });
     }
 
+    async fn listener_reports_at_first_that_it_may_have_missed_messages(test_store: TestStore) {
+        let bus = test_store.store().bus();
+        let mut listener = bus.listen(vec![ChannelFilter::channel("a")]);
+        assert_eq!(tokio::time::timeout(LIMIT, listener.next()).await.unwrap(), BusEvent::Missed);
+        bus.publish("a", "1").await.unwrap();
+        let message = BusEvent::Message { channel: "a".into(), pattern: None, payload: "1".into() };
+        assert_eq!(tokio::time::timeout(LIMIT, listener.next()).await.unwrap(), message);
+    }
+
     async fn dropping_a_subscription_unsubscribes(test_store: TestStore) {
         let bus = test_store.store().bus();
         let kept = bus.subscribe(&[ChannelFilter::channel("kept")]).await.unwrap();

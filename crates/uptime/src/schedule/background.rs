@@ -98,33 +98,26 @@ async fn check_for_edits(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> R
 /// Reloads monitors that other nodes have changed.
 async fn listen(uptime: Uptime, task: Task) {
     let channel = uptime.schedule().keys().changed_channel();
-    let bus = uptime.inner.context.store.bus();
-    while !task.stopping() {
-        let Ok(mut subscription) = bus.subscribe(&[ChannelFilter::channel(&channel)]).await else {
-            task.pause(Duration::from_secs(1)).await;
-            continue;
+    let mut listener = uptime.inner.context.store.bus().listen(vec![ChannelFilter::channel(&channel)]);
+    loop {
+        let event = tokio::select! {
+            event = listener.next() => event,
+            () = task.stopped() => return,
         };
-        loop {
-            let event = tokio::select! {
-                event = subscription.next() => event,
-                () = task.stopped() => return,
-            };
-            let read = match event {
-                Some(BusEvent::Message { payload, .. }) => {
-                    match std::str::from_utf8(&payload).ok().and_then(|id| MonitorId::new(id).ok()) {
-                        Some(id) => uptime.inner.cache.refresh_one(&id).await.map(drop),
-                        None => Ok(()),
-                    }
+        let read = match event {
+            BusEvent::Message { payload, .. } => {
+                match std::str::from_utf8(&payload).ok().and_then(|id| MonitorId::new(id).ok()) {
+                    Some(id) => uptime.inner.cache.refresh_one(&id).await.map(drop),
+                    None => Ok(()),
                 }
-                Some(BusEvent::Missed) => uptime.inner.cache.refresh().await,
-                None => break,
-            };
-            if let Err(error) = read {
-                tracing::warn!(%error, "reloading monitor failed");
             }
-            uptime.inner.wake.notify_one();
-            task.beat();
+            BusEvent::Missed => uptime.inner.cache.refresh().await,
+        };
+        if let Err(error) = read {
+            tracing::warn!(%error, "reloading monitor failed");
         }
+        uptime.inner.wake.notify_one();
+        task.beat();
     }
 }
 
