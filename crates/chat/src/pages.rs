@@ -8,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
 use hob_database::{PageRequest, outbox};
 use hob_web::look::When;
-use hob_web::{Access, Console, Form, Page, Problem, Query, Routes, Scope};
+use hob_web::{Access, Audited, Console, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 
 use crate::conversation::message::Message;
@@ -29,8 +29,8 @@ pub(crate) fn routes() -> Routes<Chat> {
     Routes::new()
         .page(Access::read("chat"), "/chat", chat)
         .page(Access::read("chat"), "/chat/operator", operator)
-        .action(Access::write("chat"), "/chat/say", say)
-        .action(Access::write("chat"), "/chat/open", open)
+        .action(Access::write("chat"), Audited::No, "/chat/say", say)
+        .action(Access::write("chat"), Audited::As("chat.conversation.open"), "/chat/open", open)
         .page(Access::Public, "/chat/assets/chat.js", async || {
             asset("text/javascript", include_str!("../assets/chat.js"))
         })

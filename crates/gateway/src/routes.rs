@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use hob_store::limit::Decision;
-use hob_web::{Access, Json, Problem, Query, Routes};
+use hob_web::{Access, Audited, Json, Problem, Query, Routes};
 use http::HeaderValue;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -28,8 +28,8 @@ const MAX_MINUTES: u64 = 24 * 60;
 
 pub(crate) fn routes() -> Routes<Gateway> {
     Routes::new()
-        .api(WRITE, routes!(check))
-        .api(WRITE, routes!(check_batch))
+        .write(WRITE, Audited::No, routes!(check))
+        .write(WRITE, Audited::No, routes!(check_batch))
         .api(READ, routes!(summary))
         .api(READ, routes!(endpoints))
         .api(READ, routes!(errors))

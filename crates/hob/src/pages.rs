@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use hob_schema::Catalog;
 use hob_service::Task;
 use hob_service::keys::Keys;
-use hob_web::{Access, Changes, Routes, Web};
+use hob_web::{Access, Audited, Changes, Routes, Web};
 
 use audit::BackgroundAudit;
 use overview::Overview;
@@ -51,7 +51,7 @@ pub(crate) fn routes(services: &Services, web: &Web, keys: &Keys, endpoints: &En
         .nav("Keys", "/keys", "M12.5 3.5a4 4 0 1 0 .1 8 4 4 0 0 0-.1-8zM9.6 10.4 3.5 16.5M5.5 14.5l2 2")
         .page(Access::read(SCOPE), "/keys", keys::page)
         .page(Access::read(SCOPE), "/keys/{schema}/{family}", keys::family_page)
-        .action(Access::write(SCOPE), "/keys/audit", keys::audit_now)
+        .action(Access::write(SCOPE), Audited::As("keys.audit.start"), "/keys/audit", keys::audit_now)
         .with_state(audit);
     let health = health::HealthState {
         context: context.clone(),

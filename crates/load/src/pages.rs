@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::State;
 use hob_database::PageRequest;
 use hob_web::look::{Badge, Empty, Pager, Tone, When};
-use hob_web::{Access, Console, Page, Paging, Problem, Query, Routes};
+use hob_web::{Access, Audited, Console, Page, Paging, Problem, Query, Routes};
 
 use self::compare::compare;
 use self::editor::{add_plan, add_run, delete_plan, edit_plan, new_plan, plan};
@@ -26,16 +26,16 @@ pub(crate) fn routes() -> Routes<Load> {
     Routes::new()
         .page(read.clone(), "/load", home)
         .page(read.clone(), "/load/plans/new", new_plan)
-        .action(write.clone(), "/load/plans", add_plan)
+        .action(write.clone(), Audited::As("load.plan.add"), "/load/plans", add_plan)
         .page(read.clone(), "/load/plans/{id}", plan)
-        .action(write.clone(), "/load/plans/{id}", edit_plan)
-        .action(write.clone(), "/load/plans/{id}/runs", add_run)
-        .action(write.clone(), "/load/plans/{id}/delete", delete_plan)
+        .action(write.clone(), Audited::As("load.plan.edit"), "/load/plans/{id}", edit_plan)
+        .action(write.clone(), Audited::As("load.run.start"), "/load/plans/{id}/runs", add_run)
+        .action(write.clone(), Audited::As("load.plan.delete"), "/load/plans/{id}/delete", delete_plan)
         .page(read.clone(), "/load/runs/{id}", run)
         .page(read.clone(), "/load/runs/{id}/report.html", report_file)
-        .action(write.clone(), "/load/runs/{id}/pause", pause)
-        .action(write.clone(), "/load/runs/{id}/resume", resume)
-        .action(write, "/load/runs/{id}/cancel", cancel)
+        .action(write.clone(), Audited::As("load.run.pause"), "/load/runs/{id}/pause", pause)
+        .action(write.clone(), Audited::As("load.run.resume"), "/load/runs/{id}/resume", resume)
+        .action(write, Audited::As("load.run.cancel"), "/load/runs/{id}/cancel", cancel)
         .page(read, "/load/compare", compare)
 }
 

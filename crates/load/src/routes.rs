@@ -6,7 +6,7 @@ mod results;
 mod runs;
 
 use hob_database::UnixMs;
-use hob_web::{Access, Problem, Routes};
+use hob_web::{Access, Audited, Problem, Routes};
 use utoipa_axum::routes;
 
 use crate::keys::TestId;
@@ -22,16 +22,16 @@ pub(crate) fn routes() -> Routes<Load> {
     let (read, write) = (Access::read(SERVICE), Access::write(SERVICE));
     Routes::new()
         .api(read.clone(), routes!(plans::list_plans))
-        .api(write.clone(), routes!(plans::add_plan))
+        .write(write.clone(), Audited::As("load.plan.add"), routes!(plans::add_plan))
         .api(read.clone(), routes!(plans::show_plan))
-        .api(write.clone(), routes!(plans::edit_plan))
-        .api(write.clone(), routes!(plans::delete_plan))
-        .api(write.clone(), routes!(runs::add_run))
+        .write(write.clone(), Audited::As("load.plan.edit"), routes!(plans::edit_plan))
+        .write(write.clone(), Audited::As("load.plan.delete"), routes!(plans::delete_plan))
+        .write(write.clone(), Audited::As("load.run.start"), routes!(runs::add_run))
         .api(read.clone(), routes!(runs::list_runs))
         .api(read.clone(), routes!(runs::show_run))
-        .api(write.clone(), routes!(runs::cancel_run))
-        .api(write.clone(), routes!(runs::pause_run))
-        .api(write, routes!(runs::resume_run))
+        .write(write.clone(), Audited::As("load.run.cancel"), routes!(runs::cancel_run))
+        .write(write.clone(), Audited::As("load.run.pause"), routes!(runs::pause_run))
+        .write(write, Audited::As("load.run.resume"), routes!(runs::resume_run))
         .api(read.clone(), routes!(results::timeline))
         .api(read.clone(), routes!(results::logs))
         .api(read.clone(), routes!(results::report))

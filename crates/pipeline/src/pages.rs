@@ -8,7 +8,7 @@ use axum::response::Redirect;
 use hob_database::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
 use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
-use hob_web::{Access, Console, Form, Page, Path, Problem, Routes, Scope};
+use hob_web::{Access, Audited, Console, Form, Page, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
 use crate::database::{claims, throughput};
@@ -35,10 +35,10 @@ pub(crate) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
     Routes::new()
         .page(read(), "/pipelines", overview)
-        .action(write(), "/pipelines", save_plan)
-        .action(write(), "/pipelines/{plan}/start", start)
+        .action(write(), Audited::As("pipeline.plan.save"), "/pipelines", save_plan)
+        .action(write(), Audited::As("pipeline.run.start"), "/pipelines/{plan}/start", start)
         .page(read(), "/pipelines/runs/{id}", show_run)
-        .action(write(), "/pipelines/runs/{id}/{action}", change)
+        .action(write(), Audited::As("pipeline.run.change"), "/pipelines/runs/{id}/{action}", change)
 }
 
 #[derive(Template)]

@@ -13,7 +13,7 @@ pub(crate) use status::StatusCache;
 
 use hob_web::chart::{Beat, Heartbeat, Pulse};
 use hob_web::look::{Badge, Markup, Quantity, Tone, Unit};
-use hob_web::{Access, Routes, Scope};
+use hob_web::{Access, Audited, Routes, Scope};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::keys::MonitorId;
@@ -29,21 +29,26 @@ pub(crate) fn routes() -> Routes<Uptime> {
     Routes::new()
         .page(READ, "/uptime", list::show)
         .page(WRITE, "/uptime/new", form::blank)
-        .action(WRITE, "/uptime/new", form::add)
+        .action(WRITE, Audited::ByHandler, "/uptime/new", form::add)
         .page(READ, "/uptime/monitors/{id}", detail::show)
         .page(WRITE, "/uptime/monitors/{id}/edit", form::filled)
-        .action(WRITE, "/uptime/monitors/{id}/edit", form::edit)
-        .action(WRITE, "/uptime/monitors/{id}/check", detail::check)
-        .action(WRITE, "/uptime/monitors/{id}/pause", detail::pause)
-        .action(WRITE, "/uptime/monitors/{id}/resume", detail::resume)
-        .action(WRITE, "/uptime/monitors/{id}/delete", detail::delete)
+        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/edit", form::edit)
+        .action(WRITE, Audited::As("uptime.monitor.check"), "/uptime/monitors/{id}/check", detail::check)
+        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/pause", detail::pause)
+        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/resume", detail::resume)
+        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/delete", detail::delete)
         .page(READ, "/uptime/incidents", incidents::list)
         .page(READ, "/uptime/incidents/{id}", incidents::show)
-        .action(WRITE, "/uptime/incidents/{id}/acknowledge", incidents::acknowledge)
-        .action(WRITE, "/uptime/incidents/{id}/notes", incidents::annotate)
+        .action(WRITE, Audited::ByHandler, "/uptime/incidents/{id}/acknowledge", incidents::acknowledge)
+        .action(
+            WRITE,
+            Audited::As("uptime.incident.note"),
+            "/uptime/incidents/{id}/notes",
+            incidents::annotate,
+        )
         .page(READ, "/uptime/maintenance", maintenance::list)
-        .action(WRITE, "/uptime/maintenance", maintenance::add)
-        .action(WRITE, "/uptime/maintenance/{id}/delete", maintenance::remove)
+        .action(WRITE, Audited::ByHandler, "/uptime/maintenance", maintenance::add)
+        .action(WRITE, Audited::ByHandler, "/uptime/maintenance/{id}/delete", maintenance::remove)
         .page(Access::Public, "/status", status::page)
         .page(Access::Public, "/status.rss", status::rss)
         .merge(badge::routes())

@@ -9,7 +9,7 @@ mod view;
 
 pub(crate) use monitors::{MonitorQuery, Paused, added_monitor, edited_monitor, find_monitor, set_paused};
 
-use hob_web::{Access, Audit, Caller, Problem, Routes};
+use hob_web::{Access, Audit, Audited, Caller, Problem, Routes};
 use utoipa_axum::routes;
 
 use crate::keys::MonitorId;
@@ -22,24 +22,24 @@ const WRITE: Access = Access::write("uptime");
 pub(crate) fn routes() -> Routes<Uptime> {
     Routes::new()
         .api(READ, routes!(monitors::list))
-        .api(WRITE, routes!(monitors::add))
+        .write(WRITE, Audited::ByHandler, routes!(monitors::add))
         .api(READ, routes!(monitors::show))
-        .api(WRITE, routes!(monitors::put, monitors::patch, monitors::remove))
-        .api(WRITE, routes!(monitors::check))
-        .api(WRITE, routes!(monitors::pause))
-        .api(WRITE, routes!(monitors::resume))
+        .write(WRITE, Audited::ByHandler, routes!(monitors::put, monitors::patch, monitors::remove))
+        .write(WRITE, Audited::As("uptime.monitor.check"), routes!(monitors::check))
+        .write(WRITE, Audited::ByHandler, routes!(monitors::pause))
+        .write(WRITE, Audited::ByHandler, routes!(monitors::resume))
         .api(READ, routes!(monitors::history))
         .api(READ, routes!(monitors::summary))
         .api(READ, routes!(incidents::list))
         .api(READ, routes!(incidents::show))
-        .api(WRITE, routes!(incidents::acknowledge))
-        .api(WRITE, routes!(incidents::annotate))
+        .write(WRITE, Audited::ByHandler, routes!(incidents::acknowledge))
+        .write(WRITE, Audited::As("uptime.incident.note"), routes!(incidents::annotate))
         .api(READ, routes!(maintenance::list))
-        .api(WRITE, routes!(maintenance::add))
-        .api(WRITE, routes!(maintenance::remove))
-        .api(Access::Public, routes!(heartbeats::done))
-        .api(Access::Public, routes!(heartbeats::began))
-        .api(Access::Public, routes!(heartbeats::failed))
+        .write(WRITE, Audited::ByHandler, routes!(maintenance::add))
+        .write(WRITE, Audited::ByHandler, routes!(maintenance::remove))
+        .write(Access::Public, Audited::No, routes!(heartbeats::done))
+        .write(Access::Public, Audited::No, routes!(heartbeats::began))
+        .write(Access::Public, Audited::No, routes!(heartbeats::failed))
 }
 
 impl Uptime {

@@ -20,7 +20,8 @@ use axum::http::request::Parts;
 use hob_database::UnixMs;
 
 pub(crate) use authenticator::Authenticator;
-pub(crate) use authorize::authorize;
+pub use authorize::{AuditDetail, Audited};
+pub(crate) use authorize::{RouteRule, authorize};
 pub(crate) use credential::random_id;
 pub use scope::{BadScope, Scope};
 pub(crate) use sign_in_limit::SignInLimit;

@@ -60,9 +60,12 @@ mod service;
 mod web;
 
 pub use access::audit::{self, Audit};
-pub use access::{Access, BadScope, Caller, NewToken, Scope, Scopes, Token, TokenCreation, TokenId, Tokens};
+pub use access::{
+    Access, AuditDetail, Audited, BadScope, Caller, NewToken, Scope, Scopes, Token, TokenCreation, TokenId,
+    Tokens,
+};
 pub use config::Config;
-/// The URL of an asset, for pages with a layout of their own: `asset("hob.css")`.
+/// The URL of an asset, for pages with their own layout: `asset("hob.css")`.
 pub use console::assets::href as asset;
 pub use console::{Console, NavItem, Page};
 pub use error::Error;

@@ -74,7 +74,7 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
         future::ready(Ok(()))
     }
 
-    /// The address of a listener of its own: `https://127.0.0.1:7080`.
+    /// The address of its own listener: `https://127.0.0.1:7080`.
     fn url(&self) -> Option<String> {
         None
     }

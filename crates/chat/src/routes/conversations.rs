@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_database::PageRequest;
-use hob_web::{Json, Path, Problem, Query, Routes};
+use hob_web::{AuditDetail, Audited, Json, Path, Problem, Query, Routes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -14,12 +14,12 @@ use crate::{Chat, Conversation, Member, NewConversation};
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
         .api(READ, routes!(list_conversations))
-        .api(WRITE, routes!(open_conversation))
+        .write(WRITE, Audited::As("chat.conversation.open"), routes!(open_conversation))
         .api(READ, routes!(get_conversation))
-        .api(WRITE, routes!(rename_conversation))
+        .write(WRITE, Audited::As("chat.conversation.rename"), routes!(rename_conversation))
         .api(READ, routes!(list_members))
-        .api(WRITE, routes!(add_member))
-        .api(WRITE, routes!(remove_member))
+        .write(WRITE, Audited::As("chat.member.add"), routes!(add_member))
+        .write(WRITE, Audited::As("chat.member.remove"), routes!(remove_member))
 }
 
 /// A page of a list.
@@ -117,7 +117,7 @@ pub(crate) struct ConversationBody {
 async fn open_conversation(
     State(chat): State<Chat>,
     Json(body): Json<ConversationBody>,
-) -> Result<(StatusCode, Json<Conversation>), Problem> {
+) -> Result<(StatusCode, AuditDetail, Json<Conversation>), Problem> {
     let id = body.id.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>()));
     let members: Result<Vec<_>, _> = body.members.iter().map(|user| user_id("members", user)).collect();
     let new = NewConversation {
@@ -126,7 +126,8 @@ async fn open_conversation(
         created_by: user_id("createdBy", &body.created_by)?,
         members: members?,
     };
-    Ok((StatusCode::CREATED, Json(ok_or_problem(chat.open_conversation(&new).await)?)))
+    let opened = ok_or_problem(chat.open_conversation(&new).await)?;
+    Ok((StatusCode::CREATED, AuditDetail::Of(id), Json(opened)))
 }
 
 /// Get a conversation.

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_web::{Json, Path, Problem, Query, Routes};
+use hob_web::{Audited, Json, Path, Problem, Query, Routes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -13,12 +13,12 @@ use crate::{Chat, Message, MessageRange, NewMessage, Receipt, ReceiptKind, Typin
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
         .api(READ, routes!(list_messages))
-        .api(WRITE, routes!(send_message))
-        .api(WRITE, routes!(edit_message))
-        .api(WRITE, routes!(delete_message))
-        .api(WRITE, routes!(mark_read))
-        .api(WRITE, routes!(mark_delivered))
-        .api(WRITE, routes!(set_typing))
+        .write(WRITE, Audited::No, routes!(send_message))
+        .write(WRITE, Audited::No, routes!(edit_message))
+        .write(WRITE, Audited::No, routes!(delete_message))
+        .write(WRITE, Audited::No, routes!(mark_read))
+        .write(WRITE, Audited::No, routes!(mark_delivered))
+        .write(WRITE, Audited::No, routes!(set_typing))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_store::limit::Decision;
-use hob_web::{Json, Path, Problem, Query, Routes};
+use hob_web::{Audited, Json, Path, Problem, Query, Routes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -22,17 +22,17 @@ const MAX_TOKEN_S: u64 = 7 * 24 * 3600;
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
         .api(READ, routes!(get_presence))
-        .api(READ, routes!(get_presences))
+        .write(READ, Audited::No, routes!(get_presences))
         .api(READ, routes!(get_unread))
         .api(READ, routes!(list_sockets))
-        .api(WRITE, routes!(add_socket))
-        .api(WRITE, routes!(remove_socket))
+        .write(WRITE, Audited::No, routes!(add_socket))
+        .write(WRITE, Audited::No, routes!(remove_socket))
         .api(READ, routes!(get_limit))
-        .api(WRITE, routes!(take_limit))
+        .write(WRITE, Audited::No, routes!(take_limit))
         .api(READ, routes!(list_blocked))
-        .api(WRITE, routes!(block_user))
-        .api(WRITE, routes!(unblock_user))
-        .api(WRITE, routes!(issue_token))
+        .write(WRITE, Audited::No, routes!(block_user))
+        .write(WRITE, Audited::No, routes!(unblock_user))
+        .write(WRITE, Audited::As("chat.token.issue"), routes!(issue_token))
 }
 
 /// Get whether a user is online, and when they were last seen.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use hob_web::{Json, List, Paging, Path, Problem, Query, Time};
+use hob_web::{AuditDetail, Json, List, Paging, Path, Problem, Query, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -102,7 +102,7 @@ pub(super) async fn add_plan(
     Json(body): Json<PlanBody>,
 ) -> Result<impl IntoResponse, Problem> {
     let id = load.add_plan(&body.into_source(PlanFiles::default())).await?;
-    Ok((StatusCode::CREATED, Json(plan_view(&load, id).await?)))
+    Ok((StatusCode::CREATED, AuditDetail::Of(id.to_string()), Json(plan_view(&load, id).await?)))
 }
 
 /// The newest version of a plan.

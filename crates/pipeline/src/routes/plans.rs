@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_web::{Access, Json, Problem, Routes, Time};
+use hob_web::{Access, AuditDetail, Audited, Json, Problem, Routes, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -13,7 +13,11 @@ use crate::plan::{Plan, StoredPlan};
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
-    Routes::new().api(read(), routes!(list_plans)).api(write(), routes!(put_plan))
+    Routes::new().api(read(), routes!(list_plans)).write(
+        write(),
+        Audited::As("pipeline.plan.save"),
+        routes!(put_plan),
+    )
 }
 
 /// A pipeline.
@@ -71,7 +75,7 @@ async fn list_plans(State(pipelines): State<Pipelines>) -> Result<Json<Vec<PlanV
 async fn put_plan(
     State(pipelines): State<Pipelines>,
     Json(request): Json<PlanRequest>,
-) -> Result<(StatusCode, Json<PlanResponse>), Problem> {
+) -> Result<(StatusCode, AuditDetail, Json<PlanResponse>), Problem> {
     let text = match (request.toml, request.plan) {
         (Some(text), None) => text,
         (None, Some(plan)) => {
@@ -93,5 +97,9 @@ async fn put_plan(
         calls: cost.calls,
         seconds: cost.duration.map(|duration| duration.as_secs()),
     };
-    Ok((if request.dry_run { StatusCode::OK } else { StatusCode::CREATED }, Json(answer)))
+    Ok(if request.dry_run {
+        (StatusCode::OK, AuditDetail::Unchanged, Json(answer))
+    } else {
+        (StatusCode::CREATED, AuditDetail::Of(plan.name.to_string()), Json(answer))
+    })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_web::{Access, Json, Path, Problem, Routes, Time};
+use hob_web::{Access, Audited, Json, Path, Problem, Routes, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -17,10 +17,10 @@ pub(super) fn routes() -> Routes<Pipelines> {
     Routes::new()
         .api(read(), routes!(list_quotas))
         .api(read(), routes!(get_quota))
-        .api(write(), routes!(put_quota))
-        .api(write(), routes!(reserve))
-        .api(write(), routes!(commit))
-        .api(write(), routes!(release))
+        .write(write(), Audited::As("pipeline.quota.save"), routes!(put_quota))
+        .write(write(), Audited::No, routes!(reserve))
+        .write(write(), Audited::No, routes!(commit))
+        .write(write(), Audited::No, routes!(release))
 }
 
 /// A quota and its usage.

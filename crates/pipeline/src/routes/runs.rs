@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_database::UnixMs;
-use hob_web::{Access, Json, List, Paging, Path, Problem, Query, Routes, Time};
+use hob_web::{Access, Audited, Json, List, Paging, Path, Problem, Query, Routes, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -20,14 +20,14 @@ use crate::sink::Output;
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
     Routes::new()
-        .api(write(), routes!(start_run))
+        .write(write(), Audited::As("pipeline.run.start"), routes!(start_run))
         .api(read(), routes!(list_runs))
         .api(read(), routes!(get_run))
-        .api(write(), routes!(pause))
-        .api(write(), routes!(resume))
-        .api(write(), routes!(cancel))
-        .api(write(), routes!(archive))
-        .api(write(), routes!(replay))
+        .write(write(), Audited::As("pipeline.run.pause"), routes!(pause))
+        .write(write(), Audited::As("pipeline.run.resume"), routes!(resume))
+        .write(write(), Audited::As("pipeline.run.cancel"), routes!(cancel))
+        .write(write(), Audited::As("pipeline.run.archive"), routes!(archive))
+        .write(write(), Audited::As("pipeline.run.replay"), routes!(replay))
         .api(read(), routes!(list_items))
         .api(read(), routes!(list_failed))
         .api(read(), routes!(get_forecast))

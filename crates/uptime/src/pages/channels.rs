@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
 use hob_web::look::{Badge, Choice, Empty, Field, Pager, Tone, When};
-use hob_web::{Caller, Console, Form, Page, Paging, Path, Problem, Query, Routes};
+use hob_web::{Audited, Caller, Console, Form, Page, Paging, Path, Problem, Query, Routes};
 use serde::Deserialize;
 
 use super::{MAY_WRITE, READ, WRITE};
@@ -17,10 +17,10 @@ use crate::routes::channels::{audit, unknown, view};
 pub(crate) fn routes() -> Routes<Alerts> {
     Routes::new()
         .page(READ, "/uptime/channels", list)
-        .action(WRITE, "/uptime/channels", add)
+        .action(WRITE, Audited::ByHandler, "/uptime/channels", add)
         .page(READ, "/uptime/channels/{id}", show)
-        .action(WRITE, "/uptime/channels/{id}/test", test)
-        .action(WRITE, "/uptime/channels/{id}/delete", remove)
+        .action(WRITE, Audited::ByHandler, "/uptime/channels/{id}/test", test)
+        .action(WRITE, Audited::ByHandler, "/uptime/channels/{id}/delete", remove)
 }
 
 #[derive(Template)]

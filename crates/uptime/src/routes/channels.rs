@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_web::{Audit, Caller, Json, List, Paging, Path, Problem, Query, Routes, Time};
+use hob_web::{Audit, Audited, Caller, Json, List, Paging, Path, Problem, Query, Routes, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -18,11 +18,11 @@ use crate::incident::alert::{
 pub(crate) fn routes() -> Routes<Alerts> {
     Routes::new()
         .api(READ, routes!(list))
-        .api(WRITE, routes!(add))
+        .write(WRITE, Audited::ByHandler, routes!(add))
         .api(READ, routes!(show))
-        .api(WRITE, routes!(edit))
-        .api(WRITE, routes!(remove))
-        .api(WRITE, routes!(test))
+        .write(WRITE, Audited::ByHandler, routes!(edit))
+        .write(WRITE, Audited::ByHandler, routes!(remove))
+        .write(WRITE, Audited::As("uptime.channel.test"), routes!(test))
         .api(READ, routes!(deliveries))
 }
 

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use super::token::{NewToken, Scopes, Token, TokenCreation, TokenId, Tokens};
-use super::{Access, Caller, Scope};
+use super::{Access, Audited, Caller, Scope};
 use crate::access::audit::AuditEntry;
 use crate::{Json, List, Paging, Path, Problem, Query, Routes, Time, Web};
 
@@ -70,8 +70,8 @@ struct AuditEntryView {
 pub(crate) fn routes() -> Routes<Web> {
     Routes::new()
         .api(Access::admin(), routes!(list))
-        .api(Access::admin(), routes!(create))
-        .api(Access::admin(), routes!(revoke))
+        .write(Access::admin(), Audited::ByHandler, routes!(create))
+        .write(Access::admin(), Audited::ByHandler, routes!(revoke))
         .api(Access::admin(), routes!(audit))
 }
 

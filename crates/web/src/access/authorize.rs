@@ -1,19 +1,99 @@
-//! The middleware that authorizes every request.
+//! The middleware that authorizes every request, and records changes in the audit log.
 
-use axum::extract::{Request, State};
+use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 
-use super::Access;
+use super::{Access, Caller};
 use crate::Problem;
 use crate::console::AppContext;
 
-/// Checks the access that a route requires, and adds the [`Caller`](super::Caller) to the request.
-pub(crate) async fn authorize(State(access): State<Access>, mut request: Request, next: Next) -> Response {
-    match check_access(&access, &mut request).await {
-        Ok(()) => next.run(request).await,
-        Err(problem) => problem.into_response(),
+/// How the audit log records a route that changes something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Audited {
+    /// Under this name, such as `load.plan.delete`, with the parameters of the path, after the handler has succeeded.
+    As(&'static str),
+    /// The handler writes the entry itself, for example in its transaction.
+    ByHandler,
+    /// Not recorded: frequent calls of users and programs, such as sending a message or checking a limit.
+    No,
+}
+
+/// Part of a response: what the audit log records instead of the parameters of the path.
+#[derive(Clone, Debug)]
+pub enum AuditDetail {
+    /// The id of what was created or changed.
+    Of(String),
+    /// The handler changed nothing, as in a dry run: there is no entry.
+    Unchanged,
+}
+
+impl IntoResponseParts for AuditDetail {
+    type Error = std::convert::Infallible;
+
+    fn into_response_parts(self, mut parts: ResponseParts) -> Result<ResponseParts, Self::Error> {
+        parts.extensions_mut().insert(self);
+        Ok(parts)
     }
+}
+
+/// What a route requires, and what it leaves in the audit log.
+#[derive(Clone, Debug)]
+pub(crate) struct RouteRule {
+    pub(crate) access: Access,
+    /// `None` for routes that only read.
+    pub(crate) audited: Option<Audited>,
+    /// Whether a response with this status means that the change was made.
+    pub(crate) is_done: fn(StatusCode) -> bool,
+}
+
+/// Checks the access that a route requires, and adds the [`Caller`](super::Caller) to the request.
+pub(crate) async fn authorize(State(rule): State<RouteRule>, mut request: Request, next: Next) -> Response {
+    if let Err(problem) = check_access(&rule.access, &mut request).await {
+        return problem.into_response();
+    }
+    match rule.audited {
+        Some(Audited::As(action)) => run_audited(action, rule.is_done, request, next).await,
+        _ => next.run(request).await,
+    }
+}
+
+/// Runs the handler and records what it did. The change remains if the audit log cannot be written.
+async fn run_audited(
+    action: &str,
+    is_done: fn(StatusCode) -> bool,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let audit = parts.extensions.get::<AppContext>().map(|context| context.web().audit().clone());
+    let caller = parts.extensions.get::<Caller>().map_or("anonymous", Caller::name).to_owned();
+    let params = match RawPathParams::from_request_parts(&mut parts, &()).await {
+        Ok(params) => params.iter().map(|(_, value)| value.to_owned()).collect(),
+        Err(_) => Vec::new(),
+    };
+    let response = next.run(Request::from_parts(parts, body)).await;
+    if let Some(audit) = audit
+        && is_done(response.status())
+    {
+        let detail = match response.extensions().get::<AuditDetail>() {
+            Some(AuditDetail::Of(detail)) => detail.clone(),
+            Some(AuditDetail::Unchanged) => return response,
+            None if params.is_empty() => created_id(&response),
+            None => params.join(" "),
+        };
+        if let Err(error) = audit.record(&caller, action, &detail).await {
+            tracing::warn!(%error, action, detail, "audit entry not written");
+        }
+    }
+    response
+}
+
+/// The path of a form that creates something has no id, but the page that it leads to has.
+fn created_id(response: &Response) -> String {
+    let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
+    location.and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned()
 }
 
 async fn check_access(access: &Access, request: &mut Request) -> Result<(), Problem> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::authenticator::COOKIE;
 use crate::server::listener::Peer;
-use crate::{Access, Caller, Console, Form, Problem, Query, Routes, Web};
+use crate::{Access, Audited, Caller, Console, Form, Problem, Query, Routes, Web};
 
 #[derive(Template)]
 #[template(path = "sign_in.html")]
@@ -35,8 +35,8 @@ struct SignInForm {
 pub(crate) fn routes() -> Routes<Web> {
     Routes::new()
         .page(Access::Public, "/sign-in", sign_in_page)
-        .action(Access::Public, "/sign-in", sign_in)
-        .action(Access::Public, "/sign-out", sign_out)
+        .action(Access::Public, Audited::ByHandler, "/sign-in", sign_in)
+        .action(Access::Public, Audited::ByHandler, "/sign-out", sign_out)
 }
 
 async fn sign_in_page(
@@ -63,7 +63,7 @@ async fn sign_in(
     }
     let to = local_path(&form.to);
     let Some(token_owner) = web.authenticator().token_owner(form.token.trim()).await? else {
-        web.audit().record("nobody", "session.refuse", &client.to_string()).await?;
+        web.audit().record("anonymous", "session.refuse", &client.to_string()).await?;
         let page = console.page("Sign in", &SignIn { to, error: Some("This token is not valid.") })?;
         return Ok((StatusCode::FORBIDDEN, page).into_response());
     };
@@ -78,7 +78,7 @@ async fn sign_out(
     caller: Option<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let who = caller.as_ref().map_or("nobody", Caller::name);
+    let who = caller.as_ref().map_or("anonymous", Caller::name);
     web.authenticator().end_session(&headers, who).await?;
     Ok(([(header::SET_COOKIE, cookie(&web, "", 0)?)], Redirect::to("/sign-in")).into_response())
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::api::NewTokenRequest;
 use super::token::{Token, TokenCreation, TokenId, Tokens};
-use super::{Access, Caller};
+use super::{Access, Audited, Caller};
 use crate::access::audit::AuditEntry;
 use crate::look::{Badge, Empty, Field, Pager, Tone, When};
 use crate::{Console, Form, Page, Paging, Path, Problem, Query, Routes, Web};
@@ -17,8 +17,8 @@ use crate::{Console, Form, Page, Paging, Path, Problem, Query, Routes, Web};
 pub(crate) fn routes() -> Routes<Web> {
     Routes::new()
         .page(Access::admin(), "/access", tokens)
-        .action(Access::admin(), "/access", create)
-        .action(Access::admin(), "/access/{id}/revoke", revoke)
+        .action(Access::admin(), Audited::ByHandler, "/access", create)
+        .action(Access::admin(), Audited::ByHandler, "/access/{id}/revoke", revoke)
         .page(Access::admin(), "/access/audit", audit)
 }
 

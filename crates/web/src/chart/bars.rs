@@ -50,7 +50,7 @@ impl Bars {
         self
     }
 
-    /// A part of each bar, with a colour of its own, on top of those before it. A point's time is when it began.
+    /// A part of each bar in its own colour, on top of those before it. A point's time is when it began.
     pub fn series<P: Into<Point>>(self, name: &str, points: impl IntoIterator<Item = P>) -> Self {
         let hue = frame::next_hue(&self.series);
         self.add(name, hue, points)

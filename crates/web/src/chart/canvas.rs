@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-/// The width of every stretched plot in units of its own. Heights are in pixels.
+/// The width of every stretched plot in its own units. Heights are in pixels.
 pub(super) const WIDTH: f64 = 1000.0;
 
 /// A coordinate, to a tenth of a unit: NaN becomes 0, since it would break the whole path.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Router;
 use axum::handler::Handler;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, on};
@@ -13,7 +13,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::openapi;
 use crate::Access;
-use crate::access::authorize;
+use crate::access::{Audited, RouteRule, authorize};
 use crate::console::NavItem;
 
 /// The routes of a service. Every route requires an [`Access`].
@@ -34,6 +34,8 @@ pub struct Entry {
     pub path: String,
     pub method: String,
     pub access: Access,
+    /// `None` for routes that only read.
+    pub audited: Option<Audited>,
 }
 
 impl<S: Clone + Send + Sync + 'static> Routes<S> {
@@ -49,23 +51,45 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         }
     }
 
-    /// Operations of the API, all with the same access: `routes!(list_monitors)`. Their paths are written out,
+    /// An operation of the API that only reads: `routes!(list_monitors)`. Its path is written out,
     /// `/api/v1/<service>/…`.
+    ///
+    /// # Panics
+    ///
+    /// If the operation is not a GET: changes are registered with [`write`](Self::write).
     #[must_use]
-    #[allow(clippy::needless_pass_by_value, reason = "consistent with the other methods")]
-    pub fn api(mut self, access: Access, routes: UtoipaMethodRouter<S>) -> Self {
-        let (schemas, paths, handlers) = routes;
+    pub fn api(self, access: Access, routes: UtoipaMethodRouter<S>) -> Self {
+        self.operations(access, None, routes)
+    }
+
+    /// Operations of the API with other methods than GET, and how they appear in the audit log.
+    #[must_use]
+    pub fn write(self, access: Access, audited: Audited, routes: UtoipaMethodRouter<S>) -> Self {
+        self.operations(access, Some(audited), routes)
+    }
+
+    fn operations(
+        mut self,
+        access: Access,
+        audited: Option<Audited>,
+        (schemas, paths, handlers): UtoipaMethodRouter<S>,
+    ) -> Self {
+        let rule = RouteRule { access, audited, is_done: |status| status.is_success() };
         for (path, mut item) in paths.paths {
             for (method, operation) in openapi::operations(&mut item) {
-                openapi::complete(operation, &path, &access);
+                assert!(
+                    audited.is_some() || method == "GET",
+                    "{method} {path} must be registered with `write`"
+                );
+                openapi::complete(operation, &path, &rule.access);
                 self.entries.push(Entry {
                     path: path.clone(),
                     method: method.to_owned(),
-                    access: access.clone(),
+                    access: rule.access.clone(),
+                    audited,
                 });
             }
-            let guarded =
-                with_access(handlers.clone(), access.clone()).route_layer(map_response(mark_json_only));
+            let guarded = with_rule(handlers.clone(), rule.clone()).route_layer(map_response(mark_json_only));
             self.router = self.router.route(&path, guarded);
             match self.document.paths.paths.get_mut(&path) {
                 Some(known) => known.merge_operations(item),
@@ -83,7 +107,8 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         H: Handler<T, S>,
         T: 'static,
     {
-        self.add(access, &Method::GET, path, on(MethodFilter::GET, handler))
+        let rule = RouteRule { access, audited: None, is_done: |_| false };
+        self.add(rule, &Method::GET, path, on(MethodFilter::GET, handler))
     }
 
     /// A WebSocket that pages of other sites may open. The handler checks the [`Origin`](crate::Origin).
@@ -99,12 +124,17 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// The target of a form: `POST`, answered with a redirect, not part of the API.
     #[must_use]
-    pub fn action<H, T>(self, access: Access, path: &str, handler: H) -> Self
+    pub fn action<H, T>(self, access: Access, audited: Audited, path: &str, handler: H) -> Self
     where
         H: Handler<T, S>,
         T: 'static,
     {
-        self.add(access, &Method::POST, path, on(MethodFilter::POST, handler))
+        let rule = RouteRule {
+            access,
+            audited: Some(audited),
+            is_done: |status: StatusCode| status.is_redirection(),
+        };
+        self.add(rule, &Method::POST, path, on(MethodFilter::POST, handler))
     }
 
     /// A link in the navigation of the console. Its icon is the path of an SVG in a box of 20 by 20.
@@ -158,9 +188,10 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         &self.clashes
     }
 
-    fn add(mut self, access: Access, method: &Method, path: &str, handler: MethodRouter<S>) -> Self {
-        self.router = self.router.route(path, with_access(handler, access.clone()));
-        self.entries.push(Entry { path: path.to_owned(), method: method.to_string(), access });
+    fn add(mut self, rule: RouteRule, method: &Method, path: &str, handler: MethodRouter<S>) -> Self {
+        let RouteRule { access, audited, .. } = rule.clone();
+        self.router = self.router.route(path, with_rule(handler, rule));
+        self.entries.push(Entry { path: path.to_owned(), method: method.to_string(), access, audited });
         self
     }
 
@@ -214,9 +245,9 @@ async fn mark_json_only(mut response: Response) -> Response {
 }
 
 /// Checks the access of declared methods only; other methods get 405 without authentication.
-fn with_access<S: Clone + Send + Sync + 'static>(
+fn with_rule<S: Clone + Send + Sync + 'static>(
     handlers: MethodRouter<S>,
-    access: Access,
+    rule: RouteRule,
 ) -> MethodRouter<S> {
-    handlers.route_layer(from_fn_with_state(access, authorize))
+    handlers.route_layer(from_fn_with_state(rule, authorize))
 }

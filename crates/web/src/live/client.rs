@@ -117,6 +117,6 @@ mod tests {
         feed.send("pond", "changed", "pond");
         assert_eq!(quiet.next().await.unwrap(), HEARTBEAT_BYTES);
         feed.reset();
-        assert!(quiet.next().await.unwrap().starts_with(b"id: "), "a reset is for everybody");
+        assert!(quiet.next().await.unwrap().starts_with(b"id: "), "a reset reaches every client");
     }
 }

@@ -17,8 +17,8 @@ every_service! {
 
     async fn a_token_grants_its_scopes_until_it_is_revoked(context: TestContext) {
         let mut door = Locked::start(&context).await;
-        let wish = json!({"name": "ada", "scopes": ["garden:read"], "expires_in_days": 30});
-        let made: Value = door.with_token(ADMIN).post("/api/v1/tokens", &wish).await.json();
+        let request = json!({"name": "ada", "scopes": ["garden:read"], "expires_in_days": 30});
+        let made: Value = door.with_token(ADMIN).post("/api/v1/tokens", &request).await.json();
         let (secret, id) = (made["secret"].as_str().unwrap(), made["token"]["id"].as_str().unwrap());
         assert!(secret.starts_with("hob_"), "{made}");
 
@@ -45,6 +45,22 @@ every_service! {
         let deeds: Vec<_> = trail["items"].as_array().unwrap().iter().map(|deed| &deed["what"]).collect();
         assert_eq!(deeds, ["token.revoke", "token.create"]);
         assert_eq!(trail["items"][0]["who"], "admin");
+    }
+
+    async fn changes_of_a_service_are_in_the_audit_log(context: TestContext) {
+        let mut door = Locked::start(&context).await;
+        let (secret, _) = token(&context, "garden:write").await;
+        let gnome = json!({"name": "robin", "height_cm": 30});
+        assert_eq!(door.with_token(&secret).post(GNOMES, &gnome).await.status, 201);
+        assert_eq!(door.with_token(&secret).post(GNOMES, &gnome).await.status, 409, "a refusal changes nothing");
+        let form = [("name", "wren"), ("height_cm", "20")];
+        assert_eq!(door.with_token(&secret).submit("/garden", &form).await.status, 303);
+        let log: Value = door.with_token(ADMIN).get("/api/v1/audit").await.json();
+        let entries = log["items"].as_array().unwrap().iter();
+        let entries: Vec<_> = entries.map(|entry| (&entry["who"], &entry["what"])).collect();
+        let name = log["items"][0]["who"].clone();
+        assert_ne!(name, "admin");
+        assert_eq!(entries[..2], [(&name, &json!("garden.gnome.plant")), (&name, &json!("garden.gnome.add"))]);
     }
 
     async fn a_session_lasts_until_it_is_ended(context: TestContext) {
@@ -196,7 +212,7 @@ async fn the_session_cookie_is_http_only_and_same_site() {
 async fn token_requests_are_validated() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
-    for (wish, field) in [
+    for (request, field) in [
         (json!({"name": "", "scopes": ["admin"]}), "name"),
         (json!({"name": "a\u{0}b", "scopes": ["admin"]}), "name"),
         (json!({"name": "x".repeat(101), "scopes": ["admin"]}), "name"),
@@ -208,13 +224,13 @@ async fn token_requests_are_validated() {
         (json!({"name": "a", "scopes": ["admin"], "expires_in_days": 4_000_000_000_u32}), "expires_in_days"),
         (json!({"name": "a", "scopes": ["admin"], "forever": true}), "forever"),
     ] {
-        let answer = door.with_token(ADMIN).post("/api/v1/tokens", &wish).await;
+        let answer = door.with_token(ADMIN).post("/api/v1/tokens", &request).await;
         if field.is_empty() {
             assert_eq!(answer.status, 201, "the same scope many times is one: {}", answer.text());
             continue;
         }
-        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{wish}: {}", answer.text());
-        assert_eq!(answer.json::<Value>()["errors"][0]["field"], field, "{wish}");
+        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{request}: {}", answer.text());
+        assert_eq!(answer.json::<Value>()["errors"][0]["field"], field, "{request}");
     }
 }
 

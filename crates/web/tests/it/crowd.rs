@@ -60,7 +60,7 @@ async fn thousands_of_idle_clients_use_little_memory_and_all_are_notified() {
             stream
         });
     }
-    let crowd = tokio::time::timeout(LIMIT, told.join_all()).await.expect("all are told in time");
+    let crowd = tokio::time::timeout(LIMIT, told.join_all()).await.expect("all clients are notified in time");
     assert_eq!(app.get("/garden").await.status, 200);
     drop(crowd);
     // Gone ones are noticed by writing to them.

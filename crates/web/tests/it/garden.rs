@@ -7,7 +7,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Redirect;
-use hob_web::{Access, Console, Form, Json, Page, Path, Problem, Query, Routes, Scope};
+use hob_web::{Access, Audited, Console, Form, Json, Page, Path, Problem, Query, Routes, Scope};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, Semaphore};
 use utoipa::{IntoParams, ToSchema};
@@ -142,13 +142,13 @@ pub(crate) fn routes(garden: Garden) -> Routes {
     Routes::new()
         .nav("Garden", "/garden", "")
         .api(Access::read("garden"), routes!(list))
-        .api(Access::write("garden"), routes!(add))
+        .write(Access::write("garden"), Audited::As("garden.gnome.add"), routes!(add))
         .api(Access::read("garden"), routes!(gnome))
         .api(Access::Public, routes!(trip))
         .page(Access::read("garden"), "/garden", lawn)
         .page(Access::Public, "/garden/broken", broken_page)
         .page(Access::Public, "/garden/hay", hay)
         .page(Access::Public, "/garden/nap", nap)
-        .action(Access::write("garden"), "/garden", plant)
+        .action(Access::write("garden"), Audited::As("garden.gnome.plant"), "/garden", plant)
         .with_state(garden)
 }

@@ -1,7 +1,7 @@
 //! Routes, problems, pages.
 
 use hob_testkit::{Layout, Needs, TestApp, TestContext, every_service};
-use hob_web::{App, Stage, Web};
+use hob_web::{Access, App, Routes, Stage, Web};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ async fn a_problem_says_what_is_wrong_and_where() {
     assert_eq!(query["errors"][0]["field"], "min_height_cm", "{query}");
 
     for (method, path, body, status) in [
-        (Method::GET, "/api/v1/garden/gnomes/nobody", None, 404),
+        (Method::GET, "/api/v1/garden/gnomes/unknown", None, 404),
         (Method::GET, "/api/v1/nothing", None, 404),
         (Method::DELETE, "/api/v1/garden/gnomes", None, 405),
         (Method::POST, "/api/v1/garden/gnomes", Some(("text/plain", b"{}".to_vec())), 415),
@@ -120,3 +120,12 @@ async fn plain_text_errors_become_problems() {
     assert!(page.text().contains("short and stout"), "{}", page.text());
     assert!(page.header("content-type").starts_with("text/html"));
 }
+
+#[test]
+#[should_panic(expected = "must be registered with `write`")]
+fn change_cannot_be_registered_without_an_audit_entry() {
+    let _ = Routes::<()>::new().api(Access::Public, utoipa_axum::routes!(unlogged_change));
+}
+
+#[utoipa::path(post, path = "/api/v1/garden/unlogged", responses((status = 204)))]
+async fn unlogged_change() {}

@@ -65,7 +65,7 @@ pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
     tracing::info!(
         target: "hob::access",
         id = id.as_str(), %method, path, status = status.as_u16(), ms = took.as_millis() as u64,
-        peer = peer.map(tracing::field::display),
+        peer = peer.map(tracing::field::display), "request",
     );
     let labels = [("route", route), ("method", label(&method)), ("status", status.as_u16().to_string())];
     metrics::histogram!("hob_http_request_seconds", &labels).record(took.as_secs_f64());

@@ -57,7 +57,7 @@ async fn without_scripts_pages_are_complete() {
 async fn people_sign_in_and_out() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("admin");
-    fs::write(&file, "a token that nobody guesses").unwrap();
+    fs::write(&file, "an unguessable admin token").unwrap();
     let secret = format!("file:{}", file.display()).parse().unwrap();
     let config = Config { admin_token: Some(secret), ..Config::default() };
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(config).await);
@@ -71,7 +71,7 @@ async fn people_sign_in_and_out() {
     find(&client, "#token").await.send_keys("a guess").await.unwrap();
     find(&client, "main button").await.click().await.unwrap();
     client.wait().for_element(Locator::Css("[role=alert]")).await.unwrap();
-    find(&client, "#token").await.send_keys("a token that nobody guesses").await.unwrap();
+    find(&client, "#token").await.send_keys("an unguessable admin token").await.unwrap();
     find(&client, "main button").await.click().await.unwrap();
     client.wait().for_element(Locator::Css("#visits")).await.unwrap();
 

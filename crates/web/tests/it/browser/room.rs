@@ -9,7 +9,7 @@ use axum::response::Redirect;
 use hob_service::Live;
 use hob_testkit::{Layout, Needs, TestApp, TestContext};
 use hob_web::look::{Field, Markup, When};
-use hob_web::{Access, Config, Console, Page, Problem, Query, Routes, Web};
+use hob_web::{Access, Audited, Config, Console, Page, Problem, Query, Routes, Web};
 use serde::Deserialize;
 
 use super::gallery::gallery;
@@ -84,7 +84,7 @@ impl Room {
             .nav("Room", "/room", "")
             .nav("Gallery", "/gallery", "")
             .page(Access::read("room"), "/room", room_page)
-            .action(Access::write("room"), "/room", visit)
+            .action(Access::write("room"), Audited::No, "/room", visit)
             .page(Access::read("room"), "/gallery", gallery_page)
             .with_state(self)
     }
