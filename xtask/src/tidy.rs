@@ -1,5 +1,8 @@
 //! `cargo xtask tidy`: checks what the architecture and the documentation say about the source tree.
 
+mod logs;
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -56,7 +59,10 @@ pub(crate) fn run() -> Result<()> {
     tree.check_lengths(&mut problems);
     tree.check_keys(&mut problems)?;
     tree.check_contract_ids(&mut problems)?;
+    tree.check_queries(&mut problems)?;
     tree.check_links(&mut problems)?;
+    tree.check_logs(&mut problems)?;
+    tree.check_words(&mut problems)?;
     if problems.is_empty() {
         return Ok(());
     }
@@ -177,6 +183,20 @@ impl Tree {
                     position(path, text, found.start()),
                     found.as_str()
                 ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The queries of a service are in its `database` module.
+    fn check_queries(&self, problems: &mut Vec<String>) -> Result<()> {
+        let query = Regex::new(r"\b(sql|insert_all)\(")?;
+        for (name, _) in EDGES.iter().filter(|(_, allowed)| std::ptr::eq(*allowed, SERVICE)) {
+            let (source, database) = (format!("crates/{name}/src/"), format!("crates/{name}/src/database"));
+            for (path, text) in self.with_ending(".rs").filter(|(path, _)| path.starts_with(&source)) {
+                if !path.starts_with(&database) && !path.contains("tests") && query.is_match(text) {
+                    problems.push(format!("{path}: a query outside of the database module"));
+                }
             }
         }
         Ok(())

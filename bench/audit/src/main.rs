@@ -1,4 +1,4 @@
-//! The audit beside `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of a server of its own:
+//! The schema audit compared with `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of its own server:
 //! `cargo run --release -p bench-audit [KEYS]`.
 //!
 //! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// How often each room's talker sends; `None`: not at all.
 type Pace = Option<Duration>;
 
-/// Everybody.
+/// All clients.
 pub(crate) struct Crowd {
     pub(crate) tally: Arc<Tally>,
     pace: watch::Sender<Pace>,
@@ -46,7 +46,7 @@ struct Member {
 }
 
 impl Crowd {
-    /// Fills all rooms, and waits until everybody is in.
+    /// Fills all rooms, and waits until all clients have joined.
     pub(crate) async fn gather(
         dialect: Dialect,
         server: SocketAddr,
@@ -66,7 +66,7 @@ impl Crowd {
             let member = Member { dialect, server, seat: *seat, tally, pace, cut };
             tasks.spawn(member.stay());
         }
-        wait_until(|| tally.lock().joined == seats.len()).await.context("not everybody was let in")?;
+        wait_until(|| tally.lock().joined == seats.len()).await.context("not all clients could join")?;
         Ok(Self { tally, pace, cuts, _members: tasks })
     }
 

@@ -1,5 +1,5 @@
 // A room server as the manuals of Socket.IO and of its Redis adapter describe it: who connects says which room, and
-// what is sent there goes to everybody in it, on all nodes.
+// what is sent there goes to all its clients, on all nodes.
 const http = require("http");
 const { Server } = require("socket.io");
 const { createAdapter } = require("@socket.io/redis-adapter");

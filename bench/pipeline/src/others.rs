@@ -63,6 +63,6 @@ fn measure(program: &mut Command, redis: SocketAddr, redis_process: u32, items: 
     let cpu = usage.so_far()? + cpu_of_ended_children()? - children;
     let last = printed.lines().last().unwrap_or_default();
     let lasted =
-        Duration::from_secs_f64(last.trim().parse().with_context(|| format!("{last:?} is no time"))?);
+        Duration::from_secs_f64(last.trim().parse().with_context(|| format!("{last:?} is not a time"))?);
     Ok(Cost { items, lasted, cpu })
 }

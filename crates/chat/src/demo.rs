@@ -27,7 +27,7 @@ const CONVERSATIONS: [Script; 2] = [
             "Ten minutes, then we eat.",
             "It needs salt. It always needs salt.",
             "The kettle is free again.",
-            "Somebody finished the bread without a word.",
+            "The last of the bread is gone again.",
             "That was me. There is more in the oven.",
         ],
     },

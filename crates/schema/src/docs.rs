@@ -101,7 +101,7 @@ impl Page<'_> {
         }
         let _ = writeln!(
             out,
-            "\nCharacters with a meaning of their own (`:` `/` `*` `?` `[` `]` `{{` `}}` `\\` `%`, quotes, spaces, control \
+            "\nCharacters with a special meaning (`:` `/` `*` `?` `[` `]` `{{` `}}` `\\` `%`, quotes, spaces, control \
              characters) are percent-encoded unless the table says otherwise.\n"
         );
     }

@@ -156,7 +156,7 @@ impl Template {
                         template.shard();
                         template.literal(&[SEPARATOR]);
                     }
-                    // A pattern with a tag of its own keeps it.
+                    // A pattern with its own tag keeps it.
                     let own_tag = template.ends_with(b'{');
                     let brace = braced == Some(*id) && !own_tag;
                     template.literal(if brace { b"{" } else { b"" });

@@ -41,7 +41,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Whether a text can be a prefix: none of its characters has a meaning of its own.
+    /// Whether a text can be a prefix: none of its characters has a special meaning.
     pub fn accepts(text: &str) -> bool {
         let special = |char: char| char.is_control() || " {}<>*?[]\\%\"'".contains(char);
         !text.contains(special)
@@ -244,7 +244,7 @@ pub enum Tag {
     Shard {
         by: Option<usize>,
     },
-    /// One key in a slot of its own, for this reason.
+    /// One key in a separate slot, for this reason.
     Single {
         why: String,
     },

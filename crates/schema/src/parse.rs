@@ -148,7 +148,7 @@ fn read_prefix(head: &Table<'_>, reader: &mut Reader<'_>) -> Prefix {
     if !Prefix::accepts(&value) {
         reader.report(
             item.at,
-            format!("the prefix {value:?} contains a character with a meaning of its own"),
+            format!("the prefix {value:?} contains a character with a special meaning"),
             "\"chat:\"",
         );
     }

@@ -41,7 +41,7 @@ impl Signer {
     }
 
     /// A key that is not configured.
-    fn stranger() -> Self {
+    fn unknown() -> Self {
         let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
         Self::from_pkcs8(pkcs8.unwrap().as_ref())
     }
@@ -114,7 +114,7 @@ async fn tokens_are_verified_with_public_key_files() {
         assert!(chat.is_user_online(&user(who)).await.unwrap());
     }
     for (why, token) in [
-        ("an unknown key", Signer::stranger().token("ES256", "anna", 600)),
+        ("an unknown key", Signer::unknown().token("ES256", "anna", 600)),
         ("an RSA signature for ES256", rsa.token("ES256", "anna", 600)),
         ("a P-256 signature for RS256", p256.token("RS256", "anna", 600)),
         ("an algorithm without a key", rsa.token("HS256", "anna", 600)),

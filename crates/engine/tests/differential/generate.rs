@@ -10,7 +10,7 @@ pub(crate) type Words = Vec<Vec<u8>>;
 pub(crate) enum Step {
     /// A command over one of the ordinary connections.
     Ask { client: usize, words: Words },
-    /// A command that gives a key hardly any time, and a wait until that is over.
+    /// A command that sets a very short TTL, and a wait until it has expired.
     Expire { words: Words },
     /// A whole walk with SCAN, HSCAN, SSCAN or ZSCAN.
     Walk { words: Words },
@@ -18,7 +18,7 @@ pub(crate) enum Step {
     PopAny { key: Vec<u8> },
     /// A command over the subscriber's connection.
     Listen { words: Words },
-    /// Commands over a connection that subscribes amid its transactions, from its first to its last.
+    /// Commands over a connection that subscribes inside its transactions.
     Mix { commands: Vec<Words> },
 }
 
@@ -285,7 +285,7 @@ fn damaged(command: BoxedStrategy<Words>) -> BoxedStrategy<Words> {
                 4 => words[0].make_ascii_lowercase(),
                 _ => {}
             }
-            // One member drawn by lot would leave the two stores different: that has a step of its own.
+            // One member drawn by lot would leave the two stores different: that is its own step.
             if words.len() == 2 && words[0].eq_ignore_ascii_case(b"SPOP") {
                 words.push(b"1000".to_vec());
             }
@@ -355,7 +355,7 @@ fn listen() -> BoxedStrategy<Words> {
     .boxed()
 }
 
-/// Nothing is published: when a connection gets its own message amid a transaction depends on the version of Redis.
+/// Nothing is published: when a connection gets its own message inside a transaction depends on the version of Redis.
 fn mix() -> BoxedStrategy<Vec<Words>> {
     let one = prop_oneof![
         3 => words("MULTI"),

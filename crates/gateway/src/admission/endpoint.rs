@@ -72,7 +72,7 @@ impl RouteTemplate {
 pub struct EndpointId(pub(crate) u16);
 
 impl EndpointId {
-    /// Counts the requests that have no endpoint of their own.
+    /// Counts the requests without their own endpoint.
     pub const OTHER: Self = Self(0);
 }
 

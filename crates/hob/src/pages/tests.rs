@@ -217,7 +217,7 @@ async fn pages_without_access_are_not_mentioned() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("admin");
-    std::fs::write(&file, "a token that nobody guesses").unwrap();
+    std::fs::write(&file, "an unguessable admin token").unwrap();
     let config = Config { admin_token: Some(SecretRef::File(file)), ..Config::default() };
     let new = NewToken {
         name: "ada".to_owned(),
@@ -231,7 +231,7 @@ async fn pages_without_access_are_not_mentioned() {
     };
     let mut app = configured(&context, config, services([])).await;
     let links = ["href=\"/health\"", "href=\"/keys\"", "href=\"/access\""];
-    app.use_token("a token that nobody guesses");
+    app.use_token("an unguessable admin token");
     let page = app.get("/").await.text();
     assert!(links.iter().all(|link| page.contains(link)), "{page}");
     app.use_token(&text);

@@ -5,7 +5,7 @@ mod slow {
 
     use crate::program::Server;
 
-    const ADMIN: &str = "an admin token nobody guesses";
+    const ADMIN: &str = "an unguessable admin token";
 
     /// Streams have no end that an examination could wait for.
     const BUT_STREAMS: [&str; 2] = ["--exclude-path-regex", "(events|live)$"];

@@ -86,7 +86,7 @@ fn documented_names_set_their_settings() {
         ("REDIS_PASSWORD", "p@ss/word", "redis", "url", "\"redis://…@localhost:6379\""),
         ("HOB_DATABASE_URL", "a.db", "database", "url", "\"a.db\""),
         ("DATABASE_URL", "postgres://u:p@h/d", "database", "url", "\"postgres://…@h/d\""),
-        ("HOB_ADMIN_TOKEN", "a secret that nobody knows", "server", "admin_token", "\"env:HOB_ADMIN_TOKEN\""),
+        ("HOB_ADMIN_TOKEN", "an unguessable admin token", "server", "admin_token", "\"env:HOB_ADMIN_TOKEN\""),
         ("MESSAGE_RATE_LIMIT", "3", "chat", "message_rate_limit", "3"),
         ("HOB_CHAT_MESSAGE_RATE_LIMIT", "3", "chat", "message_rate_limit", "3"),
         ("MESSAGE_RATE_WINDOW", "1500", "chat", "message_rate_window", "\"1s 500ms\""),

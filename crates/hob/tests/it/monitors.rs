@@ -53,7 +53,7 @@ impl Desk {
     }
 }
 
-/// A target that breaks when it is told to, and knows when each monitor asked last, by its path.
+/// A target that fails on request, and records the last request of each monitor by its path.
 #[derive(Clone, Default)]
 struct Target {
     broken: Arc<AtomicBool>,
@@ -92,7 +92,7 @@ impl Target {
     }
 }
 
-/// `count` monitors of one target, checked every second, each at a path of its own.
+/// `count` monitors of one target, checked every second, each with its own path.
 fn file(count: usize, target: &str) -> String {
     let mut yaml = "monitors:\n".to_owned();
     for n in 0..count {

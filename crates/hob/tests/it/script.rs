@@ -1,4 +1,4 @@
-//! Scripts that somebody runs at `redis-cli`: they hold the embedded store, and nothing else.
+//! Scripts of a client such as `redis-cli`: they block the embedded engine, and nothing else.
 
 use std::time::{Duration, Instant};
 

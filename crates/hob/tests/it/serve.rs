@@ -203,7 +203,7 @@ fn startup_errors_are_one_line() {
     assert!(text.starts_with(&format!("hob: cannot listen on {taken} for Redis clients: ")), "{text}");
     assert!(run(&["--listen", "0.0.0.0:0"]).contains("set HOB_ADMIN_TOKEN"));
     let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
-    assert!(text.contains("set a password, or bind a loopback address"), "{text}");
+    assert!(text.contains("set a password or bind a loopback address"), "{text}");
     let text = run(&["--listen", "127.0.0.1:0", "--redis", "http://:secret@nowhere"]);
     assert!(text.starts_with("hob: [redis] url: ") && !text.contains("secret"), "{text}");
     let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--database"];

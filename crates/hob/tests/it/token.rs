@@ -4,7 +4,7 @@ use hob_testkit::{LIMIT, wait_for};
 
 use crate::program::{Server, complaint, hob};
 
-const ADMIN: &str = "an admin token nobody guesses";
+const ADMIN: &str = "an unguessable admin token";
 
 /// Runs `hob token` over the database of a server.
 fn token(server: &Server, arguments: &[&str]) -> std::process::Output {

@@ -1,4 +1,4 @@
-//! The logs of a run: its newest lines, its newest errors in a list of their own (L4), and its seconds for live clients.
+//! The logs of a run: its newest lines, its newest errors in a separate list (L4), and its seconds for live clients.
 //! Entries are numbered, so that a reader notices what it has missed.
 
 use hob_store::Store;

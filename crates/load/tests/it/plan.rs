@@ -90,7 +90,7 @@ fn mistake_in_json_is_reported_with_its_line_and_field() {
     assert!(Plan::read(json, Format::Json).is_ok());
     for (right, wrong, line, field) in [
         ("GET /", "GET", 9, "scenario[0].step[0].request"),
-        ("\"1s\"", "\"1 s\"", 7, "scenario[0].load.for"),
+        ("\"1s\"", "\"1 week\"", 7, "scenario[0].load.for"),
         ("{\"rate\": 1", "{\"rate\": \"x\"", 7, "scenario[0].load.rate"),
     ] {
         let mistake = Plan::read(&json.replacen(right, wrong, 1), Format::Json).unwrap_err();

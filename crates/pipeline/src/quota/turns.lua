@@ -1,5 +1,5 @@
 -- Start-time fair queueing of runs that wait for one quota. The turn of a run is a number that grows by calls / weight; the
--- run with the smallest turn is next. A run that was told to retry at a time (retry_ms) competes from then on for
+-- run with the smallest turn is next. A run with a retry time (retry_ms) competes from then on for
 -- GRACE_MS: other runs cannot overtake it, and do not wait for it if it is gone.
 -- Turns hash: run → "turn retry_ms".
 

@@ -177,7 +177,7 @@ every_backend! {
         let quotas = env.quotas_with("12/10s", 0).await;
         let mut had = [0_u32; 2];
         let mut comes_at = [0_u64; 2];
-        // The light run has more workers than the heavy one. All retry when they are told to.
+        // The light run has more workers than the heavy one. All retry at the given time.
         for now_ms in (0..200_000).step_by(50) {
             for (at, (run, weight, workers)) in [("light", 1, 60), ("heavy", 3, 12)].into_iter().enumerate() {
                 for worker in 0..workers {

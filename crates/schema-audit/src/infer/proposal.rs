@@ -93,7 +93,7 @@ impl Proposal {
                 if matches!(step, Step::Word(_)) {
                     continue;
                 }
-                // The last segment of a very deep key may hold colons, so it gets an id rule of its own.
+                // The last segment of a very deep key may hold colons, so it gets its own id rule.
                 let base = if position + 1 == MAX_SEGMENTS {
                     "rest".to_owned()
                 } else {

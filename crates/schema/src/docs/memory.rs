@@ -6,7 +6,7 @@ use crate::model::{Content, Family, FieldName, Schema};
 
 /// An entry of the keyspace table with its slot, and the header of the value.
 const ENTRY: u64 = 24 + 8 + 16;
-/// The same again in the table of expiry times, without a key of its own.
+/// The same again in the table of expiry times, without the key.
 const EXPIRY: u64 = 24 + 8;
 /// A collection within these limits is one packed block.
 const PACKED_ITEMS: u64 = 128;

@@ -1,6 +1,6 @@
 //! Ids: the values of placeholders, and their encoding in a key.
 //!
-//! A byte with a meaning of its own (the separator, braces, glob characters, quotes, spaces, control characters and the
+//! A byte with a special meaning (the separator, braces, glob characters, quotes, spaces, control characters and the
 //! percent sign) is percent-encoded. All others keep their bytes. Each id has exactly one encoding and decoding rejects any
 //! other, so two keys never contain the same ids.
 

@@ -17,7 +17,7 @@ pub enum Segment {
     Id(usize),
 }
 
-/// Why a text is no pattern, where in it, and what to write.
+/// Why a text is not a pattern, the position of the error, and what to write.
 #[derive(Debug)]
 pub(crate) struct PatternError {
     pub(crate) offset: usize,

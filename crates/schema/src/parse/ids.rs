@@ -20,7 +20,7 @@ pub(super) fn read_ids(table: &Table<'_>, reader: &mut Reader<'_>) -> Vec<IdRule
         }
         if let Some(clash) = ids.iter().find(|id| super::snake(&id.name) == super::snake(entry.name)) {
             let message = format!("`{}` and `{}` are the same name in code", clash.name, entry.name);
-            reader.report(entry.at, message, "a name of its own");
+            reader.report(entry.at, message, "another name");
             continue;
         }
         let title = format!("id {}", entry.name);

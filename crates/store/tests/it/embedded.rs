@@ -37,7 +37,7 @@ fn handles_to_one_engine_share_keys_and_messages() {
     });
 }
 
-/// Every call has a deadline, also in this process: a script of somebody at `redis-cli` must not hold Hob's tasks up.
+/// Every call has a deadline, also in this process: a script of another client must not block Hob's tasks.
 #[test]
 fn call_times_out_while_a_script_occupies_the_engine() {
     let engine = Engine::new(Config {

@@ -1,4 +1,4 @@
-//! Rate limits on every store: the documented shapes, and what callers are told.
+//! Rate limits on every store: the documented keys, and the quota that is reported.
 
 use std::time::Duration;
 

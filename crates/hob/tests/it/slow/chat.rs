@@ -19,7 +19,7 @@ use crate::crowd::{Client, Doors, Held};
 use crate::program::{Server, hob};
 
 const MEMBERS: usize = 10;
-/// How soon everybody on a node that was killed is offline everywhere, with the lease as it is by default.
+/// How soon all users of a killed node are offline on all nodes, with the lease as it is by default.
 const OFFLINE_WITHIN: Duration = Duration::from_secs(12);
 const CONVERSATIONS: &str = "/api/v1/chat/conversations";
 
@@ -89,7 +89,7 @@ fn open_room(node: &Server, room: &str, members: &[String]) {
     assert_eq!(answer.status, 201, "{}", answer.body);
 }
 
-/// Everybody who is told to go offline on the bus, with how often.
+/// The users whose offline events were published, with their number.
 fn count_offline(redis: &RedisServer) -> Arc<Mutex<BTreeMap<String, usize>>> {
     let counts = Arc::new(Mutex::new(BTreeMap::new()));
     let (counting, mut connection) = (Arc::clone(&counts), redis.connect());
@@ -122,17 +122,17 @@ async fn users_of_a_killed_process_are_offline_everywhere_in_time() {
     for user in &users {
         clients.spawn(world.client(user, "room", &Held::default()).stay(Arc::clone(&doors), 0));
     }
-    wait_for("everybody to be online", LIMIT * 2, async || {
+    wait_for("all users to be online", LIMIT * 2, async || {
         let online = world.online(&users);
         if online == users.len() { Ok(()) } else { Err(online) }
     })
     .await;
     let told = count_offline(&world.redis);
-    // Nobody comes back.
+    // No client reconnects.
     doors.lock().unwrap().clear();
     let killed = Instant::now();
     third.kill();
-    wait_for("everybody to be offline", LIMIT * 2, async || {
+    wait_for("all users to be offline", LIMIT * 2, async || {
         let online = world.online(&users);
         if online == 0 { Ok(()) } else { Err(online) }
     })
@@ -146,7 +146,7 @@ async fn users_of_a_killed_process_are_offline_everywhere_in_time() {
         let answer = node.post("/api/v1/chat/users/presence", &asked).body;
         assert!(!answer.contains("\"online\":true"), "{answer}");
     }
-    wait_for("an event for everybody", LIMIT, async || told.lock().unwrap().len() == users.len()).await;
+    wait_for("an event for every user", LIMIT, async || told.lock().unwrap().len() == users.len()).await;
     assert!(told.lock().unwrap().values().all(|times| *times == 1), "{:?}", told.lock().unwrap());
     wait_for("nothing of it to be left", LIMIT, async || {
         let left =
