@@ -41,9 +41,9 @@ async fn fill(load: &Load, mut card: Card) -> Result<Card, Error> {
         None => 0.0,
     };
     card.figures = vec![
-        Figure { label: "Requests per second", value: hob_web::chart::Unit::PerSecond.of(rate) },
-        Figure { label: "Running", value: Quantity::count(active.len()) },
-        Figure { label: "Pending", value: Quantity::count(pending.len()) },
+        Figure { label: "requests", value: hob_web::chart::Unit::PerSecond.of(rate) },
+        Figure { label: "running", value: Quantity::count(active.len()) },
+        Figure { label: "pending", value: Quantity::count(pending.len()) },
     ];
     let recent = load.runs(None, &PageRequest::first(5)).await?.rows;
     let failed = |run: &&Run| matches!(run.state, RunState::Failed | RunState::Lost);

@@ -60,8 +60,8 @@ async fn try_card(pipelines: &Pipelines) -> Result<Card> {
         (_, _, running) => (Tone::Good, format!("{running} running")),
     };
     let figures = vec![
-        Figure { label: "Calls in 30 min", value: Quantity::count(calls) },
-        Figure { label: "Running", value: Quantity::count(running) },
+        Figure { label: "calls in 30 min", value: Quantity::count(calls) },
+        Figure { label: "running", value: Quantity::count(running) },
     ];
     let spark = spark.into_iter().map(|calls| Some(calls as f64)).collect();
     Ok(Card { title: Pipelines::TITLE, href: Pipelines::HREF, tone, word, figures, spark, problems })
