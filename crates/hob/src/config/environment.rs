@@ -185,8 +185,8 @@ impl Environment {
     pub(super) fn without_setting(&self) -> Vec<(String, Option<&str>)> {
         let schemas = SCHEMA_VARIABLES
             .iter()
-            .cloned()
-            .filter(|name| !ALIASES.iter().any(|alias| alias.variable == name));
+            .filter(|name| !ALIASES.iter().any(|alias| alias.variable == **name))
+            .cloned();
         let names = PROGRAM.map(str::to_owned).into_iter().chain(schemas);
         names.map(|name| (name.clone(), self.variables.get(&name).map(String::as_str))).collect()
     }

@@ -17,7 +17,13 @@ pub(crate) enum Route {
 /// The route of a command, from the engine's command table. The server checks that all keys share the slot and answers
 /// CROSSSLOT otherwise.
 pub(crate) fn route(command: &Cmd) -> Result<Route> {
-    let words: Vec<&[u8]> = command.args_iter().filter_map(simple).collect();
+    let words: Vec<&[u8]> = command
+        .args_iter()
+        .filter_map(|argument| match argument {
+            Arg::Simple(bytes) => Some(bytes),
+            _ => None,
+        })
+        .collect();
     let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
     match name.as_slice() {
         b"PUBLISH" => return Ok(Route::Near(key_slot(words.get(1).copied().unwrap_or_default()))),
@@ -36,13 +42,6 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
             Some(key) => Route::Slot(key_slot(key)),
             None => Route::Near(rand::random_range(0..SLOTS)),
         }),
-    }
-}
-
-fn simple(argument: Arg<&[u8]>) -> Option<&[u8]> {
-    match argument {
-        Arg::Simple(bytes) => Some(bytes),
-        _ => None,
     }
 }
 
