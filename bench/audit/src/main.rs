@@ -1,4 +1,4 @@
-//! The schema audit compared with `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys of its own server:
+//! The schema audit compared with `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys in a separate server:
 //! `cargo run --release -p bench-audit [KEYS]`.
 //!
 //! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
@@ -42,11 +42,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert!(status.is_ok_and(|status| status.success()), "redis-cli {flag} failed");
         watch.print(&format!("redis-cli {flag}"));
     }
-    println!("\nMost memory that this process ever had: {} MiB", peak_memory_mib());
+    println!("\nPeak memory of the process: {} MiB", peak_memory_mib());
     Ok(())
 }
 
-/// Ten kinds of keys in equal parts, one of them undeclared.
+/// Ten kinds of keys in equal parts, one of them undeclared. The keys are written as any other program would write them,
+/// without the typed constructors: the audit must not depend on Hob having made them.
 fn fill(server: &RedisServer, keys: u64) {
     const MESSAGE: &str =
         r#"{"id":"m","content":"Hello there","senderId":"u","timestamp":"2025-11-16T10:00:00Z"}"#;
