@@ -1,6 +1,6 @@
 //! The hub: the clients of this node, the channels that they are subscribed to, and delivery to them.
 //!
-//! An event is delivered to the subscribers of its own node directly, and to the other nodes over the bus. Messages
+//! An event is delivered directly to the subscribers of the same node, and over the bus to the other nodes. Messages
 //! on the bus can be late, duplicated or lost: a gap in the sequence numbers shows what a node misses, and it reads that
 //! from the database.
 

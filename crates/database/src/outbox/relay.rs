@@ -63,7 +63,7 @@ from_row!(UnnumberedEvent { id, topic, key, payload, written_at });
 /// How many events are numbered or published at a time.
 const BATCH: u16 = 500;
 const TRIM_EVERY: Duration = Duration::from_secs(60);
-/// How often the relay checks for events of other nodes. For events of its own node it is notified.
+/// How often the relay checks for events of other nodes. Events of the same node wake it.
 const POLL_EVERY: Duration = Duration::from_millis(100);
 /// Pause after a partial batch, so that a busy outbox is drained in batches, not event by event.
 const BATCH_PAUSE: Duration = Duration::from_millis(50);
