@@ -8,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
 use hob_database::{PageRequest, outbox};
 use hob_web::look::When;
-use hob_web::{Access, Audited, Console, Form, Page, Problem, Query, Routes, Scope};
+use hob_web::{Access, AuditDetail, Audited, Console, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 
 use crate::conversation::message::Message;
@@ -232,7 +232,10 @@ struct OpenForm {
     members: String,
 }
 
-async fn open(State(chat): State<Chat>, Form(form): Form<OpenForm>) -> Result<Redirect, Problem> {
+async fn open(
+    State(chat): State<Chat>,
+    Form(form): Form<OpenForm>,
+) -> Result<(AuditDetail, Redirect), Problem> {
     let names = form.members.split(',').map(str::trim).filter(|name| !name.is_empty());
     let members: Result<Vec<_>, _> = names.map(|name| user_id("members", name)).collect();
     let new = NewConversation {
@@ -242,7 +245,8 @@ async fn open(State(chat): State<Chat>, Form(form): Form<OpenForm>) -> Result<Re
         members: members?,
     };
     let opened = ok_or_problem(chat.open_conversation(&new).await)?;
-    Ok(Redirect::to(&href(&form.user, opened.id.as_str())))
+    let page = Redirect::to(&href(&form.user, opened.id.as_str()));
+    Ok((AuditDetail::Of(opened.id.to_string()), page))
 }
 
 #[derive(Template)]

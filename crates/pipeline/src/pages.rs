@@ -8,7 +8,7 @@ use axum::response::Redirect;
 use hob_database::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
 use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
-use hob_web::{Access, Audited, Console, Form, Page, Path, Problem, Routes, Scope};
+use hob_web::{Access, AuditDetail, Audited, Console, Form, Page, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
 use crate::database::{claims, throughput};
@@ -112,11 +112,11 @@ async fn save_plan(
     State(pipelines): State<Pipelines>,
     console: Console,
     Form(form): Form<PlanForm>,
-) -> Result<Result<Redirect, Page>, Problem> {
+) -> Result<Result<(AuditDetail, Redirect), Page>, Problem> {
     let invalid = match pipelines.put_plan(&form.toml).await {
-        Ok(_) => {
+        Ok(plan) => {
             pipelines.notify_pages();
-            return Ok(Ok(Redirect::to("/pipelines")));
+            return Ok(Ok((AuditDetail::Of(plan.name.to_string()), Redirect::to("/pipelines"))));
         }
         Err(
             error @ (crate::Error::Plan(_)

@@ -29,17 +29,22 @@ pub(crate) fn routes() -> Routes<Uptime> {
     Routes::new()
         .page(READ, "/uptime", list::show)
         .page(WRITE, "/uptime/new", form::blank)
-        .action(WRITE, Audited::ByHandler, "/uptime/new", form::add)
+        .action(WRITE, Audited::As("uptime.monitor.add"), "/uptime/new", form::add)
         .page(READ, "/uptime/monitors/{id}", detail::show)
         .page(WRITE, "/uptime/monitors/{id}/edit", form::filled)
-        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/edit", form::edit)
+        .action(WRITE, Audited::As("uptime.monitor.edit"), "/uptime/monitors/{id}/edit", form::edit)
         .action(WRITE, Audited::As("uptime.monitor.check"), "/uptime/monitors/{id}/check", detail::check)
-        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/pause", detail::pause)
-        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/resume", detail::resume)
-        .action(WRITE, Audited::ByHandler, "/uptime/monitors/{id}/delete", detail::delete)
+        .action(WRITE, Audited::As("uptime.monitor.pause"), "/uptime/monitors/{id}/pause", detail::pause)
+        .action(WRITE, Audited::As("uptime.monitor.resume"), "/uptime/monitors/{id}/resume", detail::resume)
+        .action(WRITE, Audited::As("uptime.monitor.delete"), "/uptime/monitors/{id}/delete", detail::delete)
         .page(READ, "/uptime/incidents", incidents::list)
         .page(READ, "/uptime/incidents/{id}", incidents::show)
-        .action(WRITE, Audited::ByHandler, "/uptime/incidents/{id}/acknowledge", incidents::acknowledge)
+        .action(
+            WRITE,
+            Audited::As("uptime.incident.acknowledge"),
+            "/uptime/incidents/{id}/acknowledge",
+            incidents::acknowledge,
+        )
         .action(
             WRITE,
             Audited::As("uptime.incident.note"),
@@ -47,8 +52,13 @@ pub(crate) fn routes() -> Routes<Uptime> {
             incidents::annotate,
         )
         .page(READ, "/uptime/maintenance", maintenance::list)
-        .action(WRITE, Audited::ByHandler, "/uptime/maintenance", maintenance::add)
-        .action(WRITE, Audited::ByHandler, "/uptime/maintenance/{id}/delete", maintenance::remove)
+        .action(WRITE, Audited::As("uptime.maintenance.add"), "/uptime/maintenance", maintenance::add)
+        .action(
+            WRITE,
+            Audited::As("uptime.maintenance.delete"),
+            "/uptime/maintenance/{id}/delete",
+            maintenance::remove,
+        )
         .page(Access::Public, "/status", status::page)
         .page(Access::Public, "/status.rss", status::rss)
         .merge(badge::routes())

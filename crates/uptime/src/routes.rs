@@ -9,7 +9,7 @@ mod view;
 
 pub(crate) use monitors::{MonitorQuery, Paused, added_monitor, edited_monitor, find_monitor, set_paused};
 
-use hob_web::{Access, Audit, Audited, Caller, Problem, Routes};
+use hob_web::{Access, Audited, Problem, Routes};
 use utoipa_axum::routes;
 
 use crate::keys::MonitorId;
@@ -22,33 +22,26 @@ const WRITE: Access = Access::write("uptime");
 pub(crate) fn routes() -> Routes<Uptime> {
     Routes::new()
         .api(READ, routes!(monitors::list))
-        .write(WRITE, Audited::ByHandler, routes!(monitors::add))
+        .write(WRITE, Audited::As("uptime.monitor.add"), routes!(monitors::add))
         .api(READ, routes!(monitors::show))
-        .write(WRITE, Audited::ByHandler, routes!(monitors::put, monitors::patch, monitors::remove))
+        .write(WRITE, Audited::As("uptime.monitor.put"), routes!(monitors::put))
+        .write(WRITE, Audited::As("uptime.monitor.edit"), routes!(monitors::patch))
+        .write(WRITE, Audited::As("uptime.monitor.delete"), routes!(monitors::remove))
         .write(WRITE, Audited::As("uptime.monitor.check"), routes!(monitors::check))
-        .write(WRITE, Audited::ByHandler, routes!(monitors::pause))
-        .write(WRITE, Audited::ByHandler, routes!(monitors::resume))
+        .write(WRITE, Audited::As("uptime.monitor.pause"), routes!(monitors::pause))
+        .write(WRITE, Audited::As("uptime.monitor.resume"), routes!(monitors::resume))
         .api(READ, routes!(monitors::history))
         .api(READ, routes!(monitors::summary))
         .api(READ, routes!(incidents::list))
         .api(READ, routes!(incidents::show))
-        .write(WRITE, Audited::ByHandler, routes!(incidents::acknowledge))
+        .write(WRITE, Audited::As("uptime.incident.acknowledge"), routes!(incidents::acknowledge))
         .write(WRITE, Audited::As("uptime.incident.note"), routes!(incidents::annotate))
         .api(READ, routes!(maintenance::list))
-        .write(WRITE, Audited::ByHandler, routes!(maintenance::add))
-        .write(WRITE, Audited::ByHandler, routes!(maintenance::remove))
+        .write(WRITE, Audited::As("uptime.maintenance.add"), routes!(maintenance::add))
+        .write(WRITE, Audited::As("uptime.maintenance.delete"), routes!(maintenance::remove))
         .write(Access::Public, Audited::No, routes!(heartbeats::done))
         .write(Access::Public, Audited::No, routes!(heartbeats::began))
         .write(Access::Public, Audited::No, routes!(heartbeats::failed))
-}
-
-impl Uptime {
-    /// Adds an entry to the audit log. The action stays done if this fails.
-    pub(crate) async fn audit(&self, caller: &Caller, action: &str, detail: &str) {
-        if let Err(error) = Audit::new(self.database()).record(caller.name(), action, detail).await {
-            tracing::warn!(%error, action, detail, "audit entry not written");
-        }
-    }
 }
 
 /// Text that is not a valid id is answered like an unknown id.

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::{PageRequest, UnixMs};
 use hob_web::look::{Choice, Field, Tone, When};
-use hob_web::{Console, Form, Page, Path, Problem, Query};
+use hob_web::{AuditDetail, Console, Form, Page, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::{RUNS, badge, previous};
@@ -132,7 +132,10 @@ pub(super) async fn add_plan(
 ) -> Result<Response, Problem> {
     let draft = form.to_source(PlanFiles::default());
     match load.add_plan(&draft).await {
-        Ok(id) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
+        Ok(id) => {
+            let page = Redirect::to(&format!("/load/plans/{id}"));
+            Ok((AuditDetail::Of(id.to_string()), page).into_response())
+        }
         Err(crate::Error::Plan(mistake)) => {
             let editor = Editor::new(&draft, Some(mistake));
             Ok(console.page("New plan", &editor)?.into_response())

@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
 use hob_web::look::{Badge, Choice, Empty, Field, Pager, Tone, When};
-use hob_web::{Audited, Caller, Console, Form, Page, Paging, Path, Problem, Query, Routes};
+use hob_web::{AuditDetail, Audited, Console, Form, Page, Paging, Path, Problem, Query, Routes};
 use serde::Deserialize;
 
 use super::{MAY_WRITE, READ, WRITE};
@@ -12,15 +12,15 @@ use crate::database::{channels, deliveries};
 use crate::incident::alert::channel::{self, Channel, ChannelKind, ChannelSpec, ChannelTarget};
 use crate::incident::alert::delivery::{Attempt, Delivery, DeliveryState};
 use crate::incident::alert::{Alerts, ChannelId, NoticeKind};
-use crate::routes::channels::{audit, unknown, view};
+use crate::routes::channels::{unknown, view};
 
 pub(crate) fn routes() -> Routes<Alerts> {
     Routes::new()
         .page(READ, "/uptime/channels", list)
-        .action(WRITE, Audited::ByHandler, "/uptime/channels", add)
+        .action(WRITE, Audited::As("uptime.channel.add"), "/uptime/channels", add)
         .page(READ, "/uptime/channels/{id}", show)
-        .action(WRITE, Audited::ByHandler, "/uptime/channels/{id}/test", test)
-        .action(WRITE, Audited::ByHandler, "/uptime/channels/{id}/delete", remove)
+        .action(WRITE, Audited::As("uptime.channel.test"), "/uptime/channels/{id}/test", test)
+        .action(WRITE, Audited::As("uptime.channel.remove"), "/uptime/channels/{id}/delete", remove)
 }
 
 #[derive(Template)]
@@ -131,9 +131,8 @@ struct NewChannel {
 
 async fn add(
     State(alerts): State<Alerts>,
-    caller: Caller,
     Form(form): Form<NewChannel>,
-) -> Result<Redirect, Problem> {
+) -> Result<(AuditDetail, Redirect), Problem> {
     let to =
         form.to.split(',').map(|address| address.trim().to_owned()).filter(|address| !address.is_empty());
     let spec = ChannelSpec {
@@ -144,30 +143,19 @@ async fn add(
         to: to.collect(),
     };
     let added = view(channel::add(&alerts.context, &spec).await?)?;
-    audit(&alerts, &caller, "uptime.channel.add", &added.id).await;
-    Ok(Redirect::to(&format!("/uptime/channels/{}", added.id)))
+    Ok((AuditDetail::Of(added.id.to_string()), Redirect::to(&format!("/uptime/channels/{}", added.id))))
 }
 
 /// The page then shows the delivery.
-async fn test(
-    State(alerts): State<Alerts>,
-    caller: Caller,
-    Path(id): Path<ChannelId>,
-) -> Result<Redirect, Problem> {
+async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Redirect, Problem> {
     alerts.test(&id).await?.ok_or_else(unknown)?;
-    audit(&alerts, &caller, "uptime.channel.test", &id).await;
     Ok(Redirect::to(&format!("/uptime/channels/{id}")))
 }
 
-async fn remove(
-    State(alerts): State<Alerts>,
-    caller: Caller,
-    Path(id): Path<ChannelId>,
-) -> Result<Redirect, Problem> {
+async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Redirect, Problem> {
     if !channels::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
-    audit(&alerts, &caller, "uptime.channel.remove", &id).await;
     Ok(Redirect::to("/uptime/channels"))
 }
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Redirect;
 use hob_web::chart::Line;
 use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
-use hob_web::{Caller, Console, Page, Path, Problem, Query};
+use hob_web::{Console, Page, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::incidents::IncidentRow as ShownIncident;
@@ -219,29 +219,22 @@ pub(super) async fn check(State(uptime): State<Uptime>, Path(id): Path<String>) 
     }
 }
 
-pub(super) async fn pause(
-    State(uptime): State<Uptime>,
-    caller: Caller,
-    Path(id): Path<String>,
-) -> Result<Redirect, Problem> {
-    Ok(Redirect::to(&path(&set_paused(&uptime, &caller, &id, Paused::Yes).await?.id)))
+pub(super) async fn pause(State(uptime): State<Uptime>, Path(id): Path<String>) -> Result<Redirect, Problem> {
+    Ok(Redirect::to(&path(&set_paused(&uptime, &id, Paused::Yes).await?.id)))
 }
 
 pub(super) async fn resume(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Redirect, Problem> {
-    Ok(Redirect::to(&path(&set_paused(&uptime, &caller, &id, Paused::No).await?.id)))
+    Ok(Redirect::to(&path(&set_paused(&uptime, &id, Paused::No).await?.id)))
 }
 
 pub(super) async fn delete(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Redirect, Problem> {
     let monitor = find_monitor(&uptime, &id).await?;
     uptime.remove(&monitor.id).await?;
-    uptime.audit(&caller, "uptime.monitor.delete", monitor.id.as_str()).await;
     Ok(Redirect::to("/uptime"))
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_web::look::{Choice, Field};
-use hob_web::{Caller, Console, Form, Page, Path, Problem};
+use hob_web::{AuditDetail, Console, Form, Page, Path, Problem};
 use serde::Deserialize;
 
 use super::path;
@@ -89,7 +89,6 @@ pub(super) async fn filled(
 pub(super) async fn add(
     console: Console,
     State(uptime): State<Uptime>,
-    caller: Caller,
     Form(form): Form<MonitorForm>,
 ) -> Result<Response, Problem> {
     let action = || "/uptime/new".to_owned();
@@ -99,8 +98,8 @@ pub(super) async fn add(
             AddOutcome::Invalid(errors) => errors,
             done => {
                 let monitor = added_monitor(done)?;
-                uptime.audit(&caller, "uptime.monitor.add", monitor.id.as_str()).await;
-                return Ok(Redirect::to(&path(&monitor.id)).into_response());
+                let detail = AuditDetail::Of(monitor.id.to_string());
+                return Ok((detail, Redirect::to(&path(&monitor.id))).into_response());
             }
         },
     };
@@ -111,7 +110,6 @@ pub(super) async fn add(
 pub(super) async fn edit(
     console: Console,
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
     Form(form): Form<MonitorForm>,
 ) -> Result<Response, Problem> {
@@ -122,7 +120,6 @@ pub(super) async fn edit(
             EditOutcome::Invalid(errors) => errors,
             done => {
                 let monitor = edited_monitor(done)?;
-                uptime.audit(&caller, "uptime.monitor.edit", monitor.id.as_str()).await;
                 return Ok(Redirect::to(&path(&monitor.id)).into_response());
             }
         },

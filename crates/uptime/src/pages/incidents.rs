@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
 use hob_web::look::{Badge, Empty, Facts, Field, Pager, Quantity, Tone, When};
-use hob_web::{Caller, Console, Form, Page, Paging, Path, Problem, Query};
+use hob_web::{AuditDetail, Caller, Console, Form, Page, Paging, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::{MAY_WRITE, encoded};
@@ -121,17 +121,17 @@ pub(super) async fn acknowledge(
     State(uptime): State<Uptime>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Redirect, Problem> {
+) -> Result<(AuditDetail, Redirect), Problem> {
     use incident::AcknowledgeOutcome;
+    let page = Redirect::to(&format!("/uptime/incidents/{id}"));
     match incident::acknowledge(uptime.database(), &id, caller.name()).await? {
-        AcknowledgeOutcome::NotFound => return Err(Problem::not_found("incident")),
-        AcknowledgeOutcome::Already(_) => {}
+        AcknowledgeOutcome::NotFound => Err(Problem::not_found("incident")),
+        AcknowledgeOutcome::Already(_) => Ok((AuditDetail::Unchanged, page)),
         AcknowledgeOutcome::Acknowledged(incident) => {
-            uptime.audit(&caller, "uptime.incident.acknowledge", &id).await;
             uptime.notify_pages(Some(&incident.monitor_id));
+            Ok((AuditDetail::Of(id), page))
         }
     }
-    Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
 }
 
 #[derive(Debug, Deserialize)]

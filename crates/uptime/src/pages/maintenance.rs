@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
 use hob_web::look::{Badge, Field, Tone, When};
-use hob_web::{Caller, Console, Form, Page, Path, Problem};
+use hob_web::{AuditDetail, Console, Form, Page, Path, Problem};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
@@ -61,9 +61,8 @@ pub(super) struct NewWindow {
 
 pub(super) async fn add(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Form(form): Form<NewWindow>,
-) -> Result<Redirect, Problem> {
+) -> Result<(AuditDetail, Redirect), Problem> {
     let covers = form.covers.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
     let spec = MaintenanceSpec {
         title: form.title.trim().to_owned(),
@@ -73,19 +72,16 @@ pub(super) async fn add(
     };
     spec.validate().map_err(invalid)?;
     let window = uptime.add_window(&spec).await?;
-    uptime.audit(&caller, "uptime.maintenance.add", &window.id).await;
-    Ok(Redirect::to("/uptime/maintenance"))
+    Ok((AuditDetail::Of(window.id), Redirect::to("/uptime/maintenance")))
 }
 
 pub(super) async fn remove(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Redirect, Problem> {
     if !uptime.remove_window(&id).await? {
         return Err(Problem::not_found("maintenance window"));
     }
-    uptime.audit(&caller, "uptime.maintenance.delete", &id).await;
     Ok(Redirect::to("/uptime/maintenance"))
 }
 

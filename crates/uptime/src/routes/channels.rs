@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_web::{Audit, Audited, Caller, Json, List, Paging, Path, Problem, Query, Routes, Time};
+use hob_web::{AuditDetail, Audited, Json, List, Paging, Path, Problem, Query, Routes, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::routes;
@@ -18,10 +18,10 @@ use crate::incident::alert::{
 pub(crate) fn routes() -> Routes<Alerts> {
     Routes::new()
         .api(READ, routes!(list))
-        .write(WRITE, Audited::ByHandler, routes!(add))
+        .write(WRITE, Audited::As("uptime.channel.add"), routes!(add))
         .api(READ, routes!(show))
-        .write(WRITE, Audited::ByHandler, routes!(edit))
-        .write(WRITE, Audited::ByHandler, routes!(remove))
+        .write(WRITE, Audited::As("uptime.channel.edit"), routes!(edit))
+        .write(WRITE, Audited::As("uptime.channel.remove"), routes!(remove))
         .write(WRITE, Audited::As("uptime.channel.test"), routes!(test))
         .api(READ, routes!(deliveries))
 }
@@ -84,12 +84,10 @@ async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, P
     responses((status = 201, body = ChannelView)))]
 async fn add(
     State(alerts): State<Alerts>,
-    caller: Caller,
     Json(spec): Json<ChannelSpec>,
-) -> Result<(StatusCode, Json<ChannelView>), Problem> {
+) -> Result<(StatusCode, AuditDetail, Json<ChannelView>), Problem> {
     let added = view(channel::add(&alerts.context, &spec).await?)?;
-    audit(&alerts, &caller, "uptime.channel.add", &added.id).await;
-    Ok((StatusCode::CREATED, Json(added)))
+    Ok((StatusCode::CREATED, AuditDetail::Of(added.id.to_string()), Json(added)))
 }
 
 /// One channel.
@@ -105,27 +103,19 @@ async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
     request_body = ChannelPatch, responses((status = 200, body = ChannelView)))]
 async fn edit(
     State(alerts): State<Alerts>,
-    caller: Caller,
     Path(id): Path<ChannelId>,
     Json(patch): Json<ChannelPatch>,
 ) -> Result<Json<ChannelView>, Problem> {
-    let edited = view(channel::edit(&alerts.context, &id, &patch).await?)?;
-    audit(&alerts, &caller, "uptime.channel.edit", &id).await;
-    Ok(Json(edited))
+    view(channel::edit(&alerts.context, &id, &patch).await?).map(Json)
 }
 
 /// Removes a channel. Its waiting deliveries fail.
 #[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
-async fn remove(
-    State(alerts): State<Alerts>,
-    caller: Caller,
-    Path(id): Path<ChannelId>,
-) -> Result<StatusCode, Problem> {
+async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<StatusCode, Problem> {
     if !channels::remove(alerts.database(), &id).await? {
         return Err(unknown());
     }
-    audit(&alerts, &caller, "uptime.channel.remove", &id).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -165,13 +155,6 @@ pub(crate) fn view(written: SaveOutcome) -> Result<ChannelView, Problem> {
             Err(Problem::conflict(format!("There are {MAX_CHANNELS} channels, the most that are allowed.")))
         }
         SaveOutcome::NotFound => Err(unknown()),
-    }
-}
-
-/// Adds an entry to the audit log. The action stays done if this fails.
-pub(crate) async fn audit(alerts: &Alerts, caller: &Caller, action: &str, id: &ChannelId) {
-    if let Err(error) = Audit::new(alerts.database()).record(caller.name(), action, id.as_str()).await {
-        tracing::warn!(%error, action, channel = %id, "audit entry not written");
     }
 }
 

@@ -4,7 +4,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_web::{Caller, Json, List, Paging, Path, Problem, Query};
+use hob_web::{AuditDetail, Caller, Json, List, Paging, Path, Problem, Query};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -63,14 +63,15 @@ pub(super) async fn acknowledge(
     State(uptime): State<Uptime>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Json<IncidentView>, Problem> {
+) -> Result<(AuditDetail, Json<IncidentView>), Problem> {
     match incident::acknowledge(uptime.database(), &id, caller.name()).await? {
         AcknowledgeOutcome::Acknowledged(incident) => {
-            uptime.audit(&caller, "uptime.incident.acknowledge", &id).await;
             uptime.notify_pages(Some(&incident.monitor_id));
-            Ok(Json(IncidentView::new(*incident, Vec::new())))
+            Ok((AuditDetail::Of(id), Json(IncidentView::new(*incident, Vec::new()))))
         }
-        AcknowledgeOutcome::Already(incident) => Ok(Json(IncidentView::new(*incident, Vec::new()))),
+        AcknowledgeOutcome::Already(incident) => {
+            Ok((AuditDetail::Unchanged, Json(IncidentView::new(*incident, Vec::new()))))
+        }
         AcknowledgeOutcome::NotFound => Err(Problem::not_found("incident")),
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_web::{Caller, Json, List, Path, Problem};
+use hob_web::{AuditDetail, Json, List, Path, Problem};
 
 use super::invalid;
 use crate::database::maintenance;
@@ -20,13 +20,11 @@ pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Maint
     responses((status = 201, body = Maintenance)))]
 pub(super) async fn add(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Json(spec): Json<MaintenanceSpec>,
-) -> Result<(StatusCode, Json<Maintenance>), Problem> {
+) -> Result<(StatusCode, AuditDetail, Json<Maintenance>), Problem> {
     spec.validate().map_err(invalid)?;
     let window = uptime.add_window(&spec).await?;
-    uptime.audit(&caller, "uptime.maintenance.add", &window.id).await;
-    Ok((StatusCode::CREATED, Json(window)))
+    Ok((StatusCode::CREATED, AuditDetail::Of(window.id.clone()), Json(window)))
 }
 
 /// Removes a maintenance window.
@@ -34,12 +32,10 @@ pub(super) async fn add(
     responses((status = 204)))]
 pub(super) async fn remove(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     if !uptime.remove_window(&id).await? {
         return Err(Problem::not_found("maintenance window"));
     }
-    uptime.audit(&caller, "uptime.maintenance.delete", &id).await;
     Ok(StatusCode::NO_CONTENT)
 }

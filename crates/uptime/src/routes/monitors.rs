@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_database::PageRequest;
-use hob_web::{Caller, Json, List, Path, Problem, Query};
+use hob_web::{AuditDetail, Json, List, Path, Problem, Query};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -102,12 +102,11 @@ pub(super) async fn list(
     responses((status = 201, body = MonitorView)))]
 pub(super) async fn add(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Json(spec): Json<MonitorSpec>,
-) -> Result<(StatusCode, Json<MonitorView>), Problem> {
+) -> Result<(StatusCode, AuditDetail, Json<MonitorView>), Problem> {
     let monitor = added_monitor(uptime.add(None, &spec).await?)?;
-    uptime.audit(&caller, "uptime.monitor.add", monitor.id.as_str()).await;
-    Ok((StatusCode::CREATED, view(&uptime, &monitor).await?))
+    let detail = AuditDetail::Of(monitor.id.to_string());
+    Ok((StatusCode::CREATED, detail, view(&uptime, &monitor).await?))
 }
 
 /// One monitor with its state.
@@ -126,7 +125,6 @@ pub(super) async fn show(
     request_body = MonitorSpec, responses((status = 200, body = MonitorView), (status = 201, body = MonitorView)))]
 pub(super) async fn put(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
     Json(spec): Json<MonitorSpec>,
 ) -> Result<(StatusCode, Json<MonitorView>), Problem> {
@@ -135,7 +133,6 @@ pub(super) async fn put(
         EditOutcome::NotFound => (StatusCode::CREATED, added_monitor(uptime.add(Some(id), &spec).await?)?),
         edited => (StatusCode::OK, edited_monitor(edited)?),
     };
-    uptime.audit(&caller, "uptime.monitor.put", monitor.id.as_str()).await;
     Ok((status, view(&uptime, &monitor).await?))
 }
 
@@ -145,7 +142,6 @@ pub(super) async fn put(
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn patch(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
     Json(patch): Json<serde_json::Map<String, serde_json::Value>>,
 ) -> Result<Json<MonitorView>, Problem> {
@@ -155,7 +151,6 @@ pub(super) async fn patch(
     let spec: MonitorSpec =
         serde_json::from_value(spec).map_err(|error| Problem::invalid("", error.to_string()))?;
     let monitor = edited_monitor(uptime.edit(&monitor.id, &spec).await?)?;
-    uptime.audit(&caller, "uptime.monitor.edit", monitor.id.as_str()).await;
     view(&uptime, &monitor).await
 }
 
@@ -164,14 +159,12 @@ pub(super) async fn patch(
     responses((status = 204)))]
 pub(super) async fn remove(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
     let id = monitor_id(&id)?;
     if !uptime.remove(&id).await? {
         return Err(Problem::not_found("monitor"));
     }
-    uptime.audit(&caller, "uptime.monitor.delete", id.as_str()).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -197,10 +190,9 @@ pub(super) async fn check(
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn pause(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<MonitorView>, Problem> {
-    let monitor = set_paused(&uptime, &caller, &id, Paused::Yes).await?;
+    let monitor = set_paused(&uptime, &id, Paused::Yes).await?;
     view(&uptime, &monitor).await
 }
 
@@ -209,10 +201,9 @@ pub(super) async fn pause(
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn resume(
     State(uptime): State<Uptime>,
-    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<MonitorView>, Problem> {
-    let monitor = set_paused(&uptime, &caller, &id, Paused::No).await?;
+    let monitor = set_paused(&uptime, &id, Paused::No).await?;
     view(&uptime, &monitor).await
 }
 
@@ -222,19 +213,11 @@ pub(crate) enum Paused {
     No,
 }
 
-pub(crate) async fn set_paused(
-    uptime: &Uptime,
-    caller: &Caller,
-    id: &str,
-    paused: Paused,
-) -> Result<Arc<Monitor>, Problem> {
+pub(crate) async fn set_paused(uptime: &Uptime, id: &str, paused: Paused) -> Result<Arc<Monitor>, Problem> {
     let monitor = find_monitor(uptime, id).await?;
     let mut spec = monitor.spec.clone();
     spec.paused = paused == Paused::Yes;
-    let monitor = edited_monitor(uptime.edit(&monitor.id, &spec).await?)?;
-    let action = if spec.paused { "uptime.monitor.pause" } else { "uptime.monitor.resume" };
-    uptime.audit(caller, action, monitor.id.as_str()).await;
-    Ok(monitor)
+    edited_monitor(uptime.edit(&monitor.id, &spec).await?)
 }
 
 /// The period of a history.

@@ -1,7 +1,7 @@
 //! The middleware that authorizes every request, and records changes in the audit log.
 
 use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 
@@ -20,7 +20,8 @@ pub enum Audited {
     No,
 }
 
-/// Part of a response: what the audit log records instead of the parameters of the path.
+/// Part of a response: what the audit log records instead of the parameters of the path. A handler that creates something
+/// adds it, since the path has no id yet.
 #[derive(Clone, Debug)]
 pub enum AuditDetail {
     /// The id of what was created or changed.
@@ -80,7 +81,6 @@ async fn run_audited(
         let detail = match response.extensions().get::<AuditDetail>() {
             Some(AuditDetail::Of(detail)) => detail.clone(),
             Some(AuditDetail::Unchanged) => return response,
-            None if params.is_empty() => created_id(&response),
             None => params.join(" "),
         };
         if let Err(error) = audit.record(&caller, action, &detail).await {
@@ -88,12 +88,6 @@ async fn run_audited(
         }
     }
     response
-}
-
-/// The path of a form that creates something has no id, but the page that it leads to has.
-fn created_id(response: &Response) -> String {
-    let location = response.headers().get(header::LOCATION).and_then(|value| value.to_str().ok());
-    location.and_then(|path| path.rsplit('/').next()).unwrap_or_default().to_owned()
 }
 
 async fn check_access(access: &Access, request: &mut Request) -> Result<(), Problem> {
