@@ -112,7 +112,9 @@ impl Session {
     pub(crate) async fn execute(&mut self, command: Command) -> Result<(), Disconnect> {
         let id = command.id;
         let Some(client) = self.client.clone() else {
-            let Some(connect) = command.connect else { return Err(Disconnect::BAD_REQUEST) };
+            let Some(connect) = command.connect else {
+                return Err(Disconnect::BAD_REQUEST.with_detail("the first command must be connect"));
+            };
             return self.connect(id, &connect.token).await;
         };
         if id == 0 {
@@ -120,7 +122,7 @@ impl Session {
             return if command.send.is_some() || command.is_empty() {
                 Ok(())
             } else {
-                Err(Disconnect::BAD_REQUEST)
+                Err(Disconnect::BAD_REQUEST.with_detail("id: must be at least 1"))
             };
         }
         let result = if self.command_bucket.take(Instant::now()) {
@@ -161,9 +163,9 @@ impl Session {
             // Channels do not have their own tokens.
             Err(ReplyError::NOT_AVAILABLE)
         } else if command.connect.is_some() {
-            return Err(Disconnect::BAD_REQUEST);
+            return Err(Disconnect::BAD_REQUEST.with_detail("already connected"));
         } else {
-            Err(ReplyError::METHOD_NOT_FOUND)
+            Err(ReplyError::METHOD_NOT_FOUND.with_detail("the command is empty or not supported"))
         };
         Ok(Some(result.unwrap_or_else(ReplyResult::Error)))
     }
@@ -232,7 +234,7 @@ impl Session {
         request: protocol::SubscribeRequest,
     ) -> Option<ReplyResult> {
         let Ok(name) = request.channel.parse::<ChannelName>() else {
-            return Some(ReplyResult::Error(ReplyError::UNKNOWN_CHANNEL));
+            return Some(ReplyResult::Error(unknown_channel()));
         };
         if !self.subscribe_bucket.take(Instant::now()) {
             return Some(ReplyResult::Error(ReplyError::TOO_MANY_REQUESTS));
@@ -240,7 +242,9 @@ impl Session {
         if self.channels.len() >= self.config.channels_per_connection as usize
             && !self.channels.contains(&name)
         {
-            return Some(ReplyResult::Error(ReplyError::LIMIT_EXCEEDED));
+            let max = self.config.channels_per_connection;
+            let error = ReplyError::LIMIT_EXCEEDED.with_detail(format_args!("at most {max} channels"));
+            return Some(ReplyResult::Error(error));
         }
         let join_leave = if request.join_leave { JoinLeave::Enabled } else { JoinLeave::Disabled };
         let hub = Arc::clone(&self.chat.inner.hub);
@@ -361,7 +365,7 @@ impl Session {
     }
 
     fn unsubscribe(&mut self, client: &Client, channel: &str) -> Result<ReplyResult, ReplyError> {
-        let channel = channel.parse().map_err(|()| ReplyError::UNKNOWN_CHANNEL)?;
+        let channel = channel.parse().map_err(|()| unknown_channel())?;
         self.channels.remove(&channel);
         self.recoveries.retain(|recovery| recovery.channel.name != channel);
         self.chat.inner.hub.unsubscribe(&channel, &client.socket);
@@ -430,9 +434,15 @@ impl Session {
 fn conversation(channel: &str) -> Result<ConversationId, ReplyError> {
     match channel.parse() {
         Ok(ChannelName::Conversation(id)) => Ok(id),
-        Ok(ChannelName::Feed(_)) => Err(ReplyError::NOT_AVAILABLE),
-        Err(()) => Err(ReplyError::UNKNOWN_CHANNEL),
+        Ok(ChannelName::Feed(_)) => {
+            Err(ReplyError::NOT_AVAILABLE.with_detail("channel: must be conv:<id> for this command"))
+        }
+        Err(()) => Err(unknown_channel()),
     }
+}
+
+fn unknown_channel() -> ReplyError {
+    ReplyError::UNKNOWN_CHANNEL.with_detail("channel: must be conv:<id> or user:<id>")
 }
 
 fn stats(result: &protocol::PresenceResult) -> protocol::PresenceStatsResult {

@@ -1,7 +1,8 @@
 //! The Centrifugo client protocol in JSON: commands, replies, pushes, and error codes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -186,10 +187,10 @@ pub(crate) struct RpcResult {
 }
 
 /// An error in a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ReplyError {
     code: u32,
-    message: &'static str,
+    message: Cow<'static, str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     temporary: bool,
 }
@@ -210,32 +211,51 @@ impl ReplyError {
     pub(crate) const CONFLICT: Self = Self::permanent_error(409, "already exists");
 
     const fn permanent_error(code: u32, message: &'static str) -> Self {
-        Self { code, message, temporary: false }
+        Self { code, message: Cow::Borrowed(message), temporary: false }
     }
 
     const fn temporary_error(code: u32, message: &'static str) -> Self {
-        Self { code, message, temporary: true }
+        Self { code, message: Cow::Borrowed(message), temporary: true }
+    }
+
+    /// The same error with details: `bad request: content: must not be empty`.
+    pub(crate) fn with_detail(self, detail: impl Display) -> Self {
+        Self { message: format!("{}: {detail}", self.message).into(), ..self }
     }
 }
 
+/// The longest reason in a close frame.
+const MAX_REASON_BYTES: usize = 123;
+
 /// Why a connection is closed. Clients reconnect on codes below 3500.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Disconnect {
     pub(crate) code: u16,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
 }
 
 impl Disconnect {
-    pub(crate) const SHUTDOWN: Self = Self { code: 3001, reason: "shutdown" };
-    pub(crate) const SERVER_ERROR: Self = Self { code: 3004, reason: "internal server error" };
-    pub(crate) const EXPIRED: Self = Self { code: 3005, reason: "connection expired" };
-    pub(crate) const SLOW: Self = Self { code: 3008, reason: "slow" };
-    pub(crate) const NO_PONG: Self = Self { code: 3012, reason: "no pong" };
-    pub(crate) const TOO_MANY_REQUESTS: Self = Self { code: 3013, reason: "too many requests" };
-    pub(crate) const INVALID_TOKEN: Self = Self { code: 3500, reason: "invalid token" };
-    pub(crate) const BAD_REQUEST: Self = Self { code: 3501, reason: "bad request" };
-    pub(crate) const STALE: Self = Self { code: 3502, reason: "stale" };
-    pub(crate) const CONNECTION_LIMIT: Self = Self { code: 3504, reason: "connection limit" };
+    pub(crate) const SHUTDOWN: Self = Self::new(3001, "shutdown");
+    pub(crate) const SERVER_ERROR: Self = Self::new(3004, "internal server error");
+    pub(crate) const EXPIRED: Self = Self::new(3005, "connection expired");
+    pub(crate) const SLOW: Self = Self::new(3008, "slow");
+    pub(crate) const NO_PONG: Self = Self::new(3012, "no pong");
+    pub(crate) const TOO_MANY_REQUESTS: Self = Self::new(3013, "too many requests");
+    pub(crate) const INVALID_TOKEN: Self = Self::new(3500, "invalid token");
+    pub(crate) const BAD_REQUEST: Self = Self::new(3501, "bad request");
+    pub(crate) const STALE: Self = Self::new(3502, "stale");
+    pub(crate) const CONNECTION_LIMIT: Self = Self::new(3504, "connection limit");
+
+    const fn new(code: u16, reason: &'static str) -> Self {
+        Self { code, reason: Cow::Borrowed(reason) }
+    }
+
+    /// The same reason with details. The WebSocket protocol limits its length, so the end of a long one is cut off.
+    pub(crate) fn with_detail(self, detail: impl Display) -> Self {
+        let mut reason = format!("{}: {detail}", self.reason);
+        reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
+        Self { reason: reason.into(), ..self }
+    }
 }
 
 /// Why a subscription is ended. Clients subscribe again on codes from 2500.
@@ -254,6 +274,19 @@ impl From<&Event> for Publication {
     fn from(event: &Event) -> Self {
         Self { data: raw(&event.payload), offset: event.sequence }
     }
+}
+
+/// Parses JSON of a client. The error names the field.
+pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, String> {
+    // Tracking the field costs time, so it is only done for the message of an error.
+    serde_json::from_slice(json).map_err(|error| {
+        let tracked: Result<T, _> =
+            serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json));
+        match tracked.as_ref().map_err(|error| error.path().to_string()).err().as_deref() {
+            None | Some(".") => error.to_string(),
+            Some(field) => format!("{field}: {error}"),
+        }
+    })
 }
 
 /// Wraps JSON text. Text that is not valid JSON would break the frame, and becomes `null`.

@@ -9,7 +9,7 @@ use crate::conversation::member::ReceiptKind;
 use crate::conversation::message::NewMessage;
 use crate::keys::{ConversationId, UserId};
 use crate::session::internal;
-use crate::session::protocol::ReplyError;
+use crate::session::protocol::{self, ReplyError};
 use crate::{Answer, Chat, Refusal};
 
 #[derive(Deserialize)]
@@ -110,7 +110,8 @@ pub(crate) async fn call(
             let action = if method == "block" { BlockAction::Block } else { BlockAction::Unblock };
             serialize(chat.block(user, &user_id, action).await.map(|done| done.map(|_| EmptyResult {})))
         }
-        _ => Err(ReplyError::METHOD_NOT_FOUND),
+        _ => Err(ReplyError::METHOD_NOT_FOUND
+            .with_detail("use send, edit, delete, read, delivered, typing, block or unblock")),
     }
 }
 
@@ -135,16 +136,20 @@ pub(crate) fn error_of(refusal: &Refusal) -> ReplyError {
         Refusal::ConversationNotFound | Refusal::NotMember | Refusal::NotSender | Refusal::Blocked => {
             ReplyError::PERMISSION_DENIED
         }
-        Refusal::MessageNotFound => ReplyError::NOT_FOUND,
+        Refusal::MessageNotFound => ReplyError::NOT_FOUND.with_detail("messageId"),
         Refusal::AlreadyExists => ReplyError::CONFLICT,
-        Refusal::RateLimited { .. } => ReplyError::TOO_MANY_REQUESTS,
-        Refusal::LimitExceeded { .. } => ReplyError::LIMIT_EXCEEDED,
-        Refusal::InvalidField { .. } => ReplyError::BAD_REQUEST,
+        Refusal::RateLimited { retry_after } => {
+            ReplyError::TOO_MANY_REQUESTS.with_detail(format_args!("retry in {retry_after:.0?}"))
+        }
+        Refusal::LimitExceeded { .. } => ReplyError::LIMIT_EXCEEDED.with_detail(refusal),
+        Refusal::InvalidField { .. } => ReplyError::BAD_REQUEST.with_detail(refusal),
     }
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(data: Option<&RawValue>) -> Result<T, ReplyError> {
-    serde_json::from_str(data.ok_or(ReplyError::BAD_REQUEST)?.get()).map_err(|_| ReplyError::BAD_REQUEST)
+    let data = data.ok_or_else(|| ReplyError::BAD_REQUEST.with_detail("missing field `data`"))?;
+    protocol::parse(data.get().as_bytes())
+        .map_err(|reason| ReplyError::BAD_REQUEST.with_detail(format_args!("data: {reason}")))
 }
 
 fn serialize<T: Serialize>(answer: Answer<T>) -> Result<Box<RawValue>, ReplyError> {

@@ -25,7 +25,7 @@ pub(crate) async fn serve(chat: Chat, mut socket: WebSocket) {
     // The session first: the close frame can take long.
     Box::pin(session.close()).await;
     if let Some(Disconnect { code, reason }) = end {
-        let frame = CloseFrame { code, reason: Utf8Bytes::from_static(reason) };
+        let frame = CloseFrame { code, reason: reason.as_ref().into() };
         let _ = tokio::time::timeout(WRITE_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
     }
 }
@@ -89,13 +89,14 @@ async fn read(session: &mut Session, frame: Message) -> Result<(), Option<Discon
         Message::Close(_) => return Err(None),
         Message::Ping(_) | Message::Pong(_) => return Ok(()),
     };
-    let bad = Err(Some(Disconnect::BAD_REQUEST));
     let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
     if lines.is_empty() || lines.len() > MAX_COMMANDS {
-        return bad;
+        let detail = format_args!("a frame must have 1 to {MAX_COMMANDS} commands");
+        return Err(Some(Disconnect::BAD_REQUEST.with_detail(detail)));
     }
     for line in lines {
-        let Ok(command) = serde_json::from_slice::<Command>(line) else { return bad };
+        let command: Command =
+            protocol::parse(line).map_err(|reason| Some(Disconnect::BAD_REQUEST.with_detail(reason)))?;
         Box::pin(session.execute(command)).await.map_err(Some)?;
     }
     Ok(())

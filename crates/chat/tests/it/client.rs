@@ -153,9 +153,16 @@ impl Client {
 
     /// Waits until the server closes the connection, and returns the code.
     pub(crate) async fn end(&mut self) -> u16 {
+        self.close_frame().await.0
+    }
+
+    /// Waits for the close frame, and returns its code and reason.
+    pub(crate) async fn close_frame(&mut self) -> (u16, String) {
         loop {
             match tokio::time::timeout(LIMIT, self.socket.next()).await.expect("an end in time") {
-                Some(Ok(Message::Close(Some(frame)))) => return frame.code.into(),
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return (frame.code.into(), frame.reason.to_string());
+                }
                 Some(Ok(_)) => {}
                 other => panic!("no close frame: {other:?}"),
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use hob_chat::{Chat, Config};
 use hob_service::Period;
 use hob_testkit::{LIMIT, TestApp, TestContext, every_service, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Client, message_of};
 use crate::world::{NEEDS, config, done, open, room, say, start, user};
@@ -83,6 +83,26 @@ every_service! {
             assert_eq!(reply["error"]["code"], code, "{command} got {reply}");
         }
         assert_eq!(chat.conversation(&crate::world::conversation("r")).await.unwrap().unwrap().sequence, 1);
+    }
+
+    async fn error_names_the_field_and_the_reason(context: TestContext) {
+        let (chat, app) = app(&context).await;
+        room(&chat, "r", &["anna"]).await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        let rpc = |method: &str, data: Value| json!({ "rpc": { "method": method, "data": data } });
+        for (command, expected) in [
+            (json!({ "subscribe": { "channel": "elsewhere" } }), "unknown channel: channel: must be conv:<id> or user:<id>"),
+            (json!({ "rpc": { "method": "send" } }), "bad request: missing field `data`"),
+            (rpc("send", json!({ "content": "hi" })), "bad request: data: missing field `conversationId`"),
+            (rpc("send", json!({ "conversationId": "r", "content": 1 })), "bad request: data: content: invalid type: integer `1`"),
+            (rpc("send", json!({ "conversationId": "r", "content": "" })), "bad request: content: "),
+            (rpc("edit", json!({ "conversationId": "r", "messageId": "none", "content": "hi" })), "not found: messageId"),
+            (rpc("destroy", json!({})), "method not found: use send, "),
+        ] {
+            let reply = anna.call(command.clone()).await;
+            let message = reply["error"]["message"].as_str().unwrap_or_default();
+            assert!(message.starts_with(expected), "{command} got {reply}");
+        }
     }
 
     async fn presence_history_and_stats_work(context: TestContext) {
@@ -183,9 +203,21 @@ async fn connections_need_a_valid_token() {
         client.send(first.to_string()).await;
         assert_eq!(client.end().await, code, "{first}");
     }
-    let mut client = Client::open(&app).await;
-    client.send("not json").await;
-    assert_eq!(client.end().await, 3501);
+    for (first, expected) in [
+        ("not json".to_owned(), "bad request: expected ident"),
+        (r#"{"id":1,"ping":{}}"#.to_owned(), "bad request: the first command must be connect"),
+        (
+            r#"{"id":1,"connect":{"token":5}}"#.to_owned(),
+            "bad request: connect.token: invalid type: integer `5`",
+        ),
+        (r#"{"id":1,"connect":{"token":{"é":5}}}"#.repeat(300), "bad request: "),
+        ("\n".to_owned(), "bad request: a frame must have 1 to 256 commands"),
+    ] {
+        let mut client = Client::open(&app).await;
+        client.send(first.as_str()).await;
+        let (code, reason) = client.close_frame().await;
+        assert!(code == 3501 && reason.starts_with(expected), "{first} got {code} {reason}");
+    }
 
     let mut client = Client::connect(&app, &chat, "anna").await;
     let fresh = chat.issue_token(&user("anna"), Duration::from_secs(900)).unwrap();
