@@ -33,6 +33,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("chat", SERVICE),
     ("load", SERVICE),
     ("pipeline", SERVICE),
+    ("testkit", &[]),
 ];
 
 /// What every crate may depend on.
@@ -43,7 +44,7 @@ const SERVICE: &[&str] =
     &["database", "document", "expression", "net", "schema", "schema-macros", "service", "store", "web"];
 
 /// Crates for tests only. Like the binary and the benchmarks, they may depend on everything.
-const TEST_CRATES: &[&str] = &["testkit"];
+const TEST_CRATES: &[&str] = &["fixtures"];
 
 /// Maximum length of a source file.
 const MAX_LINES: usize = 500;
@@ -258,7 +259,8 @@ fn is_product(path: &str) -> bool {
     path.starts_with("crates/")
         && path.contains("/src/")
         && !path.contains("tests")
-        && !path.contains("testkit")
+        && !path.starts_with("crates/testkit/")
+        && !path.starts_with("crates/fixtures/")
 }
 
 fn names(manifest: &toml::Table, kind: &str) -> Vec<String> {

@@ -1,9 +1,10 @@
 //! Nodes see each other, and do not share a store with different databases.
 
+use hob_fixtures::{Needs, every_service};
 use hob_service::keys::Keys;
 use hob_service::nodes::{self, Claim};
 use hob_service::{ServiceContext, Task};
-use hob_testkit::{LIMIT, Needs, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 
@@ -50,7 +51,7 @@ every_service! {
     async fn first_database_keeps_its_claim_of_the_store(context: TestContext) {
         let keys = Keys::new(context.layout);
         let ours = nodes::claim(&context.store, &keys, context.database.id()).await.unwrap();
-        let elsewhere = hob_testkit::TestContext::embedded(NEEDS, context.layout).await;
+        let elsewhere = hob_fixtures::TestContext::embedded(NEEDS, context.layout).await;
         let others = nodes::claim(&context.store, &keys, elsewhere.database.id()).await.unwrap();
         assert_eq!((ours, others), (Claim::Ours, Claim::Taken(context.database.id().to_string())));
     }

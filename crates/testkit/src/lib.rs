@@ -2,8 +2,6 @@
 //! PostgreSQL, a browser. They start quickly, can be stopped, killed, frozen and disconnected, and end with the test
 //! process, however it ends.
 //!
-//! With the feature `app` also a service context, and a whole app that serves its routes on a free port.
-//!
 //! Quick operations, such as starting or killing a server, block the thread. Longer ones are `async`, so that the code
 //! under test continues.
 //!
@@ -15,11 +13,12 @@
 mod browser;
 mod budget;
 mod clients;
-mod fixtures;
+mod database;
 mod fuzz;
 mod postgres;
 mod process;
 mod redis_server;
+mod runtime;
 mod tls;
 mod wait;
 
@@ -27,18 +26,12 @@ pub use browser::readable::assert_readable;
 pub use browser::{Browser, Scheme, Scripts, Window, screenshot};
 pub use budget::budget;
 pub use clients::{node_modules, python, run_schemathesis};
+pub use database::TestDatabase;
 pub use fantoccini;
-#[cfg(feature = "app")]
-pub use fixtures::app::{Answer, TestApp};
-#[cfg(feature = "app")]
-pub use fixtures::context::{Needs, TestContext};
-pub use fixtures::database::TestDatabase;
-pub use fixtures::declared::declared;
-pub use fixtures::store::{Server, TestStore, run};
 pub use fuzz::fuzz;
-pub use hob_schema::Layout;
 pub use postgres::Postgres;
 pub use redis_server::cluster::RedisCluster;
 pub use redis_server::sentinel::SentinelSet;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
+pub use runtime::run;
 pub use wait::{Condition, LIMIT, until, wait_for};

@@ -5,12 +5,12 @@ use std::panic::Location;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hob_units::Backoff;
-
 /// How long a test waits by default: enough for a machine ten times slower than a desktop.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
-const BACKOFF: Backoff = Backoff::exponential(Duration::from_millis(1), Duration::from_millis(50));
+/// The pauses between two checks double from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// The result of a condition: `true`, `Some` or `Ok` if it holds. The last `Err` is part of the panic message.
 pub trait Condition {
@@ -57,13 +57,14 @@ pub fn wait_for<C: Condition>(
     async move {
         let mut seen = "no result".to_owned();
         let met = tokio::time::timeout(limit, async {
-            let mut backoff = BACKOFF;
+            let mut pause = FIRST_PAUSE;
             loop {
                 match condition().await.met() {
                     Ok(met) => return met,
                     Err(instead) => seen = instead,
                 }
-                tokio::time::sleep(backoff.next()).await;
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(MAX_PAUSE);
             }
         });
         met.await.unwrap_or_else(|_| panic!("{caller}: waited {limit:?} for {what}; last seen: {seen}"))
@@ -74,12 +75,13 @@ pub fn wait_for<C: Condition>(
 #[track_caller]
 pub fn until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
     let begun = Instant::now();
-    let mut backoff = BACKOFF;
+    let mut pause = FIRST_PAUSE;
     loop {
         match condition().met() {
             Ok(met) => return met,
             Err(seen) if begun.elapsed() > LIMIT => panic!("waited {LIMIT:?} for {what}; last seen: {seen}"),
-            Err(_) => thread::sleep(backoff.next()),
+            Err(_) => thread::sleep(pause),
         }
+        pause = (2 * pause).min(MAX_PAUSE);
     }
 }

@@ -1,7 +1,8 @@
 //! The chat page in a real browser.
 
+use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestApp, TestContext, Window, wait_for};
+use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
 use hob_web::Service as _;
 
 use crate::world::{NEEDS, open, room, say, user};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use futures_util::{SinkExt as _, StreamExt as _};
 use hob_chat::Chat;
-use hob_testkit::{LIMIT, TestApp};
+use hob_fixtures::TestApp;
+use hob_testkit::LIMIT;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;

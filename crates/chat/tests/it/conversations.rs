@@ -2,8 +2,9 @@
 
 use hob_chat::{BlockAction, NewConversation, ReceiptKind, Refusal};
 use hob_database::PageRequest;
+use hob_fixtures::every_service;
 use hob_store::cmd;
-use hob_testkit::{LIMIT, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 use crate::world::{NEEDS, conversation, done, keys, message, open, room, say, user};
 

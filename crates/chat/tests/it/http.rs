@@ -1,7 +1,8 @@
 //! The HTTP API: its paths, and its errors.
 
 use hob_chat::Chat;
-use hob_testkit::{LIMIT, TestApp, TestContext, every_service, wait_for};
+use hob_fixtures::{TestApp, TestContext, every_service};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -96,7 +97,7 @@ async fn read_events(app: &TestApp, path: &str, count: usize) -> Vec<(u64, Value
 
 #[tokio::test]
 async fn invalid_input_is_reported_by_field() {
-    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let (chat, app) = app(&context).await;
     room(&chat, "r", &["anna"]).await;
     let base = "/api/v1/chat/conversations";

@@ -2,9 +2,10 @@
 
 use hob_chat::keys::ConversationId;
 use hob_chat::{Chat, Config, MessageRange, Refusal};
+use hob_fixtures::every_service;
 use hob_service::ServiceContext;
 use hob_store::cmd;
-use hob_testkit::{LIMIT, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 use crate::world::{NEEDS, config, done, keys, message, open, room, say, start, user};
 

@@ -4,9 +4,10 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::{BlockAction, Chat};
+use hob_fixtures::{Server, TestApp, TestContext, every_service};
 use hob_service::ServiceContext;
 use hob_store::{BusEvent, ChannelFilter, Store};
-use hob_testkit::{LIMIT, Server, TestApp, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use serde_json::{Value, json};
 
 use crate::client::Client;

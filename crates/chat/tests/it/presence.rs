@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use hob_chat::keys::{SocketId, UserId};
 use hob_chat::{Chat, PresenceChange};
+use hob_fixtures::{Server, every_service};
 use hob_service::ServiceContext;
 use hob_store::{BusEvent, ChannelFilter, Subscription, cmd};
-use hob_testkit::{LIMIT, Server, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use serde_json::Value;
 
 use crate::world::{KillableNode, NEEDS, config, get, keys, open, user, wait_for_heartbeats};
@@ -155,7 +156,7 @@ every_service! {
 #[test]
 fn users_of_a_dead_node_go_offline_even_if_a_master_loses_its_data() {
     hob_testkit::run(async {
-        let context = hob_testkit::TestContext::cluster(NEEDS).await;
+        let context = hob_fixtures::TestContext::cluster(NEEDS).await;
         let survivor = open(&context).await;
         let Server::Cluster(cluster) = context.test_store().server() else { unreachable!("it is a Cluster") };
         for lost in 0..cluster.masters().len() {

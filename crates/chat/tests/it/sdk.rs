@@ -6,7 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use hob_chat::Chat;
-use hob_testkit::{LIMIT, TestApp, TestContext};
+use hob_fixtures::{TestApp, TestContext};
+use hob_testkit::LIMIT;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -52,7 +53,7 @@ impl Program {
 }
 
 async fn use_everything(command: Command) {
-    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let chat = open(&context).await;
     let app = TestApp::start(context.context(), chat.routes()).await;
     let proxy = Proxy::to(app.address()).await;

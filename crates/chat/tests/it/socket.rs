@@ -4,8 +4,9 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::{Chat, Config};
+use hob_fixtures::{TestApp, TestContext, every_service};
 use hob_service::Period;
-use hob_testkit::{LIMIT, TestApp, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use serde_json::{Value, json};
 
 use crate::client::{Client, message_of};
@@ -175,7 +176,7 @@ every_service! {
 }
 
 async fn embedded() -> (TestContext, Chat, TestApp) {
-    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let (chat, app) = app(&context).await;
     (context, chat, app)
 }
@@ -230,7 +231,7 @@ async fn connections_need_a_valid_token() {
 
 #[tokio::test]
 async fn slow_client_is_disconnected() {
-    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let chat = start(
         context.context(),
         Config { queue_bytes: 20_000, ping_every: Period::from_secs(600), ..config() },
@@ -253,7 +254,7 @@ async fn slow_client_is_disconnected() {
 
 #[tokio::test]
 async fn channels_of_a_connection_are_limited() {
-    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let chat = start(context.context(), Config { channels_per_connection: 2, ..config() }).await;
     let app = TestApp::start(context.context(), chat.routes()).await;
     for id in ["a", "b", "c"] {
@@ -327,7 +328,7 @@ async fn messages_are_edited_and_deleted_and_users_blocked_by_rpc() {
 /// Each action has its own limit.
 #[tokio::test]
 async fn rate_limits_are_enforced() {
-    let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let limits = Config {
         connects_per_minute: 3,
         max_frame_bytes: 4_096,

@@ -1,8 +1,8 @@
 //! Typing (C4 C5): start, stop, and expiry.
 
 use hob_chat::TypingState;
+use hob_fixtures::{TestApp, every_service};
 use hob_store::cmd;
-use hob_testkit::{TestApp, every_service};
 use hob_web::Service as _;
 use serde_json::{Value, json};
 

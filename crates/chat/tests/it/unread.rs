@@ -2,8 +2,9 @@
 
 use hob_chat::keys::{ConversationId, UserId};
 use hob_chat::{Chat, ReceiptKind};
+use hob_fixtures::every_service;
 use hob_service::ServiceContext;
-use hob_testkit::{LIMIT, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 use crate::world::{NEEDS, done, get, keys, open, room, say, user};
 

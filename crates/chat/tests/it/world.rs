@@ -6,9 +6,10 @@ use std::time::Duration;
 use hob_chat::keys::{ConversationId, Keys, UserId};
 use hob_chat::{Answer, Chat, Config, MIGRATIONS, Message, NewConversation, NewMessage};
 use hob_database::outbox::{Relay, Retention};
+use hob_fixtures::{Needs, TestContext};
 use hob_service::{Live, Period, ServiceContext};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, Needs, TestContext, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"))],

@@ -2,9 +2,10 @@
 
 use hob_chat::PresenceChange;
 use hob_chat::keys::SocketId;
+use hob_fixtures::{TestContext, every_service};
 use hob_schema::Shard;
 use hob_store::{Key, cmd};
-use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 use crate::world::{NEEDS, get, keys, open, room, say, user};
 

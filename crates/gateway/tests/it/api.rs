@@ -1,6 +1,7 @@
 //! The API and the pages through the real router, and the tower layer.
 
-use hob_testkit::{LIMIT, TestApp, every_service, wait_for};
+use hob_fixtures::{TestApp, every_service};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -89,7 +90,7 @@ every_service! {
 /// An error names the invalid field.
 #[tokio::test]
 async fn invalid_input_is_refused_with_its_field() {
-    let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = hob_fixtures::TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let instance = TestInstance::start(&context, RULES).await;
     let app = TestApp::start(&context, instance.gateway.routes()).await;
     for (body, field) in [
@@ -114,7 +115,7 @@ async fn invalid_input_is_refused_with_its_field() {
 /// Paths from clients are escaped on pages.
 #[tokio::test]
 async fn paths_are_escaped_on_pages() {
-    let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = hob_fixtures::TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let instance = TestInstance::start(&context, "").await;
     let app = TestApp::start(&context, instance.gateway.routes()).await;
     instance.request(Method::GET, "/<script>alert(1)</script>", 200).await;
@@ -129,7 +130,7 @@ async fn paths_are_escaped_on_pages() {
 /// The layer limits and counts as the proxy does.
 #[tokio::test]
 async fn layer_limits_and_counts_a_rust_service() {
-    let context = hob_testkit::TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+    let context = hob_fixtures::TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let instance = TestInstance::start(
         &context,
         "count_loopback = true\n[[rules]]\nname = \"two\"\nwindows = \"2/1h\"\n",

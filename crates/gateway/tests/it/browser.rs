@@ -1,11 +1,9 @@
 //! The console's pages in a real browser: live updates, sorting, search, and the callers that limits refuse.
 
+use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::Live;
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{
-    Browser, LIMIT, Layout, Scheme, Scripts, TestApp, TestContext, Window, assert_readable, screenshot,
-    wait_for,
-};
+use hob_testkit::{Browser, LIMIT, Scheme, Scripts, Window, assert_readable, screenshot, wait_for};
 use hob_web::{Service as _, Web};
 use http::Method;
 

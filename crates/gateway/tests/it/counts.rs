@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use hob_fixtures::{Layout, every_service};
 use hob_gateway::keys::{Hour, InstanceId, Keys, StatusCode};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, Layout, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use http::Method;
 
 use crate::kit::{NEEDS, TestInstance, endpoint, with_clock};
@@ -226,7 +227,7 @@ every_service! {
 #[test]
 fn documented_keys_match_byte_for_byte() {
     hob_testkit::run(async {
-        let context = hob_testkit::TestContext::embedded(NEEDS, Layout::Plain).await;
+        let context = hob_fixtures::TestContext::embedded(NEEDS, Layout::Plain).await;
         let instance = TestInstance::start(&context, "instance = \"0\"").await;
         instance.request(Method::GET, "/api/users", 404).await;
         instance.expect(1, Keys::requests_total).await;

@@ -1,10 +1,11 @@
 //! Values that another client writes into the gateway's keys are overwritten, change no count and cause no failure.
 
+use hob_fixtures::{TestContext, every_service};
 use hob_gateway::keys::{Hour, Identifier, InstanceId, Keys, StatusCode};
 use hob_gateway::{Config, Policy};
 use hob_schema::Shard;
 use hob_store::{Cmd, Key, cmd};
-use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use http::Method;
 
 use crate::kit::{CLIENT, NEEDS, TestInstance, endpoint};

@@ -4,12 +4,13 @@ use hob_web::{Changes, Service as _};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use hob_fixtures::{Needs, TestContext};
 use hob_gateway::keys::{Endpoint, Keys};
 use hob_gateway::{Config, Gateway, MIGRATIONS};
 use hob_schema::Shard;
 use hob_service::{Live, Period, ServiceContext};
 use hob_store::{Clock, FromRedisValue, Key, cmd};
-use hob_testkit::{LIMIT, Needs, TestContext, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use http::{HeaderMap, Method, StatusCode};
 
 pub(crate) const NEEDS: Needs = Needs {

@@ -4,11 +4,12 @@ use hob_web::Service as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hob_fixtures::{Layout, TestContext, every_service};
 use hob_gateway::identity::Identity;
 use hob_gateway::keys::{Identifier, Keys};
 use hob_gateway::{ActiveRule, Config, Limiter, Policy};
 use hob_store::{Clock, cmd};
-use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use http::Method;
 
 use crate::kit::{CLIENT, NEEDS, TestInstance, endpoint, with_clock};
@@ -228,7 +229,7 @@ fn requests_do_not_wait_for_an_unavailable_store() {
         };
         let rules = [rule("open", "open"), rule("closed", "closed"), rule("local", "local")].concat();
         let instance = TestInstance::start(&context, &format!("store_within = \"100ms\"\n{rules}")).await;
-        let hob_testkit::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
+        let hob_fixtures::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
         assert!(instance.request_from(CLIENT, Method::GET, "/open", 200).await);
         server.freeze();
         // The first request finds the store unavailable.
@@ -272,7 +273,7 @@ mod slow {
             let instance =
                 TestInstance::start(&context, &format!("store_within = \"100ms\"\n{}", rules.concat())).await;
             let instance = Arc::new(instance);
-            let hob_testkit::Server::Redis(server) = context.test_store().server() else {
+            let hob_fixtures::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")
             };
             for path in ["/open", "/local", "/leased"] {

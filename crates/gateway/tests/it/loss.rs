@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use hob_fixtures::every_service;
 use hob_gateway::keys::{InstanceId, Keys};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use http::Method;
 
 use crate::kit::{NEEDS, TestInstance, endpoint};

@@ -3,8 +3,9 @@
 mod slow {
     use std::net::SocketAddr;
 
+    use hob_fixtures::{Layout, TestContext};
     use hob_gateway::keys::Keys;
-    use hob_testkit::{Layout, TestContext, budget};
+    use hob_testkit::budget;
     use http::{HeaderMap, Method};
 
     use crate::kit::{NEEDS, TestInstance};
@@ -30,7 +31,7 @@ mod slow {
                 [[rules]]\nname = \"leased\"\nwindows = \"1000/1s burst 2000\"\nexactness = \"leased\"\n\
                 on_store_failure = \"local\"\nlease = \"100ms\"\n";
             let instance = TestInstance::start(&context, &format!("store_within = \"50ms\"\n{rules}")).await;
-            let hob_testkit::Server::Redis(server) = context.test_store().server() else {
+            let hob_fixtures::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")
             };
             // While the store is frozen, every caller is in the instance's memory. A store would take hours for all of

@@ -9,11 +9,12 @@ mod slow {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
+    use hob_fixtures::Layout;
     use hob_gateway::identity::Identity;
     use hob_gateway::keys::Keys;
     use hob_gateway::{Config, Limiter, Policy};
     use hob_store::{Address, Store};
-    use hob_testkit::{LIMIT, Layout, RedisServer, budget};
+    use hob_testkit::{LIMIT, RedisServer, budget};
     use parking_lot::Mutex;
     use rustix::process::{Pid, Signal, kill_process};
     use rustix::time::{ClockId, clock_gettime};

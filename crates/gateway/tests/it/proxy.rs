@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use futures_util::{SinkExt as _, StreamExt as _};
-use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
+use hob_fixtures::{Layout, TestContext};
+use hob_testkit::{LIMIT, wait_for};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};

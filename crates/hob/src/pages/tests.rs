@@ -5,10 +5,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hob_database::outbox::Event;
+use hob_fixtures::{Layout, Needs, TestApp, TestContext, every_service};
 use hob_service::keys::Keys;
 use hob_service::{Live, SecretRef};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, Layout, Needs, TestApp, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::look::{Quantity, Tone};
 use hob_web::{
     AnyService, Card, CardProblem, Changes, Config, Figure, MemoryUsage, NewToken, Routes, Scope, Scopes,

@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use axum::http::Method;
+use hob_fixtures::{Layout, Needs, TestApp, TestContext};
 use hob_service::config::SecretRef;
 use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext};
-use hob_testkit::{Layout, Needs, TestApp, TestContext};
 use hob_web::{
     Access, App, Audited, Config, Entry, NewToken, Routes, Scope, Scopes, Stage, TokenCreation, Tokens, Web,
 };

@@ -4,9 +4,10 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use hob_fixtures::{TestApp, TestContext};
 use hob_load::{Config, Load, RunState};
 use hob_service::Live;
-use hob_testkit::{LIMIT, TestApp, TestContext, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
@@ -24,7 +25,7 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn open() -> Self {
-        let context = TestContext::embedded(NEEDS, hob_testkit::Layout::Plain).await;
+        let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
         let config = Config { threads: 1, ..Config::default() };
         let load = Load::open(context.context(), Live::fixed(config)).await.unwrap();
         let app = TestApp::start(context.context(), load.routes()).await;

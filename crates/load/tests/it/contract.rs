@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hob_database::PageRequest;
+use hob_fixtures::{TestContext, every_service};
 use hob_load::plan::{Format, PlanFiles, PlanSource};
 use hob_load::{
     CurrentMetrics, EditOutcome, Keys, LogLevel, LogLine, LogStream, MetricType, Notification, RunRequest,
     RunState, RunStatus, SessionId, TestId,
 };
 use hob_store::{BusEvent, ChannelFilter, cmd};
-use hob_testkit::{LIMIT, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 use crate::kit::{NEEDS, add, plan, queue, queue_node, run, wait_for_state, worker_node};
 use crate::server::{Reply, TestServer};

@@ -1,9 +1,10 @@
 //! Nodes and plans for tests.
 
+use hob_fixtures::Needs;
 use hob_load::plan::PlanSource;
 use hob_load::{Config, Load, MIGRATIONS, PlanId, QueueOutcome, Run, RunRequest, RunState, TestId};
 use hob_service::{Live, ServiceContext};
-use hob_testkit::{LIMIT, Needs, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
 use hob_web::Web;
 

@@ -1,9 +1,10 @@
 //! The HTTP API and the console pages.
 
+use hob_fixtures::{TestApp, TestStore};
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::quota::{Limits, QuotaFeedback, ReserveDecision};
 use hob_pipeline::run::RunState;
-use hob_testkit::{LIMIT, TestApp, TestDatabase, TestStore, run, wait_for};
+use hob_testkit::{LIMIT, TestDatabase, run, wait_for};
 use hob_web::Service as _;
 use serde_json::{Value, json};
 

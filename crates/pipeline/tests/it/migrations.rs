@@ -1,10 +1,11 @@
 //! A run that an earlier version of Hob started continues after the migration.
 
 use hob_database::{Database, Migrations, Read as _, sql};
+use hob_fixtures::Layout;
 use hob_pipeline::MIGRATIONS;
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::run::{RunId, RunState};
-use hob_testkit::{LIMIT, Layout, TestDatabase, run, wait_for};
+use hob_testkit::{LIMIT, TestDatabase, run, wait_for};
 use tempfile::TempDir;
 
 use crate::runs::{api_config, ids_in, plan, start_run, wait_for_state};

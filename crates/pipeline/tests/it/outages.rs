@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use hob_fixtures::TestStore;
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::run::RunState;
-use hob_testkit::{LIMIT, RedisServer, TestDatabase, TestStore, run, wait_for};
+use hob_testkit::{LIMIT, RedisServer, TestDatabase, run, wait_for};
 
 use crate::runs::{api_config, ids_in, plan, start_run, wait_for_state};
 use crate::support::TestEnv;

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use hob_database::{Database, Options, Read as _, sql};
+use hob_fixtures::{Layout, Server, TestStore};
 use hob_pipeline::keys::{self, Keys};
 use hob_pipeline::quota::{Limits, NewReservation, QuotaName, Quotas, Reservation, ReserveDecision};
 use hob_pipeline::run::RunId;
@@ -12,7 +13,7 @@ use hob_pipeline::{Config, FailureClass, ItemState, Pipelines, Runs};
 use hob_schema::Catalog;
 use hob_service::{Live, NodeName, ServiceContext};
 use hob_store::{Clock, Store, cmd};
-use hob_testkit::{LIMIT, Layout, RedisServer, Server, TestDatabase, TestStore};
+use hob_testkit::{LIMIT, RedisServer, TestDatabase};
 use tempfile::TempDir;
 
 /// Sunday, 15 November 2026, 08:10:00 UTC.
@@ -214,7 +215,8 @@ macro_rules! every_backend {
         mod $name {
             #[allow(unused_imports, reason = "a test may need nothing else")]
             use super::*;
-            use hob_testkit::{TestDatabase, Layout, TestStore, run};
+            use hob_fixtures::{Layout, TestStore};
+            use hob_testkit::{TestDatabase, run};
             use $crate::support::{TestEnv, embedded};
 
             async fn on_backend($env: TestEnv) $body

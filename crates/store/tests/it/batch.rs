@@ -1,7 +1,7 @@
 //! Commands, scripts and batches on every store.
 
+use hob_fixtures::{TestStore, every_store};
 use hob_store::{Call, Error, Script, Value, cmd};
-use hob_testkit::{TestStore, every_store};
 
 static ADD: Script = Script::new("return redis.call('INCRBY', KEYS[1], ARGV[1])");
 static TWICE: Script = Script::new("return ARGV[1] * 2");

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use hob_fixtures::every_store;
 use hob_store::{BusEvent, ChannelFilter, Subscription};
-use hob_testkit::{LIMIT, every_store, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 
 /// The next event; fails the test after a generous while.
 async fn next(subscription: &mut Subscription) -> BusEvent {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use hob_fixtures::{TestStore, every_store};
 use hob_store::limit::{Algorithm, Decision, Quota, Rule};
 use hob_store::{Clock, Error, Store, cmd};
-use hob_testkit::{TestStore, every_store};
 
 const START: Duration = Duration::from_secs(1_800_000_000);
 

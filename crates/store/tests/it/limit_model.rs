@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use hob_fixtures::{TestStore, every_store};
 use hob_store::Clock;
 use hob_store::limit::{Algorithm, Decision, Rule, Window};
-use hob_testkit::{TestStore, budget, every_store};
+use hob_testkit::budget;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use hob_fixtures::{TestStore, every_store};
 use hob_store::limit::{Algorithm, Lent, Loan, Rule, Window};
 use hob_store::{Clock, Error, Store};
-use hob_testkit::{TestStore, budget, every_store};
+use hob_testkit::budget;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

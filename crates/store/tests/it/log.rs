@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use hob_fixtures::every_store;
 use hob_store::log::Log;
 use hob_store::{Error, cmd};
-use hob_testkit::every_store;
 
 every_store! {
     async fn reader_gets_newer_entries_and_detects_gaps(test_store: TestStore) {

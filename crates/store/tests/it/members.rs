@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use hob_fixtures::{TestStore, every_store};
 use hob_store::Clock;
 use hob_store::members::{Beat, Incarnation, MemberKeys, Swept, beat, join, leave, live, sweep, swept};
-use hob_testkit::{TestStore, every_store};
 
 const HOLD: Duration = Duration::from_secs(10);
 

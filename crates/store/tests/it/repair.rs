@@ -1,8 +1,8 @@
 //! Keys of the wrong type on every store.
 
+use hob_fixtures::every_store;
 use hob_store::cmd;
 use hob_store::repair::{self, KeyType};
-use hob_testkit::every_store;
 
 every_store! {
     async fn key_of_the_wrong_type_is_deleted_and_the_call_retried(test_store: TestStore) {

@@ -3,7 +3,6 @@
 mod browser;
 mod clients;
 mod cluster;
-mod declared;
 mod leftovers;
 mod port;
 mod postgres;

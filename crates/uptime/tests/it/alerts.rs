@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use hob_database::outbox::{Event, Relay, Retention};
 use hob_database::{Query, Read as _, sql};
+use hob_fixtures::{Layout, TestApp, TestContext, TestStore};
 use hob_service::config::{Live, Secret, Secrets, SecretsConfig};
 use hob_service::{Period, SecretRef, ServiceContext};
-use hob_testkit::{LIMIT, Layout, TestApp, TestContext, TestDatabase, TestStore, every_database, wait_for};
+use hob_testkit::{LIMIT, TestDatabase, every_database, wait_for};
 use hob_uptime::database;
 use hob_uptime::incident::alert::{Alerts, channel, signature};
 use hob_uptime::incident::{INCIDENTS, IncidentEvent, IncidentEventKind};

@@ -1,6 +1,7 @@
 //! The API of the running service.
 
-use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
+use hob_fixtures::{Layout, TestContext};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
 use serde_json::{Value, json};
 

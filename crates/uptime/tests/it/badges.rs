@@ -1,7 +1,7 @@
 //! Badges.
 
+use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::{Live, SecretRef};
-use hob_testkit::{Layout, TestApp, TestContext};
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::monitor::check::MonitorKind;

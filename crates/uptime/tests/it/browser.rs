@@ -1,8 +1,9 @@
 //! The console in a browser: adds a monitor, follows its state without reloading, acknowledges the incident, and opens the
 //! public status page.
 
+use hob_fixtures::{Layout, TestContext};
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{Browser, LIMIT, Layout, Scripts, TestContext, Window, wait_for};
+use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
 
 use crate::NEEDS;
 use crate::service::{Service, StatusTarget};

@@ -1,6 +1,7 @@
 //! Incidents from the first failed check to the recovery.
 
-use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
+use hob_fixtures::{Layout, TestContext, every_service};
+use hob_testkit::{LIMIT, wait_for};
 use hob_uptime::Config;
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use hob_fixtures::TestContext;
 use hob_store::epoch::Outcome;
 use hob_store::{Clock, Store, cmd};
-use hob_testkit::TestContext;
 use hob_uptime::Schedule;
 use hob_uptime::database::monitors;
 use hob_uptime::keys::MonitorId;

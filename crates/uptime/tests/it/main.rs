@@ -26,7 +26,7 @@ mod service;
 mod target;
 mod wrong_types;
 
-use hob_testkit::Needs;
+use hob_fixtures::Needs;
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/uptime.toml", include_str!("../../../../schemas/uptime.toml"))],

@@ -1,7 +1,8 @@
 //! U9: memory of monitors.
 
+use hob_fixtures::TestContext;
 use hob_store::cmd;
-use hob_testkit::{LIMIT, TestContext, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use serde_json::json;
 
 use crate::NEEDS;

@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hob_fixtures::{Layout, TestContext};
 use hob_store::epoch::Outcome;
-use hob_testkit::{Layout, TestContext, budget};
+use hob_testkit::budget;
 use hob_uptime::database::incidents;
 use hob_uptime::database::monitors::{self, MonitorEdit};
 use hob_uptime::incident::{self, Alerting};

@@ -1,6 +1,7 @@
 //! The pages without JavaScript.
 
-use hob_testkit::{LIMIT, Layout, TestContext, wait_for};
+use hob_fixtures::{Layout, TestContext};
+use hob_testkit::{LIMIT, wait_for};
 use serde_json::json;
 
 use crate::NEEDS;

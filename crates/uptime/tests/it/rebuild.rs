@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use hob_fixtures::every_service;
 use hob_store::epoch::Outcome;
-use hob_testkit::every_service;
 use hob_uptime::database::incidents;
 use hob_uptime::incident::{self, Alerting};
 use hob_uptime::schedule::record::JudgedResult;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_testkit::every_service;
+use hob_fixtures::every_service;
 use hob_uptime::schedule::record::Alerted;
 use hob_uptime::schedule::state::IncidentChange;
 

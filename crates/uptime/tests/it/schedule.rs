@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use hob_fixtures::every_service;
 use hob_store::cmd;
-use hob_testkit::every_service;
 use hob_uptime::database::monitors::{self, MonitorEdit};
 use hob_uptime::keys::MonitorId;
 use hob_uptime::schedule::record::{RecordOutcome, Refusal};

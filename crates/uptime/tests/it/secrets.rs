@@ -1,8 +1,8 @@
 //! Secrets are only sent by their systems to their hosts.
 
+use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::SecretRef;
 use hob_service::config::{Hosts, Live, SecretEntry, Secrets, SecretsConfig};
-use hob_testkit::{Layout, TestApp, TestContext};
 use hob_uptime::probe::{Limits, Probe};
 use hob_uptime::{Config, Uptime};
 use hob_web::Service as _;
@@ -124,7 +124,7 @@ async fn app(secrets: Secrets) -> (TestContext, TestApp) {
     (test, app)
 }
 
-fn problem(answer: &hob_testkit::Answer) -> (u16, String, String) {
+fn problem(answer: &hob_fixtures::Answer) -> (u16, String, String) {
     let problem: Value = serde_json::from_slice(&answer.body).unwrap();
     let text = |member: &str| problem["errors"][0][member].as_str().unwrap_or_default().to_owned();
     (answer.status.as_u16(), text("field"), text("message"))

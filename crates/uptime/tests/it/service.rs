@@ -4,8 +4,9 @@ use hob_web::Service as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
+use hob_fixtures::TestApp;
 use hob_service::{Live, Period, ServiceContext};
-use hob_testkit::{LIMIT, TestApp, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use hob_uptime::{Config, Uptime};
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
+use hob_fixtures::every_service;
 use hob_service::Live;
 use hob_store::Key;
 use hob_store::cmd;
 use hob_store::epoch::Outcome;
-use hob_testkit::every_service;
 use hob_uptime::monitor::check::MonitorKind;
 use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::schedule::record::{Alerted, RecordOutcome};

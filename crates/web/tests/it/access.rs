@@ -1,8 +1,9 @@
 //! Who may do what.
 
 use hob_database::UnixMs;
+use hob_fixtures::{Layout, TestContext, every_service};
 use hob_service::{Live, Period};
-use hob_testkit::{LIMIT, Layout, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::{Access, App, Config, Error, Stage, Web};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use hob_database::{Database, Options};
+use hob_fixtures::{Layout, TestContext};
 use hob_service::{NodeName, ServiceContext};
-use hob_testkit::{LIMIT, Layout, TestContext, TestDatabase, wait_for};
+use hob_testkit::{LIMIT, TestDatabase, wait_for};
 use serde_json::Value;
 
 use crate::door::{ADMIN, Locked, NEEDS, token};
@@ -25,7 +26,7 @@ async fn impatient(context: &TestContext) -> ServiceContext {
 
 #[tokio::test]
 async fn cached_callers_stay_authenticated_while_the_database_is_down() {
-    let plain = hob_testkit::TestStore::embedded_for(catalog());
+    let plain = hob_fixtures::TestStore::embedded_for(catalog());
     let context = TestContext::over(NEEDS, plain, TestDatabase::postgres()).await;
     let TestDatabase::Postgres(postgres) = context.test_database() else { unreachable!() };
     let context = impatient(&context).await;

@@ -1,6 +1,7 @@
 //! Thousands who only listen.
 
-use hob_testkit::{LIMIT, Layout, TestApp, TestContext, wait_for};
+use hob_fixtures::{Layout, TestApp, TestContext};
+use hob_testkit::{LIMIT, wait_for};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;

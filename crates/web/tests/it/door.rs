@@ -1,9 +1,9 @@
 //! Apps with an admin token, and callers of every kind.
 
 use hob_database::UnixMs;
+use hob_fixtures::{Answer, Needs, TestApp};
 use hob_service::config::Replace;
 use hob_service::{Live, SecretRef, ServiceContext};
-use hob_testkit::{Answer, Needs, TestApp};
 use hob_web::{Config, NewToken, TokenCreation, Tokens};
 use http::header;
 use tempfile::TempDir;

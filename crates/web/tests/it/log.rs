@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use hob_testkit::{Layout, TestContext};
+use hob_fixtures::{Layout, TestContext};
 use http::header::HeaderName;
 
 use crate::door::{ADMIN, Locked, NEEDS, token};

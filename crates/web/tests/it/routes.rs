@@ -1,6 +1,6 @@
 //! Routes, problems, pages.
 
-use hob_testkit::{Layout, Needs, TestApp, TestContext, every_service};
+use hob_fixtures::{Layout, Needs, TestApp, TestContext, every_service};
 use hob_web::{Access, App, Routes, Stage, Web};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::{Live, Period};
-use hob_testkit::{LIMIT, Layout, TestApp, TestContext, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::Config;
 use http::header::HeaderName;
 use http::{Request, Version};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hob_database::Migrations;
+use hob_fixtures::{Layout, Needs, TestApp, TestContext};
 use hob_service::config::{Layers, SectionType};
 use hob_service::{Live, Metric, ServiceContext, section};
-use hob_testkit::{Layout, Needs, TestApp, TestContext};
 use hob_web::look::{Quantity, Tone};
 use hob_web::{Access, Card, Changes, Config as WebConfig, Figure, Registration, Routes, Service, Web};
 

@@ -1,6 +1,7 @@
 //! What takes its time.
 
-use hob_testkit::{Layout, TestContext, budget, run_schemathesis};
+use hob_fixtures::{Layout, TestContext};
+use hob_testkit::{budget, run_schemathesis};
 
 use crate::door::{ADMIN, Locked, NEEDS};
 

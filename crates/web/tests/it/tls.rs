@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::Live;
-use hob_testkit::{LIMIT, Layout, TestApp, TestContext, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::{Config, Error, Web};
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;

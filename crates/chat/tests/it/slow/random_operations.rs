@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use hob_chat::keys::{ConversationId, UserId};
 use hob_chat::{BlockAction, Chat, ReceiptKind};
+use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::ServiceContext;
-use hob_testkit::{LIMIT, Layout, TestApp, TestContext, budget, wait_for};
+use hob_testkit::{LIMIT, budget, wait_for};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;

@@ -1,7 +1,8 @@
 //! Claims, fences and rows: tests that play the part of a node that dies.
 
+use hob_fixtures::{Needs, TestContext, every_service};
 use hob_service::Live;
-use hob_testkit::{LIMIT, Needs, TestContext, every_service, wait_for};
+use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
 use hob_web::Web;
 
