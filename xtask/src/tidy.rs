@@ -17,14 +17,15 @@ use crate::workspace;
 /// [`TEST_CRATES`].
 const EDGES: &[(&str, &[&str])] = &[
     ("units", &[]),
-    ("engine", &[]),
+    ("commands", &[]),
+    ("engine", &["commands"]),
     ("schema", &[]),
     ("schema-audit", &["schema", "store"]),
     ("schema-macros", &["schema"]),
     ("net", &[]),
     ("expression", &[]),
     ("document", &[]),
-    ("store", &["engine"]),
+    ("store", &["commands", "engine"]),
     ("database", &[]),
     ("service", &["database", "schema", "schema-macros", "store"]),
     ("web", &["database", "net", "schema", "service", "store"]),

@@ -1,7 +1,9 @@
 //! What commands operate on: the keyspace, the subscribers, the clients and the time.
 
+use hob_commands::{Flags, Unresolved};
+
 use crate::clock::Clock;
-use crate::command::{Args, Flags, Run, lookup, resolve};
+use crate::command::{Args, Handler};
 use crate::config::Config;
 use crate::guard::{Changes, Guard, Strict};
 use crate::hub::Hub;
@@ -118,15 +120,16 @@ impl Core {
         args: Args<'_>,
         may_write: impl Fn() -> bool,
     ) -> CommandResult<fn(&mut Core, Args<'_>) -> CommandResult> {
-        let named = lookup(args[0]).ok_or(Failure::new("ERR Unknown Redis command called from script"))?;
-        let command = resolve(args).map_err(|failure| match named.run {
-            Run::Container(_) if !failure.0.contains("number of arguments") => {
+        let command = hob_commands::resolve(args).map_err(|reason| match reason {
+            Unresolved::UnknownCommand | Unresolved::UnknownSubcommand { .. } => {
                 Failure::new("ERR Unknown Redis command called from script")
             }
-            _ => Failure::new("ERR Wrong number of args calling Redis command from script"),
+            Unresolved::Arity { .. } => {
+                Failure::new("ERR Wrong number of args calling Redis command from script")
+            }
         })?;
-        let run = match command.run {
-            Run::Data(run) if !command.flags.has(Flags::NOSCRIPT) => run,
+        let run = match Handler::of(command) {
+            Handler::Data(run) if !command.flags.has(Flags::NOSCRIPT) => run,
             _ => return Err(Failure::new("ERR This Redis command is not allowed from script")),
         };
         let frame = self.script.as_mut().ok_or(Failure::new("ERR no script is running"))?;

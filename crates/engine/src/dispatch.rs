@@ -1,8 +1,9 @@
 //! Runs one command, from its arguments to its reply, with the same order of checks as Redis.
 
+use hob_commands::{Command, Flags};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::command::{Args, Command, Flags, Run, resolve};
+use crate::command::{Args, Handler, resolve};
 use crate::core::Core;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::script::{Scripts, Watchdog};
@@ -120,17 +121,16 @@ impl<'a> CommandContext<'a> {
     }
 
     pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> CommandResult {
-        match command.run {
+        match Handler::of(command) {
             // A RESP2 subscriber gets the reply to PING in the form of a message.
-            Run::Data(_)
+            Handler::Data(_)
                 if command.name == "ping" && args.len() <= 2 && self.session.is_resp2_subscriber() =>
             {
                 let text = args.get(1).copied().unwrap_or_default();
                 Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
             }
-            Run::Data(run) => run(&mut self.core(), args),
-            Run::Session(run) => run(self, args),
-            Run::Container(_) => Err(Failure::SYNTAX),
+            Handler::Data(run) => run(&mut self.core(), args),
+            Handler::Session(run) => run(self, args),
         }
     }
 

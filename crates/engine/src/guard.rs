@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::command::{Args, Flags, Run, resolve};
+use hob_commands::{Flags, key_slot};
+
+use crate::command::{Args, Handler, resolve};
 use crate::core::Core;
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::slot::key_slot;
 
 /// Which keys a script may access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,8 +89,8 @@ impl Changes<'_> {
 
     fn try_ask(&mut self, words: Args<'_>) -> CommandResult {
         let command = resolve(words)?;
-        match command.run {
-            Run::Data(run) if command.flags.has(Flags::READONLY) => run(self.core, words),
+        match Handler::of(command) {
+            Handler::Data(run) if command.flags.has(Flags::READONLY) => run(self.core, words),
             _ => Err(Failure::new("ERR a guard may only read")),
         }
     }

@@ -32,17 +32,14 @@ mod number;
 mod reply;
 mod script;
 mod session;
-mod slot;
 mod store;
 mod subset;
 
 pub use clock::{Clock, DrivenClock};
-pub use command::command_keys;
 pub use config::Config;
 pub use engine::Engine;
 pub use glob::matches as glob_matches;
 pub use guard::{Changes, Guard, Strict};
 pub use interface::{Connection, Event, Listener, ProtocolError, RequestParser, Subscriber};
 pub use reply::{Failure, Reply};
-pub use slot::{SLOTS, key_slot};
 pub use subset::documentation;

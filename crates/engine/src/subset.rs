@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::command::{FAMILIES, Flags, Run};
+use hob_commands::{Command, CommandId, FAMILIES, ServerCommand};
 
 /// Known differences from Redis.
 const DIFFERENCES: &[(&str, &str)] = &[
@@ -56,18 +56,12 @@ pub fn documentation() -> String {
          The engine runs scripts and commands that are written for Redis on one machine, without persistence. It is \
          not a replacement for Redis.\n",
     );
-    for (family, commands) in FAMILIES {
+    for family in FAMILIES {
+        let title = family.title;
         let _ =
-            write!(page, "\n## {family}\n\n| command | arguments with the name | flags |\n|---|---|---|\n");
-        for command in commands.iter().filter(|command| !is_trap(command.name)) {
-            match command.run {
-                Run::Container(subcommands) => {
-                    for sub in subcommands {
-                        row(&mut page, &format!("{} {}", command.name, sub.name), sub.arity, sub.flags);
-                    }
-                }
-                _ => row(&mut page, command.name, command.arity, command.flags),
-            }
+            write!(page, "\n## {title}\n\n| command | arguments with the name | flags |\n|---|---|---|\n");
+        for command in family.commands.iter().filter(|command| !detects_http(command)) {
+            row(&mut page, command);
         }
     }
     page += "\n## Known differences\n\n";
@@ -77,13 +71,15 @@ pub fn documentation() -> String {
     page
 }
 
-/// Names that are in the table only to detect HTTP.
-fn is_trap(name: &str) -> bool {
-    matches!(name, "post" | "host:")
+/// Commands that are in the table only to detect HTTP.
+fn detects_http(command: &Command) -> bool {
+    matches!(command.id, CommandId::Server(ServerCommand::HttpPost | ServerCommand::HttpHost))
 }
 
-fn row(page: &mut String, name: &str, arity: i32, flags: Flags) {
+fn row(page: &mut String, command: &Command) {
+    let name = command.name.to_ascii_uppercase().replace('|', " ");
+    let arity = command.arity;
     let words = if arity < 0 { format!("{} or more", -arity) } else { arity.to_string() };
-    let flags: Vec<&str> = flags.names().collect();
-    let _ = writeln!(page, "| `{}` | {words} | {} |", name.to_ascii_uppercase(), flags.join(" "));
+    let flags: Vec<&str> = command.flags.names().collect();
+    let _ = writeln!(page, "| `{name}` | {words} | {} |", flags.join(" "));
 }

@@ -57,7 +57,7 @@ pub use bus::{Bus, BusEvent, ChannelFilter, Listener, Subscription};
 pub use clock::{CLOCK, Clock};
 pub use error::{Error, Result};
 pub use health::{BusyMinute, Connection, Health, Operations, Server, State, Summary};
-pub use hob_engine::key_slot;
+pub use hob_commands::key_slot;
 pub use hob_units::Secret;
 pub use key::Key;
 pub use reply::Reply;

@@ -1,29 +1,33 @@
 //! Hashes.
 
+use hob_commands::HashCommand;
+
 use super::keys::ScanOptions;
-use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::long_double::LongDouble;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Hash, Scan};
 
-pub(super) const COMMANDS: &[Command] = &[
-    data("hset", -4, GROW_FAST, Keys::ONE, |core, args| Ok(Reply::len(set_all(core, args, "hset")?))),
-    data("hmset", -4, GROW_FAST, Keys::ONE, |core, args| set_all(core, args, "hmset").map(|_| Reply::OK)),
-    data("hget", 3, READ_FAST, Keys::ONE, hget),
-    data("hmget", -3, READ_FAST, Keys::ONE, hmget),
-    data("hgetall", 2, READ, Keys::ONE, hgetall),
-    data("hdel", -3, WRITE_FAST, Keys::ONE, hdel),
-    data("hexists", 3, READ_FAST, Keys::ONE, hexists),
-    data("hlen", 2, READ_FAST, Keys::ONE, hlen),
-    data("hkeys", 2, READ, Keys::ONE, hkeys),
-    data("hvals", 2, READ, Keys::ONE, hvals),
-    data("hsetnx", 4, GROW_FAST, Keys::ONE, hsetnx),
-    data("hincrby", 4, GROW_FAST, Keys::ONE, hincrby),
-    data("hincrbyfloat", 4, GROW_FAST, Keys::ONE, hincrbyfloat),
-    data("hscan", -3, READ, Keys::ONE, hscan),
-];
+pub(super) fn handler(id: HashCommand) -> Handler {
+    match id {
+        HashCommand::HSet => Handler::Data(|core, args| Ok(Reply::len(set_all(core, args, "hset")?))),
+        HashCommand::HMSet => Handler::Data(|core, args| set_all(core, args, "hmset").map(|_| Reply::OK)),
+        HashCommand::HGet => Handler::Data(hget),
+        HashCommand::HMGet => Handler::Data(hmget),
+        HashCommand::HGetAll => Handler::Data(hgetall),
+        HashCommand::HDel => Handler::Data(hdel),
+        HashCommand::HExists => Handler::Data(hexists),
+        HashCommand::HLen => Handler::Data(hlen),
+        HashCommand::HKeys => Handler::Data(hkeys),
+        HashCommand::HVals => Handler::Data(hvals),
+        HashCommand::HSetNx => Handler::Data(hsetnx),
+        HashCommand::HIncrBy => Handler::Data(hincrby),
+        HashCommand::HIncrByFloat => Handler::Data(hincrbyfloat),
+        HashCommand::HScan => Handler::Data(hscan),
+    }
+}
 
 fn set_all(core: &mut Core, args: Args<'_>, command: &str) -> CommandResult<usize> {
     if !args.len().is_multiple_of(2) {

@@ -1,50 +1,43 @@
 //! Keys of any type, and their expiration.
 
+use hob_commands::KeyCommand;
+
 use super::options::{Options, is_flush_mode};
-use super::{Args, Command, Flags, Keys, READ, READ_FAST, WRITE, WRITE_FAST, container, data};
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::glob;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 
-pub(super) const COMMANDS: &[Command] = &[
-    data("del", -2, WRITE, Keys::REST, del),
-    data("unlink", -2, WRITE_FAST, Keys::REST, del),
-    data("exists", -2, READ_FAST, Keys::REST, exists),
-    data("type", 2, READ_FAST, Keys::ONE, type_of),
-    data("expire", -3, WRITE_FAST, Keys::ONE, |core, args| expire(core, args, 1000, Base::Now, "expire")),
-    data("pexpire", -3, WRITE_FAST, Keys::ONE, |core, args| expire(core, args, 1, Base::Now, "pexpire")),
-    data("expireat", -3, WRITE_FAST, Keys::ONE, |core, args| {
-        expire(core, args, 1000, Base::Epoch, "expireat")
-    }),
-    data("pexpireat", -3, WRITE_FAST, Keys::ONE, |core, args| {
-        expire(core, args, 1, Base::Epoch, "pexpireat")
-    }),
-    data("ttl", 2, READ_FAST, Keys::ONE, |core, args| {
-        time_left(core, args[1], |deadline, now| (deadline.saturating_sub(now) + 500) / 1000)
-    }),
-    data("pttl", 2, READ_FAST, Keys::ONE, |core, args| time_left(core, args[1], u64::saturating_sub)),
-    data("expiretime", 2, READ_FAST, Keys::ONE, |core, args| {
-        time_left(core, args[1], |deadline, _| (deadline + 500) / 1000)
-    }),
-    data("pexpiretime", 2, READ_FAST, Keys::ONE, |core, args| {
-        time_left(core, args[1], |deadline, _| deadline)
-    }),
-    data("persist", 2, WRITE_FAST, Keys::ONE, persist),
-    data("keys", 2, READ, Keys::None, keys),
-    data("scan", -2, READ, Keys::None, scan),
-    data("rename", 3, WRITE, Keys::TWO, rename),
-    data("dbsize", 1, READ_FAST, Keys::None, |core, _| Ok(Reply::len(core.keys.len()))),
-    data("flushdb", -1, WRITE, Keys::None, flush),
-    data("flushall", -1, WRITE, Keys::None, flush),
-    container(
-        "memory",
-        &[
-            data("usage", -3, READ, Keys::Range { first: 2, last: 2, step: 1 }, memory_usage),
-            data("stats", 2, Flags::NONE, Keys::None, memory_stats),
-        ],
-    ),
-];
+pub(super) fn handler(id: KeyCommand) -> Handler {
+    match id {
+        KeyCommand::Del | KeyCommand::Unlink => Handler::Data(del),
+        KeyCommand::Exists => Handler::Data(exists),
+        KeyCommand::Type => Handler::Data(type_of),
+        KeyCommand::Expire => Handler::Data(|core, args| expire(core, args, 1000, Base::Now, "expire")),
+        KeyCommand::PExpire => Handler::Data(|core, args| expire(core, args, 1, Base::Now, "pexpire")),
+        KeyCommand::ExpireAt => Handler::Data(|core, args| expire(core, args, 1000, Base::Epoch, "expireat")),
+        KeyCommand::PExpireAt => Handler::Data(|core, args| expire(core, args, 1, Base::Epoch, "pexpireat")),
+        KeyCommand::Ttl => Handler::Data(|core, args| {
+            time_left(core, args[1], |deadline, now| (deadline.saturating_sub(now) + 500) / 1000)
+        }),
+        KeyCommand::PTtl => Handler::Data(|core, args| time_left(core, args[1], u64::saturating_sub)),
+        KeyCommand::ExpireTime => {
+            Handler::Data(|core, args| time_left(core, args[1], |deadline, _| (deadline + 500) / 1000))
+        }
+        KeyCommand::PExpireTime => {
+            Handler::Data(|core, args| time_left(core, args[1], |deadline, _| deadline))
+        }
+        KeyCommand::Persist => Handler::Data(persist),
+        KeyCommand::Keys => Handler::Data(keys),
+        KeyCommand::Scan => Handler::Data(scan),
+        KeyCommand::Rename => Handler::Data(rename),
+        KeyCommand::DbSize => Handler::Data(|core, _| Ok(Reply::len(core.keys.len()))),
+        KeyCommand::FlushDb | KeyCommand::FlushAll => Handler::Data(flush),
+        KeyCommand::MemoryUsage => Handler::Data(memory_usage),
+        KeyCommand::MemoryStats => Handler::Data(memory_stats),
+    }
+}
 
 fn del(core: &mut Core, args: Args<'_>) -> CommandResult {
     let mut removed = 0;

@@ -1,27 +1,31 @@
 //! Lists.
 
+use hob_commands::ListCommand;
+
 use super::options::index_range;
-use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::number::{int, positive};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{End, List};
 
-pub(super) const COMMANDS: &[Command] = &[
-    data("lpush", -3, GROW_FAST, Keys::ONE, |core, args| push(core, args, End::Left)),
-    data("rpush", -3, GROW_FAST, Keys::ONE, |core, args| push(core, args, End::Right)),
-    data("lpushx", -3, GROW_FAST, Keys::ONE, |core, args| push_existing(core, args, End::Left)),
-    data("rpushx", -3, GROW_FAST, Keys::ONE, |core, args| push_existing(core, args, End::Right)),
-    data("lpop", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Left, "lpop")),
-    data("rpop", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Right, "rpop")),
-    data("lrange", 4, READ, Keys::ONE, lrange),
-    data("ltrim", 4, WRITE, Keys::ONE, ltrim),
-    data("llen", 2, READ_FAST, Keys::ONE, llen),
-    data("lindex", 3, READ, Keys::ONE, lindex),
-    data("lset", 4, GROW, Keys::ONE, lset),
-    data("lrem", 4, WRITE, Keys::ONE, lrem),
-    data("lmove", 5, GROW, Keys::TWO, lmove),
-];
+pub(super) fn handler(id: ListCommand) -> Handler {
+    match id {
+        ListCommand::LPush => Handler::Data(|core, args| push(core, args, End::Left)),
+        ListCommand::RPush => Handler::Data(|core, args| push(core, args, End::Right)),
+        ListCommand::LPushX => Handler::Data(|core, args| push_existing(core, args, End::Left)),
+        ListCommand::RPushX => Handler::Data(|core, args| push_existing(core, args, End::Right)),
+        ListCommand::LPop => Handler::Data(|core, args| pop(core, args, End::Left, "lpop")),
+        ListCommand::RPop => Handler::Data(|core, args| pop(core, args, End::Right, "rpop")),
+        ListCommand::LRange => Handler::Data(lrange),
+        ListCommand::LTrim => Handler::Data(ltrim),
+        ListCommand::LLen => Handler::Data(llen),
+        ListCommand::LIndex => Handler::Data(lindex),
+        ListCommand::LSet => Handler::Data(lset),
+        ListCommand::LRem => Handler::Data(lrem),
+        ListCommand::LMove => Handler::Data(lmove),
+    }
+}
 
 fn push(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
     let length = core.keys.upsert(args[1], |list: &mut List| {

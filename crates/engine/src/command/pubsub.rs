@@ -2,39 +2,35 @@
 
 use bytes::Bytes;
 
-use super::{Args, CONTROL, Command, Flags, Keys, container, data, session};
+use hob_commands::PubSubCommand;
+
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::dispatch::CommandContext;
 use crate::glob;
 use crate::hub::SubscriptionKind;
 use crate::reply::{CommandResult, Failure, Reply};
 
-const SUBSCRIBE: Flags = CONTROL.and(Flags::PUBSUB);
-const PUBLISH: Flags = Flags::PUBSUB.and(Flags::FAST);
-
-pub(super) const COMMANDS: &[Command] = &[
-    data("publish", 3, PUBLISH, Keys::None, publish),
-    session("subscribe", -2, SUBSCRIBE, Keys::None, |context, args| {
-        subscribe(context, args, SubscriptionKind::Channel)
-    }),
-    session("unsubscribe", -1, SUBSCRIBE, Keys::None, |context, args| {
-        unsubscribe(context, args, SubscriptionKind::Channel)
-    }),
-    session("psubscribe", -2, SUBSCRIBE, Keys::None, |context, args| {
-        subscribe(context, args, SubscriptionKind::Pattern)
-    }),
-    session("punsubscribe", -1, SUBSCRIBE, Keys::None, |context, args| {
-        unsubscribe(context, args, SubscriptionKind::Pattern)
-    }),
-    container(
-        "pubsub",
-        &[
-            data("channels", -2, Flags::PUBSUB, Keys::None, channels),
-            data("numsub", -2, Flags::PUBSUB, Keys::None, numsub),
-            data("numpat", 2, Flags::PUBSUB, Keys::None, |core, _| Ok(Reply::len(core.hub.patterns()))),
-        ],
-    ),
-];
+pub(super) fn handler(id: PubSubCommand) -> Handler {
+    match id {
+        PubSubCommand::Publish => Handler::Data(publish),
+        PubSubCommand::Subscribe => {
+            Handler::Session(|context, args| subscribe(context, args, SubscriptionKind::Channel))
+        }
+        PubSubCommand::Unsubscribe => {
+            Handler::Session(|context, args| unsubscribe(context, args, SubscriptionKind::Channel))
+        }
+        PubSubCommand::PSubscribe => {
+            Handler::Session(|context, args| subscribe(context, args, SubscriptionKind::Pattern))
+        }
+        PubSubCommand::PUnsubscribe => {
+            Handler::Session(|context, args| unsubscribe(context, args, SubscriptionKind::Pattern))
+        }
+        PubSubCommand::Channels => Handler::Data(channels),
+        PubSubCommand::NumSub => Handler::Data(numsub),
+        PubSubCommand::NumPat => Handler::Data(|core, _| Ok(Reply::len(core.hub.patterns()))),
+    }
+}
 
 fn publish(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.hub.publish(args[1], args[2])))

@@ -1,29 +1,23 @@
 //! Scripts.
 
+use hob_commands::ScriptCommand;
+
 use super::options::is_flush_mode;
-use super::{Args, CONTROL, Command, Flags, Keys, container, session};
+use super::{Args, Handler};
 use crate::dispatch::CommandContext;
 use crate::number::int;
 use crate::reply::{CommandResult, Failure, Reply};
 
-const LUA: Flags = CONTROL.and(Flags::LUA);
-const COUNTED: Keys = Keys::Counted { at: 2 };
-
-pub(super) const COMMANDS: &[Command] = &[
-    session("eval", -3, LUA, COUNTED, eval),
-    session("evalsha", -3, LUA, COUNTED, |context, args| run(context, args[1], args)),
-    container(
-        "script",
-        &[
-            session("load", 3, LUA, Keys::None, load),
-            session("exists", -3, CONTROL, Keys::None, exists),
-            session("flush", -2, CONTROL, Keys::None, flush),
-            session("kill", 2, CONTROL.and(Flags::ALLOW_BUSY), Keys::None, |context, _| {
-                context.watchdog.kill()
-            }),
-        ],
-    ),
-];
+pub(super) fn handler(id: ScriptCommand) -> Handler {
+    match id {
+        ScriptCommand::Eval => Handler::Session(eval),
+        ScriptCommand::EvalSha => Handler::Session(|context, args| run(context, args[1], args)),
+        ScriptCommand::Load => Handler::Session(load),
+        ScriptCommand::Exists => Handler::Session(exists),
+        ScriptCommand::Flush => Handler::Session(flush),
+        ScriptCommand::Kill => Handler::Session(|context, _| context.watchdog.kill()),
+    }
+}
 
 fn eval(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
     split(args)?;

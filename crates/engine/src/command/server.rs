@@ -1,60 +1,48 @@
 //! Commands for the server and the connection.
 
-use super::{ADMIN, Args, CONTROL, Command, Flags, Keys, Run, all, container, data, lookup, session};
+use hob_commands::{Command, Entry, Flags, Keys, ServerCommand, entries, key_slot, lookup};
+
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::dispatch::CommandContext;
 use crate::glob;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::{Protocol, Session};
-use crate::slot::key_slot;
 
 use super::info::{client_line, info};
 
 /// The version of Redis whose behaviour this store follows.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-/// While a script keeps the store busy, a client must be able to authenticate in order to kill it.
-const GREETING: Flags = CONTROL.and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
-
-pub(super) const COMMANDS: &[Command] = &[
-    data("ping", -1, Flags::FAST, Keys::None, ping),
-    data("echo", 2, Flags::FAST, Keys::None, |_, args| Ok(Reply::bulk(args[1]))),
-    session("hello", -1, GREETING, Keys::None, hello),
-    session("auth", -2, GREETING, Keys::None, auth),
-    data("select", 2, Flags::FAST, Keys::None, select),
-    session("reset", 1, GREETING, Keys::None, reset),
-    session("quit", -1, GREETING, Keys::None, quit),
-    container(
-        "client",
-        &[
-            session("id", 2, CONTROL, Keys::None, |context, _| {
-                Ok(Reply::Int(context.session.id.cast_signed()))
-            }),
-            session("getname", 2, CONTROL, Keys::None, client_getname),
-            session("setname", 3, CONTROL, Keys::None, |context, args| set_name(context, args[2])),
-            session("setinfo", 4, CONTROL, Keys::None, |_, _| Ok(Reply::OK)),
-            session("info", 2, CONTROL, Keys::None, client_info),
-            session("list", -2, ADMIN, Keys::None, client_list),
-            session("kill", -3, ADMIN, Keys::None, client_kill),
-        ],
-    ),
-    container(
-        "config",
-        &[data("get", -3, ADMIN, Keys::None, config_get), data("set", -4, ADMIN, Keys::None, config_set)],
-    ),
-    Command { name: "command", arity: -1, flags: Flags::NONE, keys: Keys::None, run: Run::Data(command) },
-    data("info", -1, Flags::NONE, Keys::None, info),
-    data("time", 1, Flags::FAST, Keys::None, time),
-    session("monitor", 1, ADMIN, Keys::None, monitor),
-    container(
-        "cluster",
-        &[data("keyslot", 3, Flags::NONE, Keys::None, |_, args| Ok(Reply::Int(key_slot(args[2]).into())))],
-    ),
-    // As in Redis, connections that send HTTP are closed: otherwise a web page could make a browser send commands.
-    session("post", -1, GREETING, Keys::None, drop_http),
-    session("host:", -1, GREETING, Keys::None, drop_http),
-];
+pub(super) fn handler(id: ServerCommand) -> Handler {
+    match id {
+        ServerCommand::Ping => Handler::Data(ping),
+        ServerCommand::Echo => Handler::Data(|_, args| Ok(Reply::bulk(args[1]))),
+        ServerCommand::Hello => Handler::Session(hello),
+        ServerCommand::Auth => Handler::Session(auth),
+        ServerCommand::Select => Handler::Data(select),
+        ServerCommand::Reset => Handler::Session(reset),
+        ServerCommand::Quit => Handler::Session(quit),
+        ServerCommand::ClientId => {
+            Handler::Session(|context, _| Ok(Reply::Int(context.session.id.cast_signed())))
+        }
+        ServerCommand::ClientGetName => Handler::Session(client_getname),
+        ServerCommand::ClientSetName => Handler::Session(|context, args| set_name(context, args[2])),
+        ServerCommand::ClientSetInfo => Handler::Session(|_, _| Ok(Reply::OK)),
+        ServerCommand::ClientInfo => Handler::Session(client_info),
+        ServerCommand::ClientList => Handler::Session(client_list),
+        ServerCommand::ClientKill => Handler::Session(client_kill),
+        ServerCommand::ConfigGet => Handler::Data(config_get),
+        ServerCommand::ConfigSet => Handler::Data(config_set),
+        ServerCommand::Command => Handler::Data(command),
+        ServerCommand::Info => Handler::Data(info),
+        ServerCommand::Time => Handler::Data(time),
+        ServerCommand::Monitor => Handler::Session(monitor),
+        ServerCommand::ClusterKeySlot => Handler::Data(|_, args| Ok(Reply::Int(key_slot(args[2]).into()))),
+        ServerCommand::HttpPost | ServerCommand::HttpHost => Handler::Session(drop_http),
+    }
+}
 
 fn drop_http(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     tracing::warn!("client sent HTTP, connection closed");
@@ -365,12 +353,12 @@ fn memory_size(text: &[u8]) -> Option<usize> {
 
 fn command(_: &mut Core, args: Args<'_>) -> CommandResult {
     let Some(sub) = args.get(1) else {
-        return Ok(Reply::Array(all().map(describe).collect()));
+        return Ok(Reply::Array(entries().iter().map(describe).collect()));
     };
     match sub.to_ascii_lowercase().as_slice() {
         b"count" if args.len() > 2 => Err(Failure::arity("command|count")),
-        b"count" => Ok(Reply::len(all().count())),
-        b"info" if args.len() == 2 => Ok(Reply::Array(all().map(describe).collect())),
+        b"count" => Ok(Reply::len(entries().len())),
+        b"info" if args.len() == 2 => Ok(Reply::Array(entries().iter().map(describe).collect())),
         b"info" => Ok(Reply::Array(
             args[2..].iter().map(|name| lookup(name).map_or(Reply::NullArray, describe)).collect(),
         )),
@@ -381,19 +369,29 @@ fn command(_: &mut Core, args: Args<'_>) -> CommandResult {
     }
 }
 
-fn describe(command: &Command) -> Reply {
-    let (first, last, step) = match command.keys {
+fn describe(entry: &Entry) -> Reply {
+    match entry {
+        Entry::Command(command) => describe_command(command),
+        Entry::Container { name, subcommands } => {
+            let subcommands = subcommands.iter().map(|sub| describe_command(sub)).collect();
+            description(name, -2, Flags::NONE, Keys::None, subcommands)
+        }
+    }
+}
+
+fn describe_command(command: &Command) -> Reply {
+    description(command.name, command.arity, command.flags, command.keys, vec![])
+}
+
+fn description(name: &str, arity: i32, flags: Flags, keys: Keys, subcommands: Vec<Reply>) -> Reply {
+    let (first, last, step) = match keys {
         Keys::Range { first, last, step } => (first as i64, i64::from(last), step as i64),
         Keys::None | Keys::Counted { .. } => (0, 0, 0),
     };
-    let subcommands = match command.run {
-        Run::Container(subcommands) => subcommands.iter().map(describe).collect(),
-        _ => vec![],
-    };
     Reply::Array(vec![
-        Reply::bulk(command.name),
-        Reply::Int(command.arity.into()),
-        Reply::Set(command.flags.names().map(|name| Reply::Simple(name.into())).collect()),
+        Reply::bulk(name),
+        Reply::Int(arity.into()),
+        Reply::Set(flags.names().map(|name| Reply::Simple(name.into())).collect()),
         Reply::Int(first),
         Reply::Int(last),
         Reply::Int(step),

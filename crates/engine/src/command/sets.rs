@@ -4,27 +4,31 @@ use std::collections::HashSet;
 
 use rand::RngExt;
 
+use hob_commands::SetCommand;
+
 use super::keys::ScanOptions;
-use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::number::{int, positive};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Scan, Set};
 
-pub(super) const COMMANDS: &[Command] = &[
-    data("sadd", -3, GROW_FAST, Keys::ONE, sadd),
-    data("srem", -3, WRITE_FAST, Keys::ONE, srem),
-    data("smembers", 2, READ, Keys::ONE, smembers),
-    data("sismember", 3, READ_FAST, Keys::ONE, sismember),
-    data("smismember", -3, READ_FAST, Keys::ONE, smismember),
-    data("scard", 2, READ_FAST, Keys::ONE, scard),
-    data("spop", -2, WRITE_FAST, Keys::ONE, spop),
-    data("srandmember", -2, READ, Keys::ONE, srandmember),
-    data("sinter", -2, READ, Keys::REST, sinter),
-    data("sunion", -2, READ, Keys::REST, sunion),
-    data("sdiff", -2, READ, Keys::REST, sdiff),
-    data("sscan", -3, READ, Keys::ONE, sscan),
-];
+pub(super) fn handler(id: SetCommand) -> Handler {
+    match id {
+        SetCommand::SAdd => Handler::Data(sadd),
+        SetCommand::SRem => Handler::Data(srem),
+        SetCommand::SMembers => Handler::Data(smembers),
+        SetCommand::SIsMember => Handler::Data(sismember),
+        SetCommand::SMIsMember => Handler::Data(smismember),
+        SetCommand::SCard => Handler::Data(scard),
+        SetCommand::SPop => Handler::Data(spop),
+        SetCommand::SRandMember => Handler::Data(srandmember),
+        SetCommand::SInter => Handler::Data(sinter),
+        SetCommand::SUnion => Handler::Data(sunion),
+        SetCommand::SDiff => Handler::Data(sdiff),
+        SetCommand::SScan => Handler::Data(sscan),
+    }
+}
 
 fn sadd(core: &mut Core, args: Args<'_>) -> CommandResult {
     let members = &args[2..];

@@ -2,40 +2,44 @@
 
 use std::ops::Range;
 
+use hob_commands::SortedSetCommand;
+
 use super::keys::ScanOptions;
 use super::options::{Options, index_range};
-use super::{Args, Command, GROW_FAST, Keys, READ, READ_FAST, WRITE, WRITE_FAST, data};
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::number::{float, int, parse_decimal, positive, write_float};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Bound, End, Scan, SortedSet};
 
-pub(super) const COMMANDS: &[Command] = &[
-    data("zadd", -4, GROW_FAST, Keys::ONE, zadd),
-    data("zrem", -3, WRITE_FAST, Keys::ONE, zrem),
-    data("zscore", 3, READ_FAST, Keys::ONE, zscore),
-    data("zmscore", -3, READ_FAST, Keys::ONE, zmscore),
-    data("zincrby", 4, GROW_FAST, Keys::ONE, zincrby),
-    data("zcard", 2, READ_FAST, Keys::ONE, zcard),
-    data("zcount", 4, READ_FAST, Keys::ONE, zcount),
-    data("zrange", -4, READ, Keys::ONE, |core, args| range(core, args, RangeCommand::ByOptions)),
-    data("zrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        range(core, args, RangeCommand::Scores(Direction::Up))
-    }),
-    data("zrevrangebyscore", -4, READ, Keys::ONE, |core, args| {
-        range(core, args, RangeCommand::Scores(Direction::Down))
-    }),
-    data("zrevrange", -4, READ, Keys::ONE, |core, args| {
-        range(core, args, RangeCommand::RankedList(Direction::Down))
-    }),
-    data("zrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Up)),
-    data("zrevrank", 3, READ_FAST, Keys::ONE, |core, args| rank(core, args, Direction::Down)),
-    data("zremrangebyrank", 4, WRITE, Keys::ONE, zremrangebyrank),
-    data("zremrangebyscore", 4, WRITE, Keys::ONE, zremrangebyscore),
-    data("zpopmin", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Left)),
-    data("zpopmax", -2, WRITE_FAST, Keys::ONE, |core, args| pop(core, args, End::Right)),
-    data("zscan", -3, READ, Keys::ONE, zscan),
-];
+pub(super) fn handler(id: SortedSetCommand) -> Handler {
+    match id {
+        SortedSetCommand::ZAdd => Handler::Data(zadd),
+        SortedSetCommand::ZRem => Handler::Data(zrem),
+        SortedSetCommand::ZScore => Handler::Data(zscore),
+        SortedSetCommand::ZMScore => Handler::Data(zmscore),
+        SortedSetCommand::ZIncrBy => Handler::Data(zincrby),
+        SortedSetCommand::ZCard => Handler::Data(zcard),
+        SortedSetCommand::ZCount => Handler::Data(zcount),
+        SortedSetCommand::ZRange => Handler::Data(|core, args| range(core, args, RangeCommand::ByOptions)),
+        SortedSetCommand::ZRangeByScore => {
+            Handler::Data(|core, args| range(core, args, RangeCommand::Scores(Direction::Up)))
+        }
+        SortedSetCommand::ZRevRangeByScore => {
+            Handler::Data(|core, args| range(core, args, RangeCommand::Scores(Direction::Down)))
+        }
+        SortedSetCommand::ZRevRange => {
+            Handler::Data(|core, args| range(core, args, RangeCommand::RankedList(Direction::Down)))
+        }
+        SortedSetCommand::ZRank => Handler::Data(|core, args| rank(core, args, Direction::Up)),
+        SortedSetCommand::ZRevRank => Handler::Data(|core, args| rank(core, args, Direction::Down)),
+        SortedSetCommand::ZRemRangeByRank => Handler::Data(zremrangebyrank),
+        SortedSetCommand::ZRemRangeByScore => Handler::Data(zremrangebyscore),
+        SortedSetCommand::ZPopMin => Handler::Data(|core, args| pop(core, args, End::Left)),
+        SortedSetCommand::ZPopMax => Handler::Data(|core, args| pop(core, args, End::Right)),
+        SortedSetCommand::ZScan => Handler::Data(zscan),
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {

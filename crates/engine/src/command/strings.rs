@@ -1,33 +1,37 @@
 //! Strings and counters.
 
+use hob_commands::StringCommand;
+
 use super::options::{Deadline, Options, index_range};
-use super::{Args, Command, GROW, GROW_FAST, Keys, READ, READ_FAST, WRITE_FAST, data};
+use super::{Args, Handler};
 use crate::core::Core;
 use crate::long_double::LongDouble;
 use crate::number::int;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Str, Value};
 
-pub(super) const COMMANDS: &[Command] = &[
-    data("get", 2, READ_FAST, Keys::ONE, get),
-    data("set", -3, GROW, Keys::ONE, set),
-    data("setnx", 3, GROW_FAST, Keys::ONE, setnx),
-    data("setex", 4, GROW, Keys::ONE, setex),
-    data("psetex", 4, GROW, Keys::ONE, psetex),
-    data("getset", 3, GROW_FAST, Keys::ONE, getset),
-    data("getdel", 2, WRITE_FAST, Keys::ONE, getdel),
-    data("getex", -2, WRITE_FAST, Keys::ONE, getex),
-    data("mget", -2, READ_FAST, Keys::REST, mget),
-    data("mset", -3, GROW, Keys::Range { first: 1, last: -1, step: 2 }, mset),
-    data("append", 3, GROW_FAST, Keys::ONE, append),
-    data("strlen", 2, READ_FAST, Keys::ONE, strlen),
-    data("getrange", 4, READ, Keys::ONE, getrange),
-    data("incr", 2, GROW_FAST, Keys::ONE, |core, args| add(core, args[1], 1)),
-    data("decr", 2, GROW_FAST, Keys::ONE, |core, args| add(core, args[1], -1)),
-    data("incrby", 3, GROW_FAST, Keys::ONE, |core, args| add(core, args[1], int(args[2])?)),
-    data("decrby", 3, GROW_FAST, Keys::ONE, decrby),
-    data("incrbyfloat", 3, GROW_FAST, Keys::ONE, incrbyfloat),
-];
+pub(super) fn handler(id: StringCommand) -> Handler {
+    match id {
+        StringCommand::Get => Handler::Data(get),
+        StringCommand::Set => Handler::Data(set),
+        StringCommand::SetNx => Handler::Data(setnx),
+        StringCommand::SetEx => Handler::Data(setex),
+        StringCommand::PSetEx => Handler::Data(psetex),
+        StringCommand::GetSet => Handler::Data(getset),
+        StringCommand::GetDel => Handler::Data(getdel),
+        StringCommand::GetEx => Handler::Data(getex),
+        StringCommand::MGet => Handler::Data(mget),
+        StringCommand::MSet => Handler::Data(mset),
+        StringCommand::Append => Handler::Data(append),
+        StringCommand::StrLen => Handler::Data(strlen),
+        StringCommand::GetRange => Handler::Data(getrange),
+        StringCommand::Incr => Handler::Data(|core, args| add(core, args[1], 1)),
+        StringCommand::Decr => Handler::Data(|core, args| add(core, args[1], -1)),
+        StringCommand::IncrBy => Handler::Data(|core, args| add(core, args[1], int(args[2])?)),
+        StringCommand::DecrBy => Handler::Data(decrby),
+        StringCommand::IncrByFloat => Handler::Data(incrbyfloat),
+    }
+}
 
 fn value_of(core: &mut Core, key: &[u8]) -> CommandResult<Reply> {
     Ok(Reply::bulk_or_null(core.keys.read::<Str>(key)?.map(Str::to_vec)))

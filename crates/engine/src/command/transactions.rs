@@ -1,22 +1,24 @@
 //! Transactions.
 
-use super::{Args, CONTROL, Command, Flags, Keys, resolve, session};
+use hob_commands::TransactionCommand;
+
+use super::{Args, Handler, resolve};
 use crate::dispatch::CommandContext;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::Transaction;
 
-const QUICK: Flags = CONTROL.and(Flags::FAST);
-
-pub(super) const COMMANDS: &[Command] = &[
-    session("multi", 1, QUICK, Keys::None, multi),
-    session("exec", 1, CONTROL, Keys::None, exec),
-    session("discard", 1, QUICK, Keys::None, discard),
-    session("watch", -2, QUICK, Keys::REST, watch),
-    session("unwatch", 1, QUICK, Keys::None, |context, _| {
-        context.unwatch();
-        Ok(Reply::OK)
-    }),
-];
+pub(super) fn handler(id: TransactionCommand) -> Handler {
+    match id {
+        TransactionCommand::Multi => Handler::Session(multi),
+        TransactionCommand::Exec => Handler::Session(exec),
+        TransactionCommand::Discard => Handler::Session(discard),
+        TransactionCommand::Watch => Handler::Session(watch),
+        TransactionCommand::Unwatch => Handler::Session(|context, _| {
+            context.unwatch();
+            Ok(Reply::OK)
+        }),
+    }
+}
 
 fn multi(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     if context.session.transaction.is_some() {

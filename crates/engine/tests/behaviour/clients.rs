@@ -31,6 +31,8 @@ fn redis_cli_works() {
         assert_eq!(cli(&["EVAL", "return {KEYS[1], ARGV[1]}", "1", "k", "v"]), "k\nv");
         assert_eq!(cli(&["--scan", "--pattern", "h*"]), "h");
         assert!(cli(&["INFO", "server"]).contains("redis_version:7.0"));
+        assert!(cli(&["CLIENT", "LIST"]).contains(" cmd=client|list "));
+        assert!(cli(&["COMMAND", "INFO", "memory"]).contains("memory|usage"));
         assert!(cli(&["--bigkeys"]).contains("Biggest"));
         assert!(cli(&["--memkeys"]).contains("Biggest"));
     }

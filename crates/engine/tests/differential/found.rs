@@ -125,3 +125,9 @@ fn transaction_that_subscribes_runs_to_its_end() {
         "EXEC",
     ]);
 }
+
+/// A RESP2 subscriber may not use `CONFIG`; in RESP3 it may.
+#[test]
+fn subcommand_is_refused_by_its_full_name() {
+    both_agree_on_a_connection(&["SUBSCRIBE a", "CONFIG GET maxmemory"]);
+}

@@ -1,6 +1,6 @@
 //! Finds the hash slot of a command for a Cluster.
 
-use hob_engine::{SLOTS, command_keys, key_slot};
+use hob_commands::{SLOTS, command_keys, key_slot};
 use redis::{Arg, Cmd};
 
 use crate::error::{Error, Result};
@@ -14,8 +14,8 @@ pub(crate) enum Route {
     Near(u16),
 }
 
-/// The route of a command, from the engine's command table. The server checks that all keys share the slot and answers
-/// CROSSSLOT otherwise.
+/// The route of a command, from the table of commands. The server checks that all keys share the slot and answers CROSSSLOT
+/// otherwise.
 pub(crate) fn route(command: &Cmd) -> Result<Route> {
     let words: Vec<&[u8]> = command
         .args_iter()
@@ -74,6 +74,6 @@ mod tests {
             assert!(error.contains("Store::masters"), "{error}");
         }
         assert!(route(&redis::cmd("GET")).is_err(), "it has no key");
-        assert!(route(redis::cmd("XADD").arg("foo")).is_err(), "the engine does not know it");
+        assert!(route(redis::cmd("XADD").arg("foo")).is_err(), "the table does not have it");
     }
 }

@@ -1,6 +1,6 @@
 //! Which master owns which slots, from `CLUSTER SLOTS`.
 
-use hob_engine::SLOTS;
+use hob_commands::SLOTS;
 use redis::{Cmd, FromRedisValue, Value};
 
 use crate::address::Host;

@@ -1,0 +1,118 @@
+//! What the table says about a command.
+
+use std::ops::BitOr;
+
+use crate::table::CommandId;
+
+/// One command, or one subcommand of a container such as `CONFIG`.
+#[derive(Debug)]
+pub struct Command {
+    pub id: CommandId,
+    /// In lower case; a subcommand follows its container: `config|get`.
+    pub name: &'static str,
+    /// The number of arguments including the name; negative: the minimum number.
+    pub arity: i32,
+    pub flags: Flags,
+    pub keys: Keys,
+}
+
+impl Command {
+    /// Whether the command takes this number of arguments, its name included.
+    #[must_use]
+    pub fn takes(&self, words: usize) -> bool {
+        let wanted = self.arity.unsigned_abs() as usize;
+        if self.arity < 0 { words >= wanted } else { words == wanted }
+    }
+}
+
+/// Which of a command's arguments are keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    None,
+    /// From `first` to `last` (negative: counted from the end), every `step` arguments.
+    Range {
+        first: usize,
+        last: i32,
+        step: usize,
+    },
+    /// The number of keys is at `at`, and the keys follow.
+    Counted {
+        at: usize,
+    },
+}
+
+impl Keys {
+    /// The keys among these arguments, of which the first is the command's name.
+    pub fn of<'a>(self, words: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+        let (range, step) = match self {
+            Keys::None => (0..0, 1),
+            Keys::Range { first, last, step } => {
+                let last = if last < 0 { words.len() as i64 + i64::from(last) } else { i64::from(last) };
+                let end = usize::try_from(last + 1).unwrap_or(0).min(words.len());
+                (first..end.max(first), step)
+            }
+            Keys::Counted { at } => {
+                let count = words.get(at).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
+                let end = (at + 1).saturating_add(count.unwrap_or(0)).min(words.len());
+                (at + 1..end.max(at + 1), 1)
+            }
+        };
+        words.get(range).unwrap_or_default().iter().step_by(step).copied()
+    }
+}
+
+/// What a command does, and when it may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u16);
+
+impl Flags {
+    pub const NONE: Flags = Flags(0);
+    pub const WRITE: Flags = Flags(1);
+    pub const READONLY: Flags = Flags(1 << 1);
+    /// May need memory: refused when the store is full.
+    pub const DENYOOM: Flags = Flags(1 << 2);
+    pub const ADMIN: Flags = Flags(1 << 3);
+    pub const PUBSUB: Flags = Flags(1 << 4);
+    pub const NOSCRIPT: Flags = Flags(1 << 5);
+    pub const FAST: Flags = Flags(1 << 6);
+    /// Allowed before authentication.
+    pub const NO_AUTH: Flags = Flags(1 << 7);
+    /// Allowed while a script keeps the store busy.
+    pub const ALLOW_BUSY: Flags = Flags(1 << 8);
+    /// Runs or compiles Lua, which may take long. Redis has no such flag, so it has no name.
+    pub const LUA: Flags = Flags(1 << 9);
+
+    const NAMES: [(Flags, &'static str); 9] = [
+        (Flags::WRITE, "write"),
+        (Flags::READONLY, "readonly"),
+        (Flags::DENYOOM, "denyoom"),
+        (Flags::ADMIN, "admin"),
+        (Flags::PUBSUB, "pubsub"),
+        (Flags::NOSCRIPT, "noscript"),
+        (Flags::FAST, "fast"),
+        (Flags::NO_AUTH, "no_auth"),
+        (Flags::ALLOW_BUSY, "allow_busy"),
+    ];
+
+    #[must_use]
+    pub fn has(self, flag: Flags) -> bool {
+        self.0 & flag.0 != 0
+    }
+
+    /// The names that `COMMAND` shows.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        Flags::NAMES.into_iter().filter(move |(flag, _)| self.has(*flag)).map(|(_, name)| name)
+    }
+
+    pub(crate) const fn and(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+
+    fn bitor(self, other: Flags) -> Flags {
+        self.and(other)
+    }
+}

@@ -1,0 +1,27 @@
+//! The Redis commands that Hob knows: their names, how many arguments they take, what they do and which arguments are
+//! keys, and the hash slot of a key.
+//!
+//! The engine runs exactly these commands; a client of a Redis Cluster finds out where to send them.
+//!
+//! ```
+//! use hob_commands::{ListCommand, command_keys, key_slot, resolve};
+//!
+//! let words: &[&[u8]] = &[b"LPUSH", b"{queue}:1", b"job"];
+//! assert_eq!(resolve(words).unwrap().id, ListCommand::LPush.into());
+//! let keys: Vec<&[u8]> = command_keys(words).unwrap().collect();
+//! assert_eq!(keys, [b"{queue}:1"]);
+//! assert_eq!(key_slot(keys[0]), key_slot(b"queue"));
+//! ```
+
+mod command;
+mod lookup;
+mod slot;
+mod table;
+
+pub use command::{Command, Flags, Keys};
+pub use lookup::{Entry, Unresolved, command_keys, entries, lookup, resolve};
+pub use slot::{SLOTS, key_slot};
+pub use table::{
+    CommandId, FAMILIES, Family, HashCommand, KeyCommand, ListCommand, PubSubCommand, ScriptCommand,
+    ServerCommand, SetCommand, SortedSetCommand, StringCommand, TransactionCommand,
+};

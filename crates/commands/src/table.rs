@@ -1,0 +1,255 @@
+//! The table of commands. Each family has an enum, so that a program that has to treat every command, as the engine
+//! does, is checked by the compiler.
+
+use crate::command::{Command, Flags, Keys};
+
+/// The commands of one family.
+#[derive(Debug)]
+pub struct Family {
+    pub title: &'static str,
+    pub commands: &'static [Command],
+}
+
+const READ: Flags = Flags::READONLY;
+const READ_FAST: Flags = Flags::READONLY.and(Flags::FAST);
+const WRITE: Flags = Flags::WRITE;
+const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
+/// Writes that may need memory.
+const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
+const GROW_FAST: Flags = GROW.and(Flags::FAST);
+const CONTROL: Flags = Flags::NOSCRIPT;
+const CONTROL_FAST: Flags = CONTROL.and(Flags::FAST);
+const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
+const PUBSUB: Flags = Flags::PUBSUB;
+const PUBLISH: Flags = Flags::PUBSUB.and(Flags::FAST);
+const SUBSCRIBE: Flags = CONTROL.and(Flags::PUBSUB);
+const LUA: Flags = CONTROL.and(Flags::LUA);
+/// Ends a script that keeps the store busy.
+const KILL: Flags = CONTROL.and(Flags::ALLOW_BUSY);
+/// While a script keeps the store busy, a client must be able to authenticate in order to kill it.
+const GREETING: Flags = CONTROL.and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
+const FAST: Flags = Flags::FAST;
+const NONE: Flags = Flags::NONE;
+
+const NO_KEY: Keys = Keys::None;
+const ONE: Keys = Keys::Range { first: 1, last: 1, step: 1 };
+const TWO: Keys = Keys::Range { first: 1, last: 2, step: 1 };
+const REST: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+/// Keys and values in turn.
+const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
+/// The argument after a subcommand.
+const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+const COUNTED: Keys = Keys::Counted { at: 2 };
+
+/// Declares the families: for each an enum with one variant per command, which is also a variant of [`CommandId`], and
+/// for each command its name, arity, flags and keys.
+macro_rules! families {
+    ($($title:literal $id:ident as $variant:ident {
+        $($command:ident: $name:literal, $arity:literal, $flags:ident, $keys:ident;)*
+    })*) => {
+        /// Identifies a command.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum CommandId {
+            $($variant($id),)*
+        }
+
+        $(
+            #[doc = concat!("Commands of the family \"", $title, "\".")]
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub enum $id {
+                $($command,)*
+            }
+
+            impl From<$id> for CommandId {
+                fn from(id: $id) -> Self {
+                    Self::$variant(id)
+                }
+            }
+        )*
+
+        /// All commands. The documentation has the families in this order.
+        pub const FAMILIES: &[Family] = &[$(
+            Family {
+                title: $title,
+                commands: &[$(Command {
+                    id: CommandId::$variant($id::$command),
+                    name: $name,
+                    arity: $arity,
+                    flags: $flags,
+                    keys: $keys,
+                },)*],
+            },
+        )*];
+    };
+}
+
+families! {
+    "Keys" KeyCommand as Key {
+        Del: "del", -2, WRITE, REST;
+        Unlink: "unlink", -2, WRITE_FAST, REST;
+        Exists: "exists", -2, READ_FAST, REST;
+        Type: "type", 2, READ_FAST, ONE;
+        Expire: "expire", -3, WRITE_FAST, ONE;
+        PExpire: "pexpire", -3, WRITE_FAST, ONE;
+        ExpireAt: "expireat", -3, WRITE_FAST, ONE;
+        PExpireAt: "pexpireat", -3, WRITE_FAST, ONE;
+        Ttl: "ttl", 2, READ_FAST, ONE;
+        PTtl: "pttl", 2, READ_FAST, ONE;
+        ExpireTime: "expiretime", 2, READ_FAST, ONE;
+        PExpireTime: "pexpiretime", 2, READ_FAST, ONE;
+        Persist: "persist", 2, WRITE_FAST, ONE;
+        Keys: "keys", 2, READ, NO_KEY;
+        Scan: "scan", -2, READ, NO_KEY;
+        Rename: "rename", 3, WRITE, TWO;
+        DbSize: "dbsize", 1, READ_FAST, NO_KEY;
+        FlushDb: "flushdb", -1, WRITE, NO_KEY;
+        FlushAll: "flushall", -1, WRITE, NO_KEY;
+        MemoryUsage: "memory|usage", -3, READ, SECOND;
+        MemoryStats: "memory|stats", 2, NONE, NO_KEY;
+    }
+
+    "Strings" StringCommand as String {
+        Get: "get", 2, READ_FAST, ONE;
+        Set: "set", -3, GROW, ONE;
+        SetNx: "setnx", 3, GROW_FAST, ONE;
+        SetEx: "setex", 4, GROW, ONE;
+        PSetEx: "psetex", 4, GROW, ONE;
+        GetSet: "getset", 3, GROW_FAST, ONE;
+        GetDel: "getdel", 2, WRITE_FAST, ONE;
+        GetEx: "getex", -2, WRITE_FAST, ONE;
+        MGet: "mget", -2, READ_FAST, REST;
+        MSet: "mset", -3, GROW, PAIRS;
+        Append: "append", 3, GROW_FAST, ONE;
+        StrLen: "strlen", 2, READ_FAST, ONE;
+        GetRange: "getrange", 4, READ, ONE;
+        Incr: "incr", 2, GROW_FAST, ONE;
+        Decr: "decr", 2, GROW_FAST, ONE;
+        IncrBy: "incrby", 3, GROW_FAST, ONE;
+        DecrBy: "decrby", 3, GROW_FAST, ONE;
+        IncrByFloat: "incrbyfloat", 3, GROW_FAST, ONE;
+    }
+
+    "Hashes" HashCommand as Hash {
+        HSet: "hset", -4, GROW_FAST, ONE;
+        HMSet: "hmset", -4, GROW_FAST, ONE;
+        HGet: "hget", 3, READ_FAST, ONE;
+        HMGet: "hmget", -3, READ_FAST, ONE;
+        HGetAll: "hgetall", 2, READ, ONE;
+        HDel: "hdel", -3, WRITE_FAST, ONE;
+        HExists: "hexists", 3, READ_FAST, ONE;
+        HLen: "hlen", 2, READ_FAST, ONE;
+        HKeys: "hkeys", 2, READ, ONE;
+        HVals: "hvals", 2, READ, ONE;
+        HSetNx: "hsetnx", 4, GROW_FAST, ONE;
+        HIncrBy: "hincrby", 4, GROW_FAST, ONE;
+        HIncrByFloat: "hincrbyfloat", 4, GROW_FAST, ONE;
+        HScan: "hscan", -3, READ, ONE;
+    }
+
+    "Lists" ListCommand as List {
+        LPush: "lpush", -3, GROW_FAST, ONE;
+        RPush: "rpush", -3, GROW_FAST, ONE;
+        LPushX: "lpushx", -3, GROW_FAST, ONE;
+        RPushX: "rpushx", -3, GROW_FAST, ONE;
+        LPop: "lpop", -2, WRITE_FAST, ONE;
+        RPop: "rpop", -2, WRITE_FAST, ONE;
+        LRange: "lrange", 4, READ, ONE;
+        LTrim: "ltrim", 4, WRITE, ONE;
+        LLen: "llen", 2, READ_FAST, ONE;
+        LIndex: "lindex", 3, READ, ONE;
+        LSet: "lset", 4, GROW, ONE;
+        LRem: "lrem", 4, WRITE, ONE;
+        LMove: "lmove", 5, GROW, TWO;
+    }
+
+    "Sets" SetCommand as Set {
+        SAdd: "sadd", -3, GROW_FAST, ONE;
+        SRem: "srem", -3, WRITE_FAST, ONE;
+        SMembers: "smembers", 2, READ, ONE;
+        SIsMember: "sismember", 3, READ_FAST, ONE;
+        SMIsMember: "smismember", -3, READ_FAST, ONE;
+        SCard: "scard", 2, READ_FAST, ONE;
+        SPop: "spop", -2, WRITE_FAST, ONE;
+        SRandMember: "srandmember", -2, READ, ONE;
+        SInter: "sinter", -2, READ, REST;
+        SUnion: "sunion", -2, READ, REST;
+        SDiff: "sdiff", -2, READ, REST;
+        SScan: "sscan", -3, READ, ONE;
+    }
+
+    "Sorted sets" SortedSetCommand as SortedSet {
+        ZAdd: "zadd", -4, GROW_FAST, ONE;
+        ZRem: "zrem", -3, WRITE_FAST, ONE;
+        ZScore: "zscore", 3, READ_FAST, ONE;
+        ZMScore: "zmscore", -3, READ_FAST, ONE;
+        ZIncrBy: "zincrby", 4, GROW_FAST, ONE;
+        ZCard: "zcard", 2, READ_FAST, ONE;
+        ZCount: "zcount", 4, READ_FAST, ONE;
+        ZRange: "zrange", -4, READ, ONE;
+        ZRangeByScore: "zrangebyscore", -4, READ, ONE;
+        ZRevRangeByScore: "zrevrangebyscore", -4, READ, ONE;
+        ZRevRange: "zrevrange", -4, READ, ONE;
+        ZRank: "zrank", 3, READ_FAST, ONE;
+        ZRevRank: "zrevrank", 3, READ_FAST, ONE;
+        ZRemRangeByRank: "zremrangebyrank", 4, WRITE, ONE;
+        ZRemRangeByScore: "zremrangebyscore", 4, WRITE, ONE;
+        ZPopMin: "zpopmin", -2, WRITE_FAST, ONE;
+        ZPopMax: "zpopmax", -2, WRITE_FAST, ONE;
+        ZScan: "zscan", -3, READ, ONE;
+    }
+
+    "Pub/sub" PubSubCommand as PubSub {
+        Publish: "publish", 3, PUBLISH, NO_KEY;
+        Subscribe: "subscribe", -2, SUBSCRIBE, NO_KEY;
+        Unsubscribe: "unsubscribe", -1, SUBSCRIBE, NO_KEY;
+        PSubscribe: "psubscribe", -2, SUBSCRIBE, NO_KEY;
+        PUnsubscribe: "punsubscribe", -1, SUBSCRIBE, NO_KEY;
+        Channels: "pubsub|channels", -2, PUBSUB, NO_KEY;
+        NumSub: "pubsub|numsub", -2, PUBSUB, NO_KEY;
+        NumPat: "pubsub|numpat", 2, PUBSUB, NO_KEY;
+    }
+
+    "Transactions" TransactionCommand as Transaction {
+        Multi: "multi", 1, CONTROL_FAST, NO_KEY;
+        Exec: "exec", 1, CONTROL, NO_KEY;
+        Discard: "discard", 1, CONTROL_FAST, NO_KEY;
+        Watch: "watch", -2, CONTROL_FAST, REST;
+        Unwatch: "unwatch", 1, CONTROL_FAST, NO_KEY;
+    }
+
+    "Scripts" ScriptCommand as Script {
+        Eval: "eval", -3, LUA, COUNTED;
+        EvalSha: "evalsha", -3, LUA, COUNTED;
+        Load: "script|load", 3, LUA, NO_KEY;
+        Exists: "script|exists", -3, CONTROL, NO_KEY;
+        Flush: "script|flush", -2, CONTROL, NO_KEY;
+        Kill: "script|kill", 2, KILL, NO_KEY;
+    }
+
+    "Server and connection" ServerCommand as Server {
+        Ping: "ping", -1, FAST, NO_KEY;
+        Echo: "echo", 2, FAST, NO_KEY;
+        Hello: "hello", -1, GREETING, NO_KEY;
+        Auth: "auth", -2, GREETING, NO_KEY;
+        Select: "select", 2, FAST, NO_KEY;
+        Reset: "reset", 1, GREETING, NO_KEY;
+        Quit: "quit", -1, GREETING, NO_KEY;
+        ClientId: "client|id", 2, CONTROL, NO_KEY;
+        ClientGetName: "client|getname", 2, CONTROL, NO_KEY;
+        ClientSetName: "client|setname", 3, CONTROL, NO_KEY;
+        ClientSetInfo: "client|setinfo", 4, CONTROL, NO_KEY;
+        ClientInfo: "client|info", 2, CONTROL, NO_KEY;
+        ClientList: "client|list", -2, ADMIN, NO_KEY;
+        ClientKill: "client|kill", -3, ADMIN, NO_KEY;
+        ConfigGet: "config|get", -3, ADMIN, NO_KEY;
+        ConfigSet: "config|set", -4, ADMIN, NO_KEY;
+        Command: "command", -1, NONE, NO_KEY;
+        Info: "info", -1, NONE, NO_KEY;
+        Time: "time", 1, FAST, NO_KEY;
+        Monitor: "monitor", 1, ADMIN, NO_KEY;
+        ClusterKeySlot: "cluster|keyslot", 3, NONE, NO_KEY;
+        // As in Redis, connections that send HTTP are closed: otherwise a web page could make a browser send commands.
+        HttpPost: "post", -1, GREETING, NO_KEY;
+        HttpHost: "host:", -1, GREETING, NO_KEY;
+    }
+}
