@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     step::run("tests", &mut tests)?;
     if whole {
         step::run("doc tests", &mut doc_tests)?;
-        build_example()?;
+        example()?;
     }
     println!("xtask: all checks passed");
     Ok(())
@@ -77,17 +77,33 @@ impl Lints {
     }
 }
 
-/// Builds a program outside of the workspace, to check that the crates can be used from one. It uses the Cargo.lock of
-/// the workspace.
-fn build_example() -> Result<()> {
+/// Builds a program outside of the workspace, to check that the crates can be used from one, with the embedded engine
+/// and without. It uses the Cargo.lock of the workspace, in which `hob-store` always has the engine.
+fn example() -> Result<()> {
     let folder = workspace().join("examples/limiter");
     let lock = folder.join("Cargo.lock");
     fs::copy(workspace().join("Cargo.lock"), lock).context("cannot copy Cargo.lock")?;
-    let mut build = cargo();
-    build
-        .args(["build", "--target-dir", "target/examples", "--manifest-path"])
-        .arg(folder.join("Cargo.toml"));
-    step::run("example", &mut build)
+    let on_example = |task: &str| {
+        let mut command = cargo();
+        command
+            .args([task, "--target-dir", "target/examples", "--manifest-path"])
+            .arg(folder.join("Cargo.toml"));
+        command
+    };
+    step::run("example", &mut on_example("build"))?;
+    step::run("example without the engine", on_example("build").arg("--no-default-features"))?;
+    let mut without_address = on_example("run");
+    without_address.args(["--quiet", "--no-default-features"]);
+    for variable in ["HOB_REDIS_URL", "REDIS_URL", "REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD"] {
+        without_address.env_remove(variable);
+    }
+    let ended = without_address.output().context("cannot run the example")?;
+    let text = String::from_utf8_lossy(&ended.stderr);
+    anyhow::ensure!(
+        !ended.status.success() && text.contains("feature `embedded`"),
+        "without the engine, the example must fail and name the missing feature: {text}"
+    );
+    Ok(())
 }
 
 /// The command that runs the tests, with nextest if it is installed.

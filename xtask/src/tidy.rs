@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use regex::Regex;
 
-use crate::workspace;
+use crate::{cargo, workspace};
 
 /// The crates of Hob, each with those that it may depend on beside [`SHARED`]. Tests may use more: see
 /// [`TEST_CRATES`].
@@ -47,6 +47,9 @@ const SERVICE: &[&str] =
 /// Crates for tests only. Like the binary and the benchmarks, they may depend on everything.
 const TEST_CRATES: &[&str] = &["fixtures"];
 
+/// What a program does not have to compile if it only talks to Redis: the engine, and Lua.
+const ENGINE: &[&str] = &["hob-engine", "mlua"];
+
 /// Maximum length of a source file.
 const MAX_LINES: usize = 500;
 
@@ -57,6 +60,7 @@ pub(crate) fn run() -> Result<()> {
     let tree = Tree::read()?;
     let mut problems = Vec::new();
     tree.check_edges(&mut problems)?;
+    tree.check_engine_is_optional(&mut problems)?;
     tree.check_dependencies_are_used(&mut problems)?;
     tree.check_lengths(&mut problems);
     tree.check_keys(&mut problems)?;
@@ -126,6 +130,38 @@ impl Tree {
                         "crates/{name} must not depend on {ours}; see EDGES in xtask/src/tidy.rs"
                     ));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Without its default features no crate except the engine depends on the engine.
+    fn check_engine_is_optional(&self, problems: &mut Vec<String>) -> Result<()> {
+        let mut cargo = cargo();
+        cargo.args([
+            "tree",
+            "--no-default-features",
+            "--edges",
+            "normal",
+            "--prefix",
+            "none",
+            "--format",
+            "{p}",
+        ]);
+        for (name, _) in EDGES.iter().filter(|(name, _)| *name != "engine") {
+            cargo.args(["-p", &format!("hob-{name}")]);
+        }
+        let listed = cargo.output().context("cannot run cargo tree")?;
+        if !listed.status.success() {
+            bail!("cargo tree failed: {}", String::from_utf8_lossy(&listed.stderr).trim());
+        }
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        for name in listed.lines().filter_map(|line| line.split(' ').next()).collect::<BTreeSet<_>>() {
+            if ENGINE.contains(&name) {
+                problems.push(format!(
+                    "a crate depends on {name} without the feature `embedded` of hob-store; find it with \
+                     cargo tree -p CRATE --no-default-features -e normal -i {name}"
+                ));
             }
         }
         Ok(())

@@ -11,7 +11,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hob_engine::{Engine, Event, Subscriber};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -20,6 +19,7 @@ use crate::bus::queue::EventQueue;
 use crate::bus::worker::{PubSubWorker, Request, Source};
 use crate::connection::cluster::Cluster;
 use crate::connection::dial::Dialer;
+use crate::connection::embedded::{Embedded, EmbeddedReceiver};
 use crate::connection::server::Target;
 use crate::error::{Error, Result};
 use crate::store::Store;
@@ -127,7 +127,7 @@ impl Listener {
 /// Creates subscriptions. A handle and its clones share one connection, opened for the first subscription.
 #[derive(Clone)]
 pub(crate) enum PubSub {
-    Embedded(Engine),
+    Embedded(Arc<Embedded>),
     Remote(Arc<Remote>),
 }
 
@@ -145,10 +145,6 @@ struct WorkerHandle {
 }
 
 impl PubSub {
-    pub(crate) fn on_engine(engine: Engine) -> Self {
-        Self::Embedded(engine)
-    }
-
     pub(crate) fn on_server(target: Target, dialer: Dialer) -> Self {
         Self::over(Source::server(target, dialer))
     }
@@ -164,21 +160,10 @@ impl PubSub {
 
     async fn subscribe(&self, channels: &[ChannelFilter], deadline: Instant) -> Result<Receiver> {
         match self {
-            Self::Embedded(engine) => Ok(listen_to(engine, channels)),
+            Self::Embedded(engine) => Ok(Receiver::Embedded(engine.subscribe(channels))),
             Self::Remote(remote) => remote.subscribe(channels, deadline).await,
         }
     }
-}
-
-fn listen_to(engine: &Engine, channels: &[ChannelFilter]) -> Receiver {
-    let mut subscriber = engine.subscriber();
-    for filter in channels {
-        match filter {
-            ChannelFilter::Channel(name) => subscriber.subscribe(name),
-            ChannelFilter::Pattern(pattern) => subscriber.psubscribe(pattern),
-        }
-    }
-    Receiver::Embedded(Box::new(subscriber))
 }
 
 impl Remote {
@@ -220,7 +205,7 @@ pub struct Subscription(Receiver);
 
 #[derive(Debug)]
 enum Receiver {
-    Embedded(Box<Subscriber>),
+    Embedded(EmbeddedReceiver),
     Remote(RemoteReceiver),
 }
 
@@ -236,17 +221,8 @@ impl Subscription {
     /// The next event; `None` once the store is closed.
     pub async fn next(&mut self) -> Option<BusEvent> {
         match &mut self.0 {
-            Receiver::Embedded(subscriber) => subscriber.next().await.map(BusEvent::from),
-            Receiver::Remote(listener) => listener.queue.take().await,
-        }
-    }
-}
-
-impl From<Event> for BusEvent {
-    fn from(event: Event) -> Self {
-        match event {
-            Event::Message { channel, pattern, payload } => Self::Message { channel, pattern, payload },
-            Event::Missed(_) => Self::Missed,
+            Receiver::Embedded(receiver) => receiver.next().await,
+            Receiver::Remote(receiver) => receiver.queue.take().await,
         }
     }
 }

@@ -12,6 +12,9 @@
 //! - A [`Subscription`] that may have missed messages receives [`BusEvent::Missed`].
 //! - Scripts take the time from the store and never let it run backwards; a test may drive it ([`Clock`]).
 //!
+//! The embedded store is compiled with the feature `embedded`, which is on by default. A program that only talks to servers
+//! can leave it out, and Lua with it.
+//!
 //! The primitives take their keys from the caller: this crate never builds a key. The keys of one call share a slot.
 //!
 //! ```

@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_engine::Engine;
 use redis::{FromRedisValue, Value};
 use tokio::time::{Instant, sleep};
 
@@ -48,7 +47,7 @@ struct Shared {
 }
 
 enum Backend {
-    Embedded(Embedded),
+    Embedded(Arc<Embedded>),
     Single(Arc<ServerConnection>),
     Cluster(Arc<Cluster>),
 }
@@ -59,11 +58,7 @@ impl Store {
     pub fn open(address: &Address) -> Result<Self> {
         let meter = Meter::new();
         let (backend, pubsub) = match address {
-            Address::Embedded => {
-                let engine = Engine::default();
-                meter.embedded();
-                (Backend::Embedded(Embedded::owned(engine.clone())), PubSub::on_engine(engine))
-            }
+            Address::Embedded => return Ok(Self::on_engine(Embedded::open()?, meter)),
             Address::Server { host, db, access } => {
                 one_server(Target::Host(host.clone()), Dialer::new(access, *db)?, &meter)
             }
@@ -88,13 +83,10 @@ impl Store {
         Ok(store)
     }
 
-    /// The store in an engine of this process. The caller runs the engine's expiry sweep.
-    #[must_use]
-    pub fn embedded(engine: &Engine) -> Self {
-        let meter = Meter::new();
+    pub(crate) fn on_engine(engine: Embedded, meter: Arc<Meter>) -> Self {
         meter.embedded();
-        let backend = Backend::Embedded(Embedded::over(engine));
-        let pubsub = PubSub::on_engine(engine.clone());
+        let engine = Arc::new(engine);
+        let (backend, pubsub) = (Backend::Embedded(engine.clone()), PubSub::Embedded(engine));
         Self::over(Shared { backend, name: Address::Embedded.to_string(), meter, pubsub })
     }
 

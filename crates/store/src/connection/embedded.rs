@@ -2,33 +2,42 @@
 
 use std::ops::Range;
 
-use hob_engine::{Connection, Engine};
+use hob_engine::{Connection, Engine, Event, Subscriber};
 use redis::aio::ConnectionLike;
 use redis::{Cmd, Pipeline, RedisError, Value};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use crate::bus::{BusEvent, ChannelFilter};
 use crate::error::{Error, Result};
+use crate::health::meter::Meter;
 use crate::script::{self, Call};
+use crate::store::Store;
+
+impl Store {
+    /// The store in an engine of this process. The caller runs the engine's expiry sweep.
+    #[must_use]
+    pub fn embedded(engine: &Engine) -> Self {
+        let connection = engine.connection();
+        Self::on_engine(Embedded { engine: engine.clone(), connection, sweeper: None }, Meter::new())
+    }
+}
 
 /// An engine in this process. A call is answered as soon as it runs, so the deadline only limits how long it waits for
 /// another client's script. A call that timed out was not executed.
 pub(crate) struct Embedded {
+    engine: Engine,
     connection: Connection,
     sweeper: Option<AbortHandle>,
 }
 
 impl Embedded {
-    /// An engine whose expiry sweep the caller runs.
-    pub(crate) fn over(engine: &Engine) -> Self {
-        Self { connection: engine.connection(), sweeper: None }
-    }
-
-    /// An engine owned by this handle, which also removes expired keys.
-    pub(crate) fn owned(engine: Engine) -> Self {
-        let connection = engine.connection();
-        let sweeper = tokio::spawn(async move { engine.keep_swept().await }).abort_handle();
-        Self { connection, sweeper: Some(sweeper) }
+    /// A new engine, from which this handle also removes expired keys.
+    pub(crate) fn open() -> Result<Self> {
+        let engine = Engine::default();
+        let swept = engine.clone();
+        let sweeper = tokio::spawn(async move { swept.keep_swept().await }).abort_handle();
+        Ok(Self { connection: engine.connection(), engine, sweeper: Some(sweeper) })
     }
 
     /// Runs a call made at the start of `time`, waiting at most until its end.
@@ -53,6 +62,17 @@ impl Embedded {
         answers
     }
 
+    pub(crate) fn subscribe(&self, channels: &[ChannelFilter]) -> EmbeddedReceiver {
+        let mut subscriber = self.engine.subscriber();
+        for filter in channels {
+            match filter {
+                ChannelFilter::Channel(name) => subscriber.subscribe(name),
+                ChannelFilter::Pattern(pattern) => subscriber.psubscribe(pattern),
+            }
+        }
+        EmbeddedReceiver(Box::new(subscriber))
+    }
+
     async fn send(&self, command: &Cmd, time: &Range<Instant>) -> Result<Value> {
         let answer = self.connection.until(time.end).req_packed_command(command).await;
         answer.map_err(|error| refusal(error, time.start))
@@ -71,6 +91,19 @@ impl Drop for Embedded {
         if let Some(sweeper) = &self.sweeper {
             sweeper.abort();
         }
+    }
+}
+
+/// Receives messages from the engine.
+#[derive(Debug)]
+pub(crate) struct EmbeddedReceiver(Box<Subscriber>);
+
+impl EmbeddedReceiver {
+    pub(crate) async fn next(&mut self) -> Option<BusEvent> {
+        self.0.next().await.map(|event| match event {
+            Event::Message { channel, pattern, payload } => BusEvent::Message { channel, pattern, payload },
+            Event::Missed(_) => BusEvent::Missed,
+        })
     }
 }
 
