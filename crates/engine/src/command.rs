@@ -11,12 +11,15 @@ mod server;
 mod sets;
 mod sorted_sets;
 mod strings;
+mod subset;
 mod transactions;
+
+pub use subset::documentation;
 
 use hob_commands::{Command, CommandId, Unresolved};
 
-use crate::core::Core;
 use crate::dispatch::CommandContext;
+use crate::engine::Core;
 use crate::reply::{CommandResult, Failure};
 
 /// A command's arguments, with its name first.

@@ -1,9 +1,12 @@
 //! The limits of an engine, and its strict mode.
 
+mod clock;
+
+pub use clock::{Clock, DrivenClock};
+
 use std::fmt;
 use std::time::Duration;
 
-use crate::clock::Clock;
 use crate::guard::{Guard, Strict};
 
 #[derive(Clone)]

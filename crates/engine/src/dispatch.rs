@@ -4,7 +4,7 @@ use hob_commands::{Command, Flags};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::command::{Args, Handler, resolve};
-use crate::core::Core;
+use crate::engine::Core;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::script::{Scripts, Watchdog};
 use crate::session::{Session, SessionOrigin};

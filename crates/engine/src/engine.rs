@@ -1,5 +1,10 @@
 //! The engine: one keyspace behind one lock, and its interfaces.
 
+mod core;
+mod lock;
+
+pub(crate) use self::core::Core;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +15,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::command::Args;
 use crate::config::Config;
-use crate::core::Core;
 use crate::dispatch::CommandContext;
+use crate::engine::lock::{StoreLock, StoreLockGuard};
 use crate::interface::{Connection, Subscriber};
-use crate::lock::{StoreLock, StoreLockGuard};
 use crate::reply::Reply;
 use crate::script::{Scripts, Watchdog};
 use crate::session::{Session, SessionOrigin};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hob_commands::{Flags, key_slot};
 
 use crate::command::{Args, Handler, resolve};
-use crate::core::Core;
+use crate::engine::Core;
 use crate::reply::{CommandResult, Failure, Reply};
 
 /// Which keys a script may access.

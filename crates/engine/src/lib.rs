@@ -16,30 +16,24 @@
 //!     "WRONGTYPE Operation against a key holding the wrong kind of value".into()));
 //! ```
 
-mod clock;
 mod command;
 mod config;
-mod core;
 mod dispatch;
 mod engine;
 mod glob;
 mod guard;
 mod hub;
 mod interface;
-mod lock;
-mod long_double;
 mod number;
 mod reply;
 mod script;
 mod session;
 mod store;
-mod subset;
 
-pub use clock::{Clock, DrivenClock};
-pub use config::Config;
+pub use command::documentation;
+pub use config::{Clock, Config, DrivenClock};
 pub use engine::Engine;
 pub use glob::matches as glob_matches;
 pub use guard::{Changes, Guard, Strict};
 pub use interface::{Connection, Event, Listener, ProtocolError, RequestParser, Subscriber};
 pub use reply::{Failure, Reply};
-pub use subset::documentation;

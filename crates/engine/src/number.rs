@@ -1,5 +1,9 @@
 //! Numbers as Redis reads and writes them.
 
+mod long_double;
+
+pub(crate) use long_double::LongDouble;
+
 use crate::reply::{CommandResult, Failure};
 
 /// Reads an integer strictly: no sign except `-`, no leading zeros or spaces.

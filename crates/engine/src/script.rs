@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::command::Args;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::number::write_float;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::SessionOrigin;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use indexmap::IndexMap;
 use tokio::sync::Notify;
 
-use crate::core::Core;
+use crate::engine::Core;
 use crate::hub::{MessageSender, SubscriptionKind};
 use crate::store::Watch;
 

@@ -4,9 +4,8 @@ use hob_commands::HashCommand;
 
 use super::keys::ScanOptions;
 use super::{Args, Handler};
-use crate::core::Core;
-use crate::long_double::LongDouble;
-use crate::number::{int, read_int};
+use crate::engine::Core;
+use crate::number::{LongDouble, int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Hash, Scan};
 

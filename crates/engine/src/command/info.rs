@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::Args;
 use super::server::REDIS_VERSION;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::reply::{CommandResult, Reply};
 use crate::session::Client;
 

@@ -4,7 +4,7 @@ use hob_commands::KeyCommand;
 
 use super::options::{Options, is_flush_mode};
 use super::{Args, Handler};
-use crate::core::Core;
+use crate::engine::Core;
 use crate::glob;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};

@@ -4,7 +4,7 @@ use hob_commands::ListCommand;
 
 use super::options::index_range;
 use super::{Args, Handler};
-use crate::core::Core;
+use crate::engine::Core;
 use crate::number::{int, positive};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{End, List};

@@ -1,7 +1,7 @@
 //! Parses optional arguments.
 
 use super::Args;
-use crate::core::Core;
+use crate::engine::Core;
 use crate::number::int;
 use crate::reply::{CommandResult, Failure};
 

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use hob_commands::PubSubCommand;
 
 use super::{Args, Handler};
-use crate::core::Core;
 use crate::dispatch::CommandContext;
+use crate::engine::Core;
 use crate::glob;
 use crate::hub::SubscriptionKind;
 use crate::reply::{CommandResult, Failure, Reply};

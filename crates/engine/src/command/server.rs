@@ -3,8 +3,8 @@
 use hob_commands::{Command, Entry, Flags, Keys, ServerCommand, entries, key_slot, lookup};
 
 use super::{Args, Handler};
-use crate::core::Core;
 use crate::dispatch::CommandContext;
+use crate::engine::Core;
 use crate::glob;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};

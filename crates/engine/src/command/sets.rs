@@ -8,7 +8,7 @@ use hob_commands::SetCommand;
 
 use super::keys::ScanOptions;
 use super::{Args, Handler};
-use crate::core::Core;
+use crate::engine::Core;
 use crate::number::{int, positive};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Scan, Set};

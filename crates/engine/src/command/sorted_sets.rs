@@ -7,7 +7,7 @@ use hob_commands::SortedSetCommand;
 use super::keys::ScanOptions;
 use super::options::{Options, index_range};
 use super::{Args, Handler};
-use crate::core::Core;
+use crate::engine::Core;
 use crate::number::{float, int, parse_decimal, positive, write_float};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Bound, End, Scan, SortedSet};

@@ -4,9 +4,8 @@ use hob_commands::StringCommand;
 
 use super::options::{Deadline, Options, index_range};
 use super::{Args, Handler};
-use crate::core::Core;
-use crate::long_double::LongDouble;
-use crate::number::int;
+use crate::engine::Core;
+use crate::number::{LongDouble, int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::{Str, Value};
 

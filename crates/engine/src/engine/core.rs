@@ -2,9 +2,8 @@
 
 use hob_commands::{Flags, Unresolved};
 
-use crate::clock::Clock;
 use crate::command::{Args, Handler};
-use crate::config::Config;
+use crate::config::{Clock, Config};
 use crate::guard::{Changes, Guard, Strict};
 use crate::hub::Hub;
 use crate::reply::{CommandResult, Failure};
