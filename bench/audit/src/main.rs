@@ -1,5 +1,5 @@
 //! The schema audit compared with `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys in a separate server:
-//! `cargo run --release -p bench-audit [KEYS]`.
+//! `cargo run --profile dist -p bench-audit [KEYS]`.
 //!
 //! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
 //! millisecond measures meanwhile.

@@ -1,4 +1,4 @@
-//! The chat beside Socket.IO with its Redis adapter: `cargo run --release -p bench-chat [talk|drop|idle]`.
+//! The chat beside Socket.IO with its Redis adapter: `cargo run --profile dist -p bench-chat [talk|drop|idle]`.
 //!
 //! Needs a release build of `hob`, `redis-server`, `taskset`, `node` and `npm`. The server has one core; Redis and the
 //! generator, which is the same for both, share the other. Everything is on loopback.

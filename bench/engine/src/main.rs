@@ -1,7 +1,7 @@
 //! The embedded store and redis-server in one run: over TCP, in process, and in memory.
 //!
-//!     cargo run --release -p bench-engine            prints the table of docs/benchmarks/engine.md
-//!     cargo run --release -p bench-engine -- quick   the same with a tenth of the work
+//!     cargo run --profile dist -p bench-engine            prints the table of docs/benchmarks/engine.md
+//!     cargo run --profile dist -p bench-engine -- quick   the same with a tenth of the work
 //!
 //! Runs alternate, and the median of three is printed. Absolute numbers depend on the machine: compare the ratios.
 

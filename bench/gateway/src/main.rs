@@ -1,4 +1,4 @@
-//! The gateway beside nginx, HAProxy and Express: `cargo run --release -p bench-gateway [SECONDS]`.
+//! The gateway beside nginx, HAProxy and Express: `cargo run --profile dist -p bench-gateway [SECONDS]`.
 //!
 //! Needs `nginx`, `haproxy`, `redis-server`, `node` with `npm`, `wrk` and `taskset` on the PATH (Debian packages
 //! `nginx-light`, `haproxy`, `redis-server`, `nodejs`, `npm`, `wrk`, `util-linux`), and two cores. Each proxy has one

@@ -149,7 +149,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 /// The `hob` of the same build as this program, quiet, to be given its arguments.
 pub fn hob() -> Result<Command> {
     let beside = std::env::current_exe()?.with_file_name("hob");
-    ensure!(beside.exists(), "build it first: cargo build --release -p hob");
+    ensure!(beside.exists(), "build it first: cargo build --profile dist -p hob");
     let mut command = Command::new(beside);
     command.env("HOB_LOG", "error").stdout(Stdio::piped());
     Ok(command)

@@ -1,5 +1,5 @@
 //! The load generator beside wrk, hey, ab, oha and locust:
-//! `cargo run --release -p bench-load [throughput SECONDS | tails | memory]`; without a word, all three.
+//! `cargo run --profile dist -p bench-load [throughput SECONDS | tails | memory]`; without a word, all three.
 //!
 //! Needs `wrk`, `hey`, `ab` and `taskset` (Debian packages `wrk`, `hey`, `apache2-utils`, `util-linux`), and installs
 //! oha and locust under `target/bench`. The server has one core, the generator the other; what is sent and answered

@@ -1,7 +1,7 @@
 //! Item transitions per second with a step that does nothing: Hob on its embedded store and on Redis, BullMQ and RQ on the
 //! same Redis. An item makes two transitions, waiting → claimed → done. Then the memory in the store per item in flight.
 //!
-//! `cargo run --release -p bench-pipeline [ITEMS] [PART]...`, the parts being `embedded`, `redis`, `bullmq`, `rq` and
+//! `cargo run --profile dist -p bench-pipeline [ITEMS] [PART]...`, the parts being `embedded`, `redis`, `bullmq`, `rq` and
 //! `memory`; all of them if none is named. Needs `redis-server`, `node`, `npm` and `python3` on the PATH.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]

@@ -1,6 +1,6 @@
-//! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --release -p bench-uptime [SECONDS]`.
+//! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --profile dist -p bench-uptime [SECONDS]`.
 //!
-//! `cargo run --release -p bench-uptime service [SECONDS [REDIS_URL]]` measures the whole service instead: claims, checks,
+//! `cargo run --profile dist -p bench-uptime service [SECONDS [REDIS_URL]]` measures the whole service instead: claims, checks,
 //! results in the database, the delay of checks, and the rebuild after a FLUSHALL. With a URL it uses that Redis instead of
 //! the embedded store, and flushes it.
 //!

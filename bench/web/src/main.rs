@@ -1,5 +1,5 @@
 //! Pages and JSON of Hob beside nginx serving a static file of the same size:
-//! `cargo build --release -p hob && cargo run --release -p bench-web [SECONDS]`.
+//! `cargo build --profile dist -p hob && cargo run --profile dist -p bench-web [SECONDS]`.
 //!
 //! Needs `nginx` and `wrk` on the PATH (Debian packages `nginx-light` and `wrk`). Everything listens on loopback. Each
 //! pair is measured in turns, three rounds, and the median round is printed.
