@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
@@ -16,6 +17,7 @@ use crate::outbox;
 use crate::query::read::sealed::Source;
 use crate::query::{Query, Statement, sql};
 use crate::transaction::retry::Retries;
+use crate::transaction::work::{Closure, Work};
 use crate::transaction::{AbortReason, OpenTransaction, Snapshot, Transaction};
 use crate::value::row::Row;
 use crate::{Error, Read as _, UnixMs};
@@ -92,7 +94,8 @@ impl Database {
     /// anything but its own transaction, and never for another write.
     pub async fn write<T, E, F>(&self, work: impl FnMut(Transaction) -> F + Send) -> Result<T, E>
     where
-        E: From<Error>,
+        T: Send,
+        E: From<Error> + Send,
         F: Future<Output = Result<T, E>> + Send,
     {
         self.write_with(Isolation::Serializable, work).await
@@ -105,19 +108,13 @@ impl Database {
         mut work: impl FnMut(Transaction) -> F + Send,
     ) -> Result<T, E>
     where
-        E: From<Error>,
+        T: Send,
+        E: From<Error> + Send,
         F: Future<Output = Result<T, E>> + Send,
     {
-        let mut retries = Retries::until(self.deadline());
-        loop {
-            let error = match self.attempt(isolation, retries.deadline(), &mut work).await {
-                Attempt::Finished(result) => return result,
-                Attempt::Retry(error) => error,
-            };
-            if !retries.wait().await {
-                return Err(error.into());
-            }
-        }
+        let mut work = Closure::new(|opened: &OpenTransaction| work(opened.transaction()));
+        self.run_write(isolation, &mut work).await?;
+        work.into_result()
     }
 
     /// Runs a single statement in its own transaction and returns how many rows it changed.
@@ -130,23 +127,17 @@ impl Database {
     /// Runs `work` on one consistent snapshot of the database.
     pub async fn read<T, E, F>(&self, work: impl FnOnce(Snapshot) -> F + Send) -> Result<T, E>
     where
-        E: From<Error>,
+        T: Send,
+        E: From<Error> + Send,
         F: Future<Output = Result<T, E>> + Send,
     {
-        let deadline = self.deadline();
-        let opened = async {
-            let (connection, now) = self.begin(Mode::Snapshot).await?;
-            Ok::<_, Error>(OpenTransaction::new(connection, now))
-        };
-        let opened = with_deadline(deadline, opened).await?;
-        let result = timeout_at(deadline, work(opened.snapshot())).await;
-        let result = result.map_err(|_| Error::timed_out())?;
-        let reason = opened.abort_reason().await;
-        rollback(opened).await;
-        match reason {
-            Some(AbortReason::Retry(error)) => Err(error.into()),
-            Some(AbortReason::Broken) | None => result,
-        }
+        let mut once = Some(work);
+        let mut work = Closure::new(|opened: &OpenTransaction| {
+            let work = once.take().expect("a read runs once");
+            work(opened.snapshot())
+        });
+        self.run_read(&mut work).await?;
+        work.into_result()
     }
 
     /// Checks that the database responds.
@@ -186,47 +177,69 @@ impl Database {
         Instant::now() + self.inner.options.answer_within
     }
 
-    async fn attempt<T, E, F>(
-        &self,
+    /// Runs the work until it commits or fails. `Ok` if the result is the one that the work has kept.
+    ///
+    /// Neither this nor anything below it depends on the types of the work, so that the drivers and the retries are
+    /// compiled once, in this crate, and not once per transaction.
+    fn run_write<'a>(
+        &'a self,
         isolation: Isolation,
-        deadline: Instant,
-        work: &mut (impl FnMut(Transaction) -> F + Send),
-    ) -> Attempt<T, E>
-    where
-        E: From<Error>,
-        F: Future<Output = Result<T, E>> + Send,
-    {
+        work: &'a mut dyn Work,
+    ) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let mut retries = Retries::until(self.deadline());
+            loop {
+                let error = match self.attempt(isolation, retries.deadline(), work).await {
+                    Attempt::Finished(result) => return result,
+                    Attempt::Retry(error) => error,
+                };
+                if !retries.wait().await {
+                    return Err(error);
+                }
+            }
+        })
+    }
+
+    /// [`Database::run_write`] for a snapshot.
+    fn run_read<'a>(&'a self, work: &'a mut dyn Work) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let deadline = self.deadline();
+            let (connection, now) = with_deadline(deadline, self.begin(Mode::Snapshot)).await?;
+            let opened = OpenTransaction::new(connection, now);
+            timeout_at(deadline, work.run(&opened)).await.map_err(|_| Error::timed_out())?;
+            let reason = opened.abort_reason().await;
+            rollback(opened).await;
+            match reason {
+                Some(AbortReason::Retry(error)) => Err(error),
+                Some(AbortReason::Broken) | None => Ok(()),
+            }
+        })
+    }
+
+    async fn attempt(&self, isolation: Isolation, deadline: Instant, work: &mut dyn Work) -> Attempt {
         let begun = with_deadline(deadline, self.begin(Mode::Write(isolation))).await;
         let opened = match begun {
             Ok((connection, now)) => OpenTransaction::new(connection, now),
-            Err(error) => return Attempt::Finished(Err(error.into())),
+            Err(error) => return Attempt::Finished(Err(error)),
         };
-        let Ok(result) = timeout_at(deadline, work(opened.transaction())).await else {
-            return Attempt::Finished(Err(Error::timed_out().into()));
+        let Ok(succeeded) = timeout_at(deadline, work.run(&opened)).await else {
+            return Attempt::Finished(Err(Error::timed_out()));
         };
-        let result = match (opened.abort_reason().await, result) {
+        match (opened.abort_reason().await, succeeded) {
             (Some(AbortReason::Retry(error)), _) => {
                 rollback(opened).await;
-                return Attempt::Retry(error);
+                Attempt::Retry(error)
             }
-            (Some(AbortReason::Broken), Ok(_)) => Err(Error::Broken.into()),
-            (_, result) => result,
-        };
-        match result {
-            Ok(value) => self.commit(opened, deadline, value).await,
-            Err(error) => {
+            (None, true) => self.commit(opened, deadline).await,
+            (reason, _) => {
                 rollback(opened).await;
-                Attempt::Finished(Err(error))
+                let broken = reason.is_some() && succeeded;
+                Attempt::Finished(if broken { Err(Error::Broken) } else { Ok(()) })
             }
         }
     }
 
-    async fn commit<T, E: From<Error>>(
-        &self,
-        opened: OpenTransaction,
-        deadline: Instant,
-        value: T,
-    ) -> Attempt<T, E> {
+    async fn commit(&self, opened: OpenTransaction, deadline: Instant) -> Attempt {
         let events = opened.take_events();
         let wrote_events = !events.is_empty();
         // Last, so that the ids of events follow the order of the changes: see `outbox`.
@@ -236,7 +249,7 @@ impl Database {
             rollback(opened).await;
             return match reason {
                 Some(AbortReason::Retry(error)) => Attempt::Retry(error),
-                _ => Attempt::Finished(Err(error.into())),
+                _ => Attempt::Finished(Err(error)),
             };
         }
         let deadline = deadline.max(Instant::now() + COMMIT_WITHIN);
@@ -245,11 +258,11 @@ impl Database {
                 if wrote_events {
                     self.inner.events.notify_one();
                 }
-                Attempt::Finished(Ok(value))
+                Attempt::Finished(Ok(()))
             }
             Err(error @ Error::Conflict { .. }) => Attempt::Retry(error),
-            Err(Error::Unavailable { source }) => Attempt::Finished(Err(Error::Uncertain { source }.into())),
-            Err(error) => Attempt::Finished(Err(error.into())),
+            Err(Error::Unavailable { source }) => Attempt::Finished(Err(Error::Uncertain { source })),
+            Err(error) => Attempt::Finished(Err(error)),
         }
     }
 
@@ -289,14 +302,15 @@ impl Source for Database {
         self.inner.pools.dialect()
     }
 
-    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
-        with_deadline(self.deadline(), self.fetch_once(statement, max_rows)).await
+    fn fetch(&self, statement: Statement, max_rows: usize) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        Box::pin(with_deadline(self.deadline(), self.fetch_once(statement, max_rows)))
     }
 }
 
 /// The result of one attempt to run a transaction.
-enum Attempt<T, E> {
-    Finished(Result<T, E>),
+enum Attempt {
+    /// See [`Database::run_write`].
+    Finished(Result<(), Error>),
     Retry(Error),
 }
 

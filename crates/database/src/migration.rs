@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::address::Dialect;
@@ -87,15 +88,20 @@ struct Applied {
 from_row!(Applied { service, number, name, checksum });
 
 /// Applies pending migrations, and returns the id of the database.
-pub(crate) async fn apply(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Error> {
-    let mut retries = Retries::until(Instant::now() + LOCK_WITHIN);
-    loop {
-        match apply_once(pools, sets).await {
-            // Switching a file to a write-ahead log needs an exclusive lock, for which SQLite does not wait.
-            Err(error) if error.is_busy() && retries.wait().await => {}
-            result => return result,
+pub(crate) fn apply<'a>(
+    pools: &'a Pools,
+    sets: &'a [Migrations],
+) -> BoxFuture<'a, Result<DatabaseId, Error>> {
+    Box::pin(async move {
+        let mut retries = Retries::until(Instant::now() + LOCK_WITHIN);
+        loop {
+            match apply_once(pools, sets).await {
+                // Switching a file to a write-ahead log needs an exclusive lock, for which SQLite does not wait.
+                Err(error) if error.is_busy() && retries.wait().await => {}
+                result => return result,
+            }
         }
-    }
+    })
 }
 
 async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Error> {

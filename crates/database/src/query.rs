@@ -19,7 +19,8 @@ use crate::{Bind, Error, Kind, Value};
 /// Most SQL is the same for both: `INSERT … ON CONFLICT … DO UPDATE … RETURNING`, row values `(a, b) < ($1, $2)`,
 /// `TRUE` and `FALSE`, `CAST(sum(n) AS BIGINT)`. Where it differs, write both with [`PerDialect`].
 pub fn sql<T>(text: impl Into<Sql>) -> Query<T> {
-    Query { text: text.into(), bound: Vec::new(), list: None, refused: None, row: PhantomData }
+    let untyped = Untyped { text: text.into(), bound: Vec::new(), list: None, refused: None };
+    Query { untyped, row: PhantomData }
 }
 
 /// SQL that differs between the dialects.
@@ -39,12 +40,17 @@ pub struct Sql {
 /// A query: SQL and bound values. Its rows become `T`.
 #[must_use = "a query does nothing until it is run"]
 pub struct Query<T> {
+    untyped: Untyped,
+    row: PhantomData<fn() -> T>,
+}
+
+/// A query without the type of its rows, so that what handles it is compiled once and not once per type.
+pub(crate) struct Untyped {
     text: Sql,
     bound: Vec<Bound>,
     /// The bound values that are a list, if there is one.
     list: Option<Range<usize>>,
     refused: Option<Error>,
-    row: PhantomData<fn() -> T>,
 }
 
 /// The value of a placeholder; `None` is a NULL of that kind.
@@ -84,21 +90,41 @@ impl Sql {
 impl<T> Query<T> {
     /// Binds the next placeholder. A value that cannot be stored makes the query fail when it runs.
     pub fn bind<B: Bind>(mut self, value: B) -> Self {
-        match value.store() {
-            Ok(value) => self.bound.push((B::KIND, value)),
-            Err(error) => self.refused = self.refused.or(Some(error)),
-        }
+        self.untyped.bind(B::KIND, value.store());
         self
     }
 
     /// Binds a list to the last placeholder, written with dots: `WHERE id IN ($2...)`. An empty list matches no row.
     pub fn bind_list<B: Bind>(mut self, values: impl IntoIterator<Item = B>) -> Self {
-        let begin = self.bound.len();
+        let begin = self.untyped.bound.len();
         for value in values {
-            self = self.bind(value);
+            self.untyped.bind(B::KIND, value.store());
         }
+        self.untyped.end_list(begin, B::KIND);
+        self
+    }
+
+    pub(crate) fn untyped(self) -> Untyped {
+        self.untyped
+    }
+
+    pub(crate) fn statement(self, dialect: Dialect) -> Result<Statement, Error> {
+        self.untyped.statement(dialect)
+    }
+}
+
+impl Untyped {
+    fn bind(&mut self, kind: Kind, value: Result<Option<Value>, Error>) {
+        match value {
+            Ok(value) => self.bound.push((kind, value)),
+            Err(error) => _ = self.refused.get_or_insert(error),
+        }
+    }
+
+    /// Ends the list that began at `begin`.
+    fn end_list(&mut self, begin: usize, kind: Kind) {
         if self.bound.len() == begin {
-            self.bound.push((B::KIND, None));
+            self.bound.push((kind, None));
         }
         // Padded to a power of two, so that a few statements are cached instead of one per length. Repeating the last
         // value does not change the meaning of `IN`.
@@ -106,11 +132,10 @@ impl<T> Query<T> {
         let length = (self.bound.len() - begin).next_power_of_two();
         self.bound.extend(std::iter::repeat_n(last, begin + length - self.bound.len()).flatten());
         self.list = Some(begin..self.bound.len());
-        self
     }
 
     /// Appends SQL and values.
-    pub(crate) fn and(mut self, more: &str, bound: impl IntoIterator<Item = Bound>) -> Self {
+    pub(crate) fn and(mut self, more: &str, bound: Vec<Bound>) -> Self {
         self.text = self.text.and(more);
         self.bound.extend(bound);
         self
@@ -178,10 +203,16 @@ impl std::fmt::Debug for Statement {
     }
 }
 
+impl std::fmt::Debug for Untyped {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Untyped").field(&self.text.sqlite).finish()
+    }
+}
+
 impl<T> std::fmt::Debug for Query<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Without the values, which may be secret.
-        f.debug_tuple("Query").field(&self.text.sqlite).finish()
+        f.debug_tuple("Query").field(&self.untyped.text.sqlite).finish()
     }
 }
 

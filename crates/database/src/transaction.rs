@@ -1,10 +1,12 @@
 //! Snapshots and transactions, as the closures of [`Database`](crate::Database) get them.
 
 pub(crate) mod retry;
+pub(crate) mod work;
 
 use std::fmt;
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
+use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 
 use crate::address::Dialect;
@@ -89,18 +91,23 @@ impl Transaction {
         Ok(())
     }
 
-    pub(crate) async fn run(&self, statement: Statement) -> Result<u64, Error> {
-        let mut state = self.shared.state.lock().await;
-        let result = state.connection()?.execute(statement).await;
-        state.check(result)
+    /// Boxed, like [`Shared::fetch`], so that the drivers are compiled in this crate only.
+    pub(crate) fn run(&self, statement: Statement) -> BoxFuture<'_, Result<u64, Error>> {
+        Box::pin(async move {
+            let mut state = self.shared.state.lock().await;
+            let result = state.connection()?.execute(statement).await;
+            state.check(result)
+        })
     }
 }
 
 impl Shared {
-    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
-        let mut state = self.state.lock().await;
-        let result = state.connection()?.fetch(statement, max_rows).await;
-        state.check(result)
+    fn fetch(&self, statement: Statement, max_rows: usize) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        Box::pin(async move {
+            let mut state = self.state.lock().await;
+            let result = state.connection()?.fetch(statement, max_rows).await;
+            state.check(result)
+        })
     }
 
     fn events(&self) -> std::sync::MutexGuard<'_, Vec<NewEvent>> {
@@ -113,8 +120,8 @@ impl Source for Snapshot {
         self.shared.dialect
     }
 
-    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
-        self.shared.fetch(statement, max_rows).await
+    fn fetch(&self, statement: Statement, max_rows: usize) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        self.shared.fetch(statement, max_rows)
     }
 }
 
@@ -123,8 +130,8 @@ impl Source for Transaction {
         self.shared.dialect
     }
 
-    async fn fetch(&self, statement: Statement, max_rows: usize) -> Result<Vec<Row>, Error> {
-        self.shared.fetch(statement, max_rows).await
+    fn fetch(&self, statement: Statement, max_rows: usize) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
+        self.shared.fetch(statement, max_rows)
     }
 }
 

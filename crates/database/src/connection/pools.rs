@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{PgPool, SqlitePool};
@@ -101,15 +102,17 @@ impl Pools {
         }
     }
 
-    pub(crate) async fn close(&self) {
-        match self {
-            Pools::Sqlite { writer, readers } => {
-                readers.close().await;
-                // Last, because closing it checkpoints the write-ahead log into the file.
-                writer.close().await;
+    pub(crate) fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match self {
+                Pools::Sqlite { writer, readers } => {
+                    readers.close().await;
+                    // Last, because closing it checkpoints the write-ahead log into the file.
+                    writer.close().await;
+                }
+                Pools::Postgres(pool) => pool.close().await,
             }
-            Pools::Postgres(pool) => pool.close().await,
-        }
+        })
     }
 }
 

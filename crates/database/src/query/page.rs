@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 
 use crate::Error;
-use crate::query::{Bound, Query};
-use crate::value::row::{FromRow, Row};
+use crate::query::{Bound, Untyped};
+use crate::value::row::Row;
 use crate::value::{Kind, Value};
 
 /// The order of a paged list: columns that are never NULL and together are unique. The query must return all of them,
@@ -61,7 +61,7 @@ impl Keyset {
     }
 
     /// The query for one page, plus one row to find out whether there is another page.
-    pub(crate) fn query<T>(&self, query: Query<T>, request: &PageRequest) -> Result<Query<T>, Error> {
+    pub(crate) fn query(&self, query: Untyped, request: &PageRequest) -> Result<Untyped, Error> {
         let (than, suffix) = match self.direction {
             Direction::Ascending => (">", ""),
             Direction::Descending => ("<", " DESC"),
@@ -101,17 +101,13 @@ impl Keyset {
 }
 
 /// Makes a page from its rows and the first row of the next page.
-pub(crate) fn build<T: FromRow>(
-    rows: &[Row],
-    order: &Keyset,
-    request: &PageRequest,
-) -> Result<Page<T>, Error> {
+pub(crate) fn build(mut rows: Vec<Row>, order: &Keyset, request: &PageRequest) -> Result<Page<Row>, Error> {
     let next = match rows.get(request.size()) {
         Some(_) => rows.get(request.size() - 1).map(|last| cursor(last, order)).transpose()?,
         None => None,
     };
-    let rows: Result<_, _> = rows.iter().take(request.size()).map(T::from_row).collect();
-    Ok(Page { rows: rows?, next })
+    rows.truncate(request.size());
+    Ok(Page { rows, next })
 }
 
 fn cursor(row: &Row, order: &Keyset) -> Result<Cursor, Error> {

@@ -24,24 +24,12 @@ pub trait FromRow: Sized {
 impl Row {
     /// The column called `name`.
     pub fn get<T: Column>(&self, name: &str) -> Result<T, Error> {
-        let index = match &self.0 {
-            Inner::Sqlite(row) => row.try_column(name).map(sqlx::Column::ordinal),
-            Inner::Postgres(row) => row.try_column(name).map(sqlx::Column::ordinal),
-        };
-        self.at(index?)
+        self.at(self.index(name)?)
     }
 
     /// The column at `index`, the first being 0.
     pub fn at<T: Column>(&self, index: usize) -> Result<T, Error> {
-        T::load(self.value(index)?).map_err(|found| Error::Column {
-            column: self.name(index),
-            expected: T::EXPECTED,
-            // The kind is enough to find the bug; the value may be secret.
-            found: found.map_or("NULL".to_owned(), |value| match value {
-                Value::Int(n) => n.to_string(),
-                value => format!("{:?}", value.kind()),
-            }),
-        })
+        T::load(self.value(index)?).map_err(|found| self.mismatch(index, T::EXPECTED, found))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -61,6 +49,26 @@ impl Row {
             expected: "a type that both databases support",
             found,
         })
+    }
+
+    fn index(&self, name: &str) -> Result<usize, Error> {
+        let index = match &self.0 {
+            Inner::Sqlite(row) => row.try_column(name).map(sqlx::Column::ordinal),
+            Inner::Postgres(row) => row.try_column(name).map(sqlx::Column::ordinal),
+        };
+        Ok(index?)
+    }
+
+    fn mismatch(&self, index: usize, expected: &'static str, found: Option<Value>) -> Error {
+        Error::Column {
+            column: self.name(index),
+            expected,
+            // The kind is enough to find the bug; the value may be secret.
+            found: found.map_or("NULL".to_owned(), |value| match value {
+                Value::Int(n) => n.to_string(),
+                value => format!("{:?}", value.kind()),
+            }),
+        }
     }
 
     fn name(&self, index: usize) -> String {
