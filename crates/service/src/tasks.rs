@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use hob_units::Backoff;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tokio_util::task::TaskTracker;
@@ -47,6 +48,9 @@ pub struct Task {
     stop: CancellationToken,
 }
 
+/// What a task does, without its type: supervising it is compiled once and not once per task.
+type Work = Box<dyn FnMut(Task) -> BoxFuture<'static, ()> + Send>;
+
 /// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskState {
@@ -66,13 +70,17 @@ impl Tasks {
     }
 
     /// Runs `work` until the process stops. If it ends or panics earlier, it is restarted after a delay.
-    pub fn spawn<W, F>(&self, name: impl Into<String>, work: W)
+    pub fn spawn<W, F>(&self, name: impl Into<String>, mut work: W)
     where
         W: FnMut(Task) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
+        self.start(name.into(), Box::new(move |task| Box::pin(work(task))));
+    }
+
+    fn start(&self, name: String, work: Work) {
         let counters = Arc::new(Counters {
-            name: name.into(),
+            name,
             begun: Instant::now(),
             beat_us: AtomicU64::new(0),
             lag_us: AtomicU64::new(0),
@@ -147,11 +155,7 @@ impl Task {
     }
 }
 
-async fn supervise<W, F>(task: Task, mut work: W)
-where
-    W: FnMut(Task) -> F + Send + 'static,
-    F: Future<Output = ()> + Send + 'static,
-{
+async fn supervise(task: Task, mut work: Work) {
     let name = task.counters.name.clone();
     let mut backoff = RESTART_BACKOFF;
     loop {
