@@ -2,11 +2,13 @@
 
 use std::error::Error;
 
+use axum::body::Bytes;
 use axum::extract::rejection::{FormRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -31,16 +33,10 @@ pub struct Form<T>(pub T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        match axum::Json::from_request(request, state).await {
-            Ok(axum::Json(value)) => Ok(Self(value)),
-            Err(JsonRejection::JsonDataError(error)) => Err(invalid_field::<serde_json::Error>(&error)),
-            Err(JsonRejection::JsonSyntaxError(error)) => {
-                let detail = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                Err(Problem::bad_request(format!("The body is not valid JSON: {detail}")))
-            }
-            Err(rejection) => Err(rejected(rejection.status(), rejection.body_text())),
-        }
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        let body = json_body(request).await?;
+        let axum::Json(value) = axum::Json::from_bytes(&body).map_err(invalid_json)?;
+        Ok(Self(value))
     }
 }
 
@@ -93,6 +89,38 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
             }
             Err(rejection) => Err(rejected(rejection.status(), rejection.body_text())),
         }
+    }
+}
+
+/// The body of a request that says that it is JSON. Without the type of the value, so that this is compiled once.
+fn json_body(request: Request) -> BoxFuture<'static, Result<Bytes, Problem>> {
+    Box::pin(async move {
+        if !is_json(request.headers()) {
+            let expected = "Expected request with `Content-Type: application/json`";
+            return Err(rejected(StatusCode::UNSUPPORTED_MEDIA_TYPE, expected.to_owned()));
+        }
+        let body = Bytes::from_request(request, &()).await;
+        body.map_err(|rejection| rejected(rejection.status(), rejection.body_text()))
+    })
+}
+
+/// `application/json`, or a type such as `application/merge-patch+json`.
+fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+    let essence = essence.to_ascii_lowercase();
+    let subtype = essence.strip_prefix("application/");
+    subtype.is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
+}
+
+fn invalid_json(rejection: JsonRejection) -> Problem {
+    match rejection {
+        JsonRejection::JsonDataError(error) => invalid_field::<serde_json::Error>(&error),
+        JsonRejection::JsonSyntaxError(error) => {
+            let detail = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            Problem::bad_request(format!("The body is not valid JSON: {detail}"))
+        }
+        rejection => rejected(rejection.status(), rejection.body_text()),
     }
 }
 

@@ -1,13 +1,16 @@
 //! The routes of a service, each with the access that it requires and its entry in the OpenAPI document.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use axum::Router;
+use axum::extract::Request;
 use axum::handler::Handler;
 use axum::http::{Method, StatusCode};
 use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter, on};
+use axum::routing::{MethodFilter, MethodRouter, Route, on};
+use tower::util::BoxCloneSyncServiceLayer;
 use utoipa::openapi::{OpenApi, RefOr, Schema};
 use utoipa_axum::router::UtoipaMethodRouter;
 
@@ -89,8 +92,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
                     audited,
                 });
             }
-            let guarded = with_rule(handlers.clone(), rule.clone()).route_layer(map_response(mark_json_only));
-            self.router = self.router.route(&path, guarded);
+            self.router = self.router.route(&path, handlers.clone().route_layer(api_guard(rule.clone())));
             match self.document.paths.paths.get_mut(&path) {
                 Some(known) => known.merge_operations(item),
                 None => drop(self.document.paths.paths.insert(path, item)),
@@ -190,7 +192,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     fn add(mut self, rule: RouteRule, method: &Method, path: &str, handler: MethodRouter<S>) -> Self {
         let RouteRule { access, audited, .. } = rule.clone();
-        self.router = self.router.route(path, with_rule(handler, rule));
+        self.router = self.router.route(path, handler.route_layer(page_guard(rule)));
         self.entries.push(Entry { path: path.to_owned(), method: method.to_string(), access, audited });
         self
     }
@@ -244,10 +246,15 @@ async fn mark_json_only(mut response: Response) -> Response {
     response
 }
 
+/// Checks a request before its handler. Boxed, so that the check is compiled in this crate only and not again for the
+/// state of every service.
+type Guard = BoxCloneSyncServiceLayer<Route, Request, Response, Infallible>;
+
 /// Checks the access of declared methods only; other methods get 405 without authentication.
-fn with_rule<S: Clone + Send + Sync + 'static>(
-    handlers: MethodRouter<S>,
-    rule: RouteRule,
-) -> MethodRouter<S> {
-    handlers.route_layer(from_fn_with_state(rule, authorize))
+fn page_guard(rule: RouteRule) -> Guard {
+    BoxCloneSyncServiceLayer::new(from_fn_with_state(rule, authorize))
+}
+
+fn api_guard(rule: RouteRule) -> Guard {
+    BoxCloneSyncServiceLayer::new((map_response(mark_json_only), from_fn_with_state(rule, authorize)))
 }
