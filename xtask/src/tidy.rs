@@ -18,6 +18,7 @@ use crate::{cargo, workspace};
 const EDGES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("commands", &[]),
+    ("histogram", &[]),
     ("engine", &["commands"]),
     ("schema", &[]),
     ("schema-audit", &["schema", "store"]),
@@ -25,7 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("net", &[]),
     ("expression", &[]),
     ("document", &[]),
-    ("store", &["commands", "engine"]),
+    ("store", &["commands", "engine", "histogram"]),
     ("database", &[]),
     ("service", &["database", "schema", "schema-macros", "store"]),
     ("web", &["database", "net", "schema", "service", "store"]),
@@ -41,8 +42,18 @@ const EDGES: &[(&str, &[&str])] = &[
 const SHARED: &[&str] = &["units"];
 
 /// What a service may depend on. Never another service.
-const SERVICE: &[&str] =
-    &["database", "document", "expression", "net", "schema", "schema-macros", "service", "store", "web"];
+const SERVICE: &[&str] = &[
+    "database",
+    "document",
+    "expression",
+    "histogram",
+    "net",
+    "schema",
+    "schema-macros",
+    "service",
+    "store",
+    "web",
+];
 
 /// Crates for tests only. Like the binary and the benchmarks, they may depend on everything.
 const TEST_CRATES: &[&str] = &["fixtures"];
