@@ -30,7 +30,7 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
     let plan = format!(
         "name = \"memory\"\nquota = {{ name = \"api\", windows = \"100000/1h\" }}\n\
          source = {{ step = \"docket\", list = [{}] }}\n\
-         [step.docket]\nget = \"{}/dockets/{{key}}/\"\n[http]\nper_host = {IN_FLIGHT}\n",
+         [step.docket]\nget = \"{}/dockets/${{key}}/\"\n[http]\nper_host = {IN_FLIGHT}\n",
         keys.join(", "),
         api.url()
     );

@@ -1,5 +1,5 @@
-//! Building blocks for small expressions that users write: a reader whose errors have a position, quoted strings, and
-//! paths into JSON documents.
+//! Building blocks for small expressions that users write: a reader whose errors have a position, quoted strings,
+//! templates, and paths into JSON documents.
 //!
 //! Expressions and the documents that they are applied to are untrusted, so everything is bounded: parsing takes time in
 //! proportion to the length, and a path visits every value of a document at most once.
@@ -7,7 +7,9 @@
 mod json_path;
 mod quoted;
 mod reader;
+mod template;
 
 pub use json_path::{JsonPath, Step};
 pub use quoted::Quoted;
 pub use reader::{Mistake, Place, Reader};
+pub use template::{Escape, Part, Template, unknown_variable};

@@ -9,6 +9,14 @@ pub struct Mistake {
     pub message: String,
 }
 
+impl Mistake {
+    /// The same mistake in a longer text, in which the expression follows `before`.
+    #[must_use]
+    pub fn after(self, before: &str) -> Self {
+        Self { column: before.chars().count() + self.column, ..self }
+    }
+}
+
 /// An expression and the current position.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {

@@ -168,8 +168,9 @@ impl LocalPlan {
     async fn print_outputs(&self, run: &Run, dead_letters: u64) -> Result<()> {
         for output in self.print_files(run).await? {
             let Some(Sink::JsonLines { path }) = self.plan.sinks.get(&output.sink) else { continue };
-            let Ok(target) = std::fs::read_link(self.folder.join(path)) else { continue };
-            let (path, ours) = (self.folder.join(path), Path::new(&output.file).file_name());
+            let Some(path) = path.link().map(|link| self.folder.join(link)) else { continue };
+            let Ok(target) = std::fs::read_link(&path) else { continue };
+            let ours = Path::new(&output.file).file_name();
             if ours == Some(target.as_os_str()) {
                 print(&format!("  {} links to it", path.display()));
             } else if run.state == RunState::Completed && dead_letters > 0 {

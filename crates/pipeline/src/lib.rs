@@ -31,4 +31,4 @@ pub use sink::Output;
 
 /// The tables of pipelines.
 pub const MIGRATIONS: hob_database::Migrations =
-    hob_database::migrations!("pipeline": "0001_pipeline", "0002_tally", "0003_result");
+    hob_database::migrations!("pipeline": "0001_pipeline", "0002_tally", "0003_result", "0004_variables");

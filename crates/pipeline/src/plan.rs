@@ -3,6 +3,7 @@
 
 mod error;
 mod name;
+pub(crate) mod output_path;
 mod parse;
 pub(crate) mod retry;
 pub(crate) mod secrets;
@@ -21,6 +22,7 @@ use toml::Spanned;
 pub use error::PlanError;
 pub use name::PlanName;
 pub(crate) use name::is_item_key;
+pub use output_path::OutputPath;
 
 use crate::plan::retry::RetryPolicy;
 use crate::plan::template::Template;
@@ -121,8 +123,9 @@ pub struct Follow {
 /// Where results go.
 #[derive(Clone, Debug)]
 pub enum Sink {
-    /// One JSON Lines file per run. `{run}` in the path is the run's id; without it, the path is a link to the newest file.
-    JsonLines { path: PathBuf },
+    /// One JSON Lines file per run. `${run}` in the path is the run's id; without it, the path is a link to the newest
+    /// file.
+    JsonLines { path: OutputPath },
     /// A table with a column per member. A row replaces the one with the same key.
     Table { database: SinkDatabase, table: String, key: Vec<String> },
 }
@@ -235,8 +238,8 @@ quota = { name = "api", windows = "5/1m, 50/1h", buffer = 1 }
 step = "docket"
 list = ["1", "2"]
 [step.docket]
-get = "https://api.example/dockets/{key}/"
-headers = { Authorization = "Token {secret.api}" }
+get = "https://api.example/dockets/${key}/"
+headers = { Authorization = "Token ${secret.api}" }
 extract = { id = "$.id" }
 follow = [{ step = "entry", items = "$.entries[*]", key = "$.id" }]
 sink = "out"
@@ -275,7 +278,9 @@ jsonl = "out/dockets.jsonl"
         };
         assert_eq!(wrong("step = \"docket\"", "step = \"docker\""), "4 source.step");
         assert_eq!(wrong("sink = \"out\"", "sink = \"in\""), "11 step.docket.sink");
-        assert_eq!(wrong("{key}", "{kex}"), "7 step.docket.get");
+        assert_eq!(wrong("${key}", "${kex}"), "7 step.docket.get");
+        assert_eq!(wrong("${key}", "{key}"), "7 step.docket.get");
+        assert_eq!(wrong("out/dockets.jsonl", "{run}.jsonl"), "13 sink.out");
         assert_eq!(wrong("$.id\" }\nfollow", "id\" }\nfollow"), "9 step.docket.extract");
         assert_eq!(wrong("buffer = 1", "buffer = 9"), "2 quota");
         assert_eq!(wrong("out/dockets.jsonl", "../dockets.jsonl"), "13 sink.out");

@@ -3,7 +3,6 @@
 //! result arrives once, even after a crash. Each run writes its own file. When the run completes, the path in the plan
 //! becomes a link to this file; no run changes the output of another.
 
-mod file_name;
 mod json_lines;
 mod table;
 
@@ -17,6 +16,7 @@ use hob_service::config::Secrets;
 use crate::database::outputs::{self, SinkLease};
 use crate::database::runs;
 use crate::error::{Error, Result};
+use crate::plan::output_path::OutputPath;
 use crate::plan::secrets;
 use crate::plan::{Plan, Sink, SinkDatabase};
 use crate::run::RunId;
@@ -52,7 +52,7 @@ enum Target {
     /// `path` is the path in the plan.
     JsonLines {
         folder: PathBuf,
-        path: PathBuf,
+        path: OutputPath,
     },
     Table {
         database: SinkDatabase,
@@ -160,7 +160,7 @@ impl Sinks {
                 Ok(OpenTarget::JsonLines(JsonLinesFile::open(&folder.join(&lease.file)).await?))
             }
             Target::JsonLines { folder, path } if lease.has_file() => {
-                let path = folder.join(path);
+                let path = folder.join(path.link().unwrap_or_else(|| Path::new("")));
                 // Writing through the link would truncate the file of another run.
                 if path.is_symlink() {
                     let reason = format!(
@@ -242,7 +242,7 @@ pub(crate) async fn publish(database: &Database, run: &RunId, plan: &Plan, folde
     for (name, sink) in &plan.sinks {
         let Sink::JsonLines { path } = sink else { continue };
         let Some(output) = files.get(name) else { return Ok(false) };
-        match file_name::link_path(path).map(|link| folder.join(link)) {
+        match path.link().map(|link| folder.join(link)) {
             // Started by an earlier version: the file has the path of the link.
             _ if output.file.is_empty() && output.rows > 0 => {}
             _ if output.file.is_empty() => return Ok(false),

@@ -194,8 +194,7 @@ fn check_references(families: &[crate::model::Family], root: &Table<'_>, reader:
                 continue;
             }
             let at = table.get(key).map_or(table.at, |item| item.at);
-            let near =
-                crate::parse::source::nearest(name, families.iter().map(|family| family.name.as_str()));
+            let near = hob_units::nearest(name, families.iter().map(|family| family.name.as_str()));
             reader.report(
                 at,
                 format!("`{key}` names no family {name:?}"),

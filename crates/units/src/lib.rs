@@ -17,6 +17,7 @@
 
 mod backoff;
 mod duration;
+mod nearest;
 mod period;
 mod quantity;
 mod secret;
@@ -24,6 +25,7 @@ mod size;
 
 pub use backoff::Backoff;
 pub use duration::{DurationError, format_duration, parse_duration};
+pub use nearest::nearest;
 pub use period::Period;
 pub use secret::Secret;
 pub use size::{SizeError, format_count, format_size, parse_size};

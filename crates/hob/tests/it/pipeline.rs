@@ -31,13 +31,13 @@ quota = {{ name = "api", windows = "{windows}" }}
 step = "docket"
 [source.pages]
 url = "{0}/dockets/"
-headers = {{ Authorization = "Token {{secret.api}}" }}
+headers = {{ Authorization = "Token ${{secret.api}}" }}
 items = "$.results[*]"
 key = "$.id"
 next = "$.next"
 [step.docket]
-get = "{0}/dockets/{{key}}/"
-headers = {{ Authorization = "Token {{secret.api}}" }}
+get = "{0}/dockets/${{key}}/"
+headers = {{ Authorization = "Token ${{secret.api}}" }}
 extract = {{ id = "$.id" }}
 sink = "out"
 [sink.out]

@@ -1,5 +1,6 @@
 //! Turns the text of a plan into a checked [`Plan`]; the first mistake is reported.
 
+mod body;
 mod field;
 mod load;
 mod run_type;
@@ -32,10 +33,10 @@ pub(super) fn plan(text: &str, format: Format, file: File<'_>) -> std::result::R
 }
 
 pub(super) fn quick(url: &str, load: LoadModel) -> std::result::Result<Plan, String> {
-    let (origin, path) = split_url(url)?;
-    let origin = Origin::parse(origin)?;
+    let (before, path) = split_url(url)?;
+    let origin = Origin::parse(before)?;
     let variables = Variables::new();
-    let path = Template::parse(path, &variables)?;
+    let path = Template::parse(path, &variables).map_err(|mistake| mistake.after(before).to_string())?;
     let request = Request::new("GET".into(), (0, &origin), path, vec![], None);
     let step = Step {
         name: url.to_owned(),

@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use hob_expression::{Escape, Mistake, Part, unknown_variable};
+
 /// The variables of a plan. A variable is identified by its index.
 #[derive(Clone, Debug, Default)]
 pub struct Variables(Vec<String>);
@@ -48,78 +50,39 @@ impl Variables {
 /// Text with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
-    parts: Vec<Part>,
+    text: hob_expression::Template<usize>,
+    /// How values are escaped.
     escape: Escape,
 }
 
-/// How values are escaped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Escape {
-    Nothing,
-    /// Inside a JSON string.
-    Json,
-    /// A form value.
-    Form,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
-    Variable(usize),
-}
-
 impl Template {
-    pub(super) fn parse(text: &str, variables: &Variables) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some(at) = rest.find("${") {
-            let (before, after) = (&rest[..at], &rest[at + 2..]);
-            let Some(end) = after.find('}') else {
-                return Err("`${` without `}`".to_owned());
-            };
-            if !before.is_empty() {
-                parts.push(Part::Text(before.to_owned()));
-            }
-            let name = &after[..end];
-            let variable = variables.find(name).ok_or_else(|| {
-                format!("unknown variable `{name}`; define it in `vars`, as a field of the users, or in `extract` of an earlier step")
-            })?;
-            parts.push(Part::Variable(variable));
-            rest = &after[end + 1..];
-        }
-        if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
-        }
-        Ok(Self { parts, escape: Escape::Nothing })
+    pub(super) fn parse(text: &str, variables: &Variables) -> Result<Self, Mistake> {
+        let text = hob_expression::Template::parse(text, |name| {
+            variables.find(name).ok_or_else(|| {
+                let unknown = unknown_variable(name, variables.0.iter().map(String::as_str));
+                format!("{unknown}; variables are defined in `vars`, as fields of the users, and in `extract` of earlier steps")
+            })
+        })?;
+        Ok(Self { text, escape: Escape::Nothing })
     }
 
-    /// The same text, with values escaped for JSON strings.
-    pub(super) fn in_json(self) -> Self {
-        Self { escape: Escape::Json, ..self }
+    /// Parts that are already escaped; values will be escaped in the same way.
+    pub(super) fn joined(parts: Vec<Part<usize>>, escape: Escape) -> Self {
+        Self { text: parts.into_iter().collect(), escape }
     }
 
-    /// A form of these fields.
-    pub(super) fn form(fields: Vec<(&str, Self)>) -> Self {
-        let mut parts = Vec::new();
-        for (index, (name, value)) in fields.into_iter().enumerate() {
-            let sign = if index == 0 { "" } else { "&" };
-            parts.push(Part::Text(format!("{sign}{}=", Escape::Form.apply(name))));
-            parts.extend(value.parts.into_iter().map(|part| match part {
-                Part::Text(text) => Part::Text(Escape::Form.apply(&text).into_owned()),
-                variable => variable,
-            }));
-        }
-        Self { parts, escape: Escape::Form }
+    /// The parts of the template with their text escaped.
+    pub(super) fn escaped_parts(self, escape: Escape) -> impl Iterator<Item = Part<usize>> {
+        self.text.into_parts().into_iter().map(move |part| match part {
+            Part::Text(text) => Part::Text(escape.apply(&text)),
+            variable @ Part::Variable(_) => variable,
+        })
     }
 
     /// The text, if it has no variables.
     #[must_use]
     pub fn fixed(&self) -> Option<&str> {
-        match self.parts.as_slice() {
-            [] => Some(""),
-            [Part::Text(text)] => Some(text),
-            _ => None,
-        }
+        self.text.fixed()
     }
 
     /// The text with the values of its variables.
@@ -129,33 +92,15 @@ impl Template {
             return Cow::Borrowed(text);
         }
         let mut filled = String::new();
-        for part in &self.parts {
+        for part in self.text.parts() {
             match part {
                 Part::Text(text) => filled.push_str(text),
                 Part::Variable(at) => {
-                    filled.push_str(&self.escape.apply(values.get(*at).map_or("", String::as_str)));
+                    self.escape.write(&mut filled, values.get(*at).map_or("", String::as_str));
                 }
             }
         }
         Cow::Owned(filled)
-    }
-}
-
-impl Escape {
-    fn apply(self, value: &str) -> Cow<'_, str> {
-        match self {
-            Self::Nothing => Cow::Borrowed(value),
-            Self::Json => {
-                let quoted = serde_json::to_string(value).unwrap_or_default();
-                Cow::Owned(quoted[1..quoted.len().max(2) - 1].to_owned())
-            }
-            Self::Form => {
-                let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-                let encode =
-                    |byte| if is_plain(byte) { (byte as char).to_string() } else { format!("%{byte:02X}") };
-                Cow::Owned(value.bytes().map(encode).collect())
-            }
-        }
     }
 }
 
@@ -175,20 +120,9 @@ mod tests {
     }
 
     #[test]
-    fn values_are_escaped_in_json_and_forms() {
-        let mut variables = Variables::new();
-        variables.declare("x");
-        let values = ["", "", "", "a\"b & c"].map(str::to_owned);
-        let json = Template::parse(r#"{"x":"${x}"}"#, &variables).unwrap().in_json();
-        assert_eq!(json.fill(&values), r#"{"x":"a\"b & c"}"#);
-        let field = |text| Template::parse(text, &variables).unwrap();
-        let form = Template::form(vec![("q", field("${x}=")), ("n", field("1"))]);
-        assert_eq!(form.fill(&values), "q=a%22b%20%26%20c%3D&n=1");
-    }
-
-    #[test]
     fn unknown_variable_is_named() {
-        assert!(Template::parse("${nope}", &Variables::new()).unwrap_err().contains("`nope`"));
-        assert!(Template::parse("${user", &Variables::new()).is_err());
+        let mistake = Template::parse("/${itertaion}", &Variables::new()).unwrap_err();
+        assert_eq!(mistake.column, 2);
+        assert!(mistake.message.contains("`itertaion`; write `${iteration}`"), "{mistake}");
     }
 }

@@ -83,6 +83,16 @@ fn mistake_is_reported_with_its_line_and_field() {
 }
 
 #[test]
+fn unknown_variable_has_a_column_and_a_suggestion() {
+    for (request, column) in [("GET /${itreation}", 6), ("GET http://127.0.0.1:8080/${itreation}", 27)] {
+        let text = PLAN.replacen("GET /", request, 1);
+        let mistake = Plan::read(&text, Format::Toml).unwrap_err();
+        let told = format!("column {column}: unknown variable `itreation`; write `${{iteration}}`");
+        assert!(mistake.message.starts_with(&told), "{mistake}");
+    }
+}
+
+#[test]
 fn mistake_in_json_is_reported_with_its_line_and_field() {
     let json = "{\n  \"name\": \"x\",\n  \"target\": \"http://127.0.0.1\",\n  \"scenario\": [\n    {\n      \
         \"name\": \"s\",\n      \"load\": {\"rate\": 1, \"for\": \"1s\"},\n      \"step\": [\n        \

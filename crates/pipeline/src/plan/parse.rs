@@ -10,6 +10,7 @@ use toml::Spanned;
 use super::error::{PlanError, field_at};
 use super::name::{is_identifier, is_item_key, is_name};
 use super::{Http, PAGES_STEP, Pages, Plan, PlanName, Sink, SinkDatabase, Source, Step};
+use crate::plan::output_path::OutputPath;
 use crate::plan::retry::RetryPolicy;
 use crate::quota::{Limits, QuotaName};
 
@@ -55,7 +56,7 @@ struct RawSource {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawSink {
-    jsonl: Option<PathBuf>,
+    jsonl: Option<String>,
     table: Option<String>,
     sqlite: Option<PathBuf>,
     postgres: Option<SecretName>,
@@ -127,12 +128,12 @@ impl Validator<'_> {
                 Ok(Source::File { step, path: self.relative_path(path, at, "source.file")? })
             }
             (None, None, Some(pages)) => {
-                let plain = !pages.url.has_placeholders() && url::Url::parse(pages.url.as_str()).is_ok();
+                let plain = pages.url.fixed().is_some_and(|url| url::Url::parse(url).is_ok());
                 self.check(
                     plain,
                     at,
                     "source.pages.url",
-                    "must be an absolute URL without placeholders; put secrets into headers",
+                    "must be an absolute URL without variables; put secrets into headers",
                 )?;
                 Ok(Source::Pages { step, pages })
             }
@@ -174,7 +175,7 @@ impl Validator<'_> {
             }
             let url = step.get.as_ref().or(step.post.as_ref());
             let absolute =
-                url.is_none_or(|url| ["http://", "https://"].iter().any(|s| url.as_str().starts_with(s)));
+                url.is_none_or(|url| ["http://", "https://"].iter().any(|s| url.beginning().starts_with(s)));
             self.check(absolute, at, &field, "a URL must start with http:// or https://")?;
             steps.insert(name, step);
         }
@@ -190,9 +191,11 @@ impl Validator<'_> {
             let sink = sink.into_inner();
             let read = match (sink.jsonl, sink.table, sink.sqlite, sink.postgres) {
                 (Some(path), None, None, None) => {
-                    let path = self.relative_path(path, at, &field)?;
+                    let path = self.relative_path(path.into(), at, &field)?;
                     let named = path.components().filter(|part| *part != Component::CurDir);
                     let path: PathBuf = named.collect();
+                    let path = path.to_string_lossy().parse::<OutputPath>();
+                    let path = path.map_err(|error| self.error(at, &field, error))?;
                     let same =
                         |other: &Sink| matches!(other, Sink::JsonLines { path: other } if *other == path);
                     let reason = "another sink writes this file";

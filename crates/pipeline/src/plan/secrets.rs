@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
 
+use hob_expression::Escape;
 use hob_service::Section as _;
 use hob_service::config::{Destination, Mask, Secret, SecretDenied, SecretName, Secrets};
 use http::header::HOST;
@@ -12,7 +13,7 @@ use url::{Position, Url};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
-use crate::plan::template::{Encoding, Template, TemplateError, TemplateValues};
+use crate::plan::template::{Template, TemplateError, TemplateValues};
 use crate::plan::{Plan, Sink, SinkDatabase, Source};
 
 const SYSTEM: &str = Config::NAME;
@@ -87,7 +88,7 @@ impl RequestSecrets {
         let mut allowed = Self::default();
         for name in names {
             for (_, host) in headers.iter().filter(|(header, _)| is_host(header)) {
-                let host = host.render(&plain, Encoding::Header)?;
+                let host = host.render(&plain, Escape::Header)?;
                 secrets.check_host_header(name, SYSTEM, &to, host.as_bytes())?;
             }
             allowed.0.insert((*name).clone(), secrets.read(name, SYSTEM, &to)?);
@@ -103,8 +104,8 @@ impl RequestSecrets {
     pub(crate) fn mask(&self) -> Mask {
         let mut mask = Mask::default();
         for secret in self.0.values() {
-            for encoding in [Encoding::Url, Encoding::Header] {
-                mask.hide(&encoding.encode(secret.reveal()));
+            for escape in [Escape::Url, Escape::Header] {
+                mask.hide(&escape.apply(secret.reveal()));
             }
         }
         mask
@@ -143,8 +144,8 @@ impl RequestTemplate<'_> {
             if host.secrets().next().is_some() {
                 return Err(SecretDenied::BadHostHeader(name.clone()));
             }
-            if !host.has_placeholders() {
-                secrets.check_host_header(name, SYSTEM, &to, host.with_sample_values("", "").as_bytes())?;
+            if let Some(host) = host.fixed() {
+                secrets.check_host_header(name, SYSTEM, &to, host.as_bytes())?;
             }
         }
         Ok(())

@@ -1,43 +1,26 @@
-//! Templates: `https://api.example/dockets/{key}/`, `Token {secret.api}`, `{data.court}`.
+//! Templates: `https://api.example/dockets/${key}/`, `Token ${secret.api}`, `${data.court}`.
 
-use std::fmt;
-use std::str::FromStr;
-
+use hob_expression::{Escape, Mistake, Part, unknown_variable};
 use hob_service::config::{Secret, SecretDenied, SecretName};
 use serde::{Deserialize, Deserializer, de};
 
-/// A text with placeholders for the key of an item, members of its data, and secrets.
+/// A text with variables: the key of an item, members of its data, and secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
-    text: String,
-    parts: Vec<Part>,
-}
+pub struct Template(hob_expression::Template<Variable>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Text(String),
+enum Variable {
     Key,
     Data(String),
     Secret(SecretName),
 }
 
-/// Values for the placeholders.
+/// Values for the variables.
 #[derive(Clone, Copy)]
 pub(crate) struct TemplateValues<'a> {
     pub(crate) key: &'a str,
     pub(crate) data: &'a serde_json::Map<String, serde_json::Value>,
     pub(crate) secrets: &'a (dyn Fn(&SecretName) -> Result<Secret, SecretDenied> + Sync),
-}
-
-/// How a value is escaped, so that it cannot change the structure around it.
-#[derive(Clone, Copy)]
-pub(crate) enum Encoding {
-    /// Percent-encodes everything but letters, digits and `-._~`.
-    Url,
-    /// Removes control characters.
-    Header,
-    /// Escapes for a JSON string.
-    Json,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -49,113 +32,111 @@ pub(crate) enum TemplateError {
 }
 
 impl Template {
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
     pub fn secrets(&self) -> impl Iterator<Item = &SecretName> {
-        self.parts.iter().filter_map(|part| match part {
-            Part::Secret(name) => Some(name),
+        self.0.variables().filter_map(|variable| match variable {
+            Variable::Secret(name) => Some(name),
             _ => None,
         })
     }
 
-    pub(crate) fn has_placeholders(&self) -> bool {
-        self.parts.iter().any(|part| !matches!(part, Part::Text(_)))
+    /// The text, if it has no variables.
+    pub(crate) fn fixed(&self) -> Option<&str> {
+        self.0.fixed()
+    }
+
+    /// The text before the first variable.
+    pub(super) fn beginning(&self) -> &str {
+        match self.0.parts().first() {
+            Some(Part::Text(text)) => text,
+            _ => "",
+        }
     }
 
     /// Renders the template with `item` for values of the item and `secret` for secrets.
     pub(crate) fn with_sample_values(&self, item: &str, secret: &str) -> String {
-        let text = |part: &Part| match part {
+        let text = |part: &Part<Variable>| match part {
             Part::Text(literal) => literal.clone(),
-            Part::Key | Part::Data(_) => item.to_owned(),
-            Part::Secret(_) => secret.to_owned(),
+            Part::Variable(Variable::Key | Variable::Data(_)) => item.to_owned(),
+            Part::Variable(Variable::Secret(_)) => secret.to_owned(),
         };
-        self.parts.iter().map(text).collect()
+        self.0.parts().iter().map(text).collect()
     }
 
     pub(crate) fn render(
         &self,
         values: &TemplateValues<'_>,
-        encoding: Encoding,
+        escape: Escape,
     ) -> Result<String, TemplateError> {
-        let mut text = String::with_capacity(self.text.len());
-        for part in &self.parts {
+        let mut text = String::new();
+        for part in self.0.parts() {
             match part {
                 Part::Text(literal) => text.push_str(literal),
-                Part::Key => encoding.write(&mut text, values.key),
-                Part::Data(name) => {
+                Part::Variable(Variable::Key) => escape.write(&mut text, values.key),
+                Part::Variable(Variable::Data(name)) => {
                     let value = values.data.get(name).ok_or_else(|| TemplateError::NoData(name.clone()))?;
                     match value {
-                        serde_json::Value::String(value) => encoding.write(&mut text, value),
-                        other => encoding.write(&mut text, &other.to_string()),
+                        serde_json::Value::String(value) => escape.write(&mut text, value),
+                        other => escape.write(&mut text, &other.to_string()),
                     }
                 }
-                Part::Secret(name) => encoding.write(&mut text, (values.secrets)(name)?.reveal()),
+                Part::Variable(Variable::Secret(name)) => {
+                    escape.write(&mut text, (values.secrets)(name)?.reveal());
+                }
             }
         }
         Ok(text)
     }
 }
 
-impl Encoding {
-    pub(crate) fn encode(self, value: &str) -> String {
-        let mut text = String::new();
-        self.write(&mut text, value);
-        text
-    }
+impl std::str::FromStr for Template {
+    type Err = Mistake;
 
-    fn write(self, text: &mut String, value: &str) {
-        match self {
-            Encoding::Url => {
-                let parts = url::form_urlencoded::byte_serialize(value.as_bytes());
-                text.extend(parts.map(|part| if part == "+" { "%20" } else { part }));
-            }
-            Encoding::Header => text.extend(value.chars().filter(|c| !c.is_control())),
-            Encoding::Json => {
-                let quoted = serde_json::Value::from(value).to_string();
-                text.push_str(&quoted[1..quoted.len() - 1]);
-            }
-        }
+    fn from_str(text: &str) -> Result<Self, Mistake> {
+        refuse_bare_braces(text, |name| variable(name).is_ok())?;
+        hob_expression::Template::parse(text, variable).map(Self)
     }
 }
 
-impl FromStr for Template {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let mut rest = text;
-        while let Some(open) = rest.find("{{").into_iter().chain(rest.find('{')).min() {
-            if !rest[..open].is_empty() {
-                parts.push(Part::Text(rest[..open].to_owned()));
-            }
-            if rest[open..].starts_with("{{") {
-                parts.push(Part::Text("{".to_owned()));
-                rest = &rest[open + 2..];
-                continue;
-            }
-            let close =
-                rest[open..].find('}').ok_or("unclosed placeholder; write {{ for a literal brace")? + open;
-            parts.push(placeholder(&rest[open + 1..close])?);
-            rest = &rest[close + 1..];
-        }
-        if !rest.is_empty() {
-            parts.push(Part::Text(rest.to_owned()));
-        }
-        Ok(Self { text: text.to_owned(), parts })
-    }
-}
-
-fn placeholder(name: &str) -> Result<Part, String> {
+fn variable(name: &str) -> Result<Variable, String> {
     match name.split_once('.') {
-        None if name == "key" => Ok(Part::Key),
-        Some(("data", member)) if !member.is_empty() => Ok(Part::Data(member.to_owned())),
+        None if name == "key" => Ok(Variable::Key),
+        Some(("data", member)) if !member.is_empty() => Ok(Variable::Data(member.to_owned())),
         Some(("secret", secret)) => {
-            secret.parse().map(Part::Secret).map_err(|error| format!("{{{name}}}: {error}"))
+            secret.parse().map(Variable::Secret).map_err(|error| format!("`${{{name}}}`: {error}"))
         }
-        _ => Err(format!("{{{name}}} is not a placeholder; use {{key}}, {{data.NAME}} or {{secret.NAME}}")),
+        _ => {
+            let unknown = unknown_variable(name, ["key"]);
+            Err(format!("{unknown}; variables are `${{key}}`, `${{data.NAME}}` and `${{secret.NAME}}`"))
+        }
     }
+}
+
+/// Refuses the syntax of earlier versions, which would otherwise be sent as text: `{key}` for a variable, and `{{` for a
+/// brace, unless it is closed by `}}` as in Mustache.
+pub(super) fn refuse_bare_braces(text: &str, is_variable: impl Fn(&str) -> bool) -> Result<(), Mistake> {
+    let mut at = 0;
+    while let Some(found) = text[at..].find('{') {
+        let (before, inside) = (&text[..at + found], &text[at + found + 1..]);
+        at = text.len() - inside.len();
+        let mistake = |message| Err(Mistake { column: before.chars().count() + 1, message });
+        if before.ends_with('$') {
+            continue;
+        }
+        let name = inside.split('}').next().unwrap_or_default();
+        if is_variable(name) {
+            return mistake(format!("`{{{name}}}` is text, not a variable; write `${{{name}}}`"));
+        }
+        if let Some(inside) = inside.strip_prefix('{') {
+            let is_mustache = inside
+                .split_once('}')
+                .is_some_and(|(name, after)| !name.contains(['{', '"']) && after.starts_with('}'));
+            if !is_mustache {
+                return mistake("`{{` is two braces; write `{` for one".to_owned());
+            }
+            at += 1;
+        }
+    }
+    Ok(())
 }
 
 impl<'de> Deserialize<'de> for Template {
@@ -164,37 +145,53 @@ impl<'de> Deserialize<'de> for Template {
     }
 }
 
-impl fmt::Display for Template {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn render(template: &str, encoding: Encoding) -> String {
+    fn render(template: &str, escape: Escape) -> String {
         let data = serde_json::json!({ "court": "a/b \"c\"", "n": 7 });
         let secrets = |_: &SecretName| Ok(Secret::from("s3\r\ncret".to_owned()));
         let values = TemplateValues { key: "1 2", data: data.as_object().unwrap(), secrets: &secrets };
-        template.parse::<Template>().unwrap().render(&values, encoding).unwrap()
+        template.parse::<Template>().unwrap().render(&values, escape).unwrap()
+    }
+
+    fn error(template: &str) -> String {
+        template.parse::<Template>().unwrap_err().to_string()
     }
 
     #[test]
     fn value_cannot_change_the_structure_around_it() {
-        assert_eq!(render("/d/{key}/?c={data.court}", Encoding::Url), "/d/1%202/?c=a%2Fb%20%22c%22");
-        assert_eq!(render("Token {secret.api}", Encoding::Header), "Token s3cret");
+        assert_eq!(render("/d/${key}/?c=${data.court}", Escape::Url), "/d/1%202/?c=a%2Fb%20%22c%22");
+        assert_eq!(render("Token ${secret.api}", Escape::Header), "Token s3cret");
         assert_eq!(
-            render(r#"{{"c": "{data.court}", "n": {data.n}}"#, Encoding::Json),
-            r#"{"c": "a/b \"c\"", "n": 7}"#
+            render(r#"{"c": "${data.court}", "o": {"n": ${data.n}}}"#, Escape::Json),
+            r#"{"c": "a/b \"c\"", "o": {"n": 7}}"#
         );
     }
 
     #[test]
-    fn unknown_placeholder_is_rejected() {
-        for text in ["{", "{keys}", "{data.}", "{secret.a b}", "{env:HOME}", "{}"] {
+    fn unknown_variable_is_rejected() {
+        for text in ["${", "${keys}", "${data.}", "${secret.a b}", "${env:HOME}", "${}"] {
             assert!(text.parse::<Template>().is_err(), "{text}");
+        }
+        assert!(error("/${kye}").starts_with("column 2: unknown variable `kye`"));
+    }
+
+    #[test]
+    fn earlier_syntax_is_rejected_with_what_to_write() {
+        for (text, told) in [
+            ("/d/{key}/", "column 4: `{key}` is text, not a variable; write `${key}`"),
+            ("ä {secret.api}", "column 3: `{secret.api}` is text, not a variable; write `${secret.api}`"),
+            (r#"{"a": "{data.n}"}"#, "column 8: `{data.n}` is text, not a variable; write `${data.n}`"),
+            (r#"{{"a": "${data.n}"}"#, "column 1: `{{` is two braces; write `{` for one"),
+            (r#"{"a": {{"b": 1}}"#, "column 7: `{{` is two braces; write `{` for one"),
+            ("/?f={{a}", "column 5: `{{` is two braces; write `{` for one"),
+        ] {
+            assert_eq!(error(text), told, "{text}");
+        }
+        for text in [r#"{"a": {}, "b": "{x} {{name}} {"}"#, "$${key}", "{ key }"] {
+            assert_eq!(render(text, Escape::Json), text.replace("$$", "$"), "{text}");
         }
     }
 }

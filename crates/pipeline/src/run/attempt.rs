@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use hob_expression::Escape;
 use hob_service::config::{Mask, SecretDenied, SecretName};
 use http::{Request, StatusCode, header};
 use http_body_util::Full;
@@ -11,7 +12,7 @@ use url::Url;
 
 use crate::plan::retry::{FailureClass, RetryDecision};
 use crate::plan::secrets::RequestSecrets;
-use crate::plan::template::{Encoding, Template, TemplateValues};
+use crate::plan::template::{Template, TemplateValues};
 use crate::plan::{PAGES_STEP, Source, Step};
 use crate::quota::{NewReservation, QuotaFeedback, Reservation, ReserveDecision, millis};
 use crate::run::client::{AttemptFailure, HttpResponse};
@@ -190,7 +191,7 @@ impl Driver {
         let body = step.and_then(|step| step.body.as_ref());
         let post = step.is_some_and(|step| step.post.is_some());
         let render_url = |values: &TemplateValues<'_>| match url_template {
-            Some(url) => url.render(values, Encoding::Url),
+            Some(url) => url.render(values, Escape::Url),
             // The key of a page is its URL.
             None => Ok(item.key.clone()),
         };
@@ -213,7 +214,7 @@ impl Driver {
         request = request.header(header::ACCEPT, "application/json");
         for (name, value) in headers {
             request =
-                request.header(name, value.render(&values, Encoding::Header).map_err(AttemptFailure::parse)?);
+                request.header(name, value.render(&values, Escape::Header).map_err(AttemptFailure::parse)?);
         }
         let mut stored = None;
         if step.is_some_and(|step| step.conditional && step.get.is_some()) {
@@ -223,7 +224,7 @@ impl Driver {
         if let Some(stored) = &stored {
             request = request.header(header::IF_NONE_MATCH, &stored.etag);
         }
-        let body = body.map(|body| body.render(&values, Encoding::Json));
+        let body = body.map(|body| body.render(&values, Escape::Json));
         let body = body.transpose().map_err(AttemptFailure::parse)?.unwrap_or_default();
         if post {
             request = request.header(header::CONTENT_TYPE, "application/json");
@@ -285,7 +286,7 @@ impl Driver {
     fn restart_listing(&self, item: &Item, url: &Url, status: u16) -> Option<item::NewItem> {
         let Source::Pages { pages, .. } = &self.plan.source else { return None };
         let unknown = item.step == PAGES_STEP && matches!(status, 400 | 404 | 410);
-        let begin = unknown.then(|| extract::restart_listing(pages.url.as_str(), url)).flatten()?;
+        let begin = unknown.then(|| extract::restart_listing(pages.url.fixed()?, url)).flatten()?;
         tracing::warn!(run = %self.run, status, "cursor expired, listing restarted");
         Some(begin)
     }

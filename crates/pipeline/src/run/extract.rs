@@ -131,7 +131,7 @@ quota = { name = "api" }
 step = "docket"
 pages = { url = "http://api/dockets/?a=1", items = "$.results[*]", key = "$.id", next = "$.next" }
 [step.docket]
-get = "http://api/dockets/{key}/"
+get = "http://api/dockets/${key}/"
 extract = { id = "$.id", court = "$.court.name" }
 follow = [{ step = "entry", items = "$.entries[*]", key = "$" }]
 sink = "out"

@@ -153,10 +153,10 @@ mod tests {
 quota = { name = "api" }
 source = { step = "docket", list = ["1"] }
 [step.docket]
-get = "http://api/{key}"
+get = "http://api/${key}"
 follow = [{ step = "entry", items = "$.entries[*]", key = "$.id" }]
 [step.entry]
-get = "http://api/entries/{key}"
+get = "http://api/entries/${key}"
 "#;
 
     fn run(calls: u64) -> Run {

@@ -27,8 +27,8 @@ pub(crate) async fn seed(database: &Database, run: &Run, plan: &Plan, folder: &P
             (keys.iter().map(item).collect(), SEEDED)
         }
         Source::Pages { pages, .. } => {
-            let url =
-                Url::parse(pages.url.as_str()).map_err(|error| Error::invalid("source.pages.url", error))?;
+            let url = Url::parse(pages.url.fixed().unwrap_or_default())
+                .map_err(|error| Error::invalid("source.pages.url", error))?;
             (vec![page_item(&url)], SEEDED)
         }
         Source::File { step, path } => {

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::file_name;
 use crate::error::{Error, Result};
+use crate::plan::output_path::{OutputPath, with_suffix};
 use crate::run::RunId;
 
 /// How many names are tried for a file.
@@ -33,11 +33,11 @@ impl JsonLinesFile {
 
     /// Creates the file of a run. Returns its path relative to the folder. A file with content is never reused; an empty
     /// one is, since a process may have crashed right after creating it.
-    pub(crate) async fn create(folder: &Path, plan: &Path, run: &RunId) -> Result<(Self, PathBuf)> {
-        let (folder, plan, run) = (folder.to_owned(), plan.to_owned(), run.clone());
-        blocking(folder.join(&plan), move || {
+    pub(crate) async fn create(folder: &Path, plan: &OutputPath, run: &RunId) -> Result<(Self, PathBuf)> {
+        let (folder, plan, run) = (folder.to_owned(), plan.clone(), run.clone());
+        blocking(folder.join(plan.file(&run, 1)), move || {
             for attempt in 1..=MAX_ATTEMPTS {
-                let name = file_name::file_path(&plan, &run, attempt);
+                let name = plan.file(&run, attempt);
                 let path = folder.join(&name);
                 if let Some(parent) = path.parent() {
                     fs::create_dir_all(parent)?;
@@ -114,7 +114,7 @@ pub(crate) async fn link(link: &Path, file: &Path) -> Result<()> {
 fn preserve_existing(path: &Path) -> io::Result<()> {
     for attempt in 1..=MAX_ATTEMPTS {
         let word = if attempt < 2 { "earlier".to_owned() } else { format!("earlier~{attempt}") };
-        match fs::hard_link(path, file_name::with_suffix(path, &word)) {
+        match fs::hard_link(path, with_suffix(path, &word)) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             done => return done,
         }

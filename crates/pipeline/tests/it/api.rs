@@ -145,7 +145,7 @@ fn invalid_requests_are_rejected_by_field() {
         assert_eq!(field("/api/v1/pipelines", json!({ "toml": "name = 1" })).await, named("name"));
         let plan = json!({ "plan": { "name": "x", "quota": { "name": "api" }, "source": { "step": "y", "list": [] } } });
         assert_eq!(field("/api/v1/pipelines", plan).await, named("source.step"));
-        let secret = "name = \"x\"\nquota = { name = \"api\" }\nsource = { step = \"s\", list = [] }\n[step.s]\nget = \"http://h/{secret.t}\"";
+        let secret = "name = \"x\"\nquota = { name = \"api\" }\nsource = { step = \"s\", list = [] }\n[step.s]\nget = \"http://h/${secret.t}\"";
         assert_eq!(field("/api/v1/pipelines", json!({ "toml": secret })).await, named("step.s.get"));
         for path in ["/api/v1/quota/other", "/api/v1/quota/a%20b", "/api/v1/pipelines/runs/none"] {
             assert_eq!(app.get(path).await.status, 404, "{path}");

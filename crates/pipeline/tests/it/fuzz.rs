@@ -10,8 +10,8 @@ quota = { name = "api", windows = "5/1m, 50/1h", buffer = 1 }
 step = "docket"
 list = ["1", "2"]
 [step.docket]
-get = "https://api.example/dockets/{key}/"
-headers = { Authorization = "Token {secret.api}" }
+get = "https://api.example/dockets/${key}/"
+headers = { Authorization = "Token ${secret.api}" }
 extract = { id = "$.id", names = "$.parties[*]['full name']" }
 follow = [{ step = "entry", items = "$.entries[*]", key = "$.id" }]
 sink = "out"

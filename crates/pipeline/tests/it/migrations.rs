@@ -4,6 +4,7 @@ use hob_database::{Database, Migrations, Read as _, sql};
 use hob_fixtures::Layout;
 use hob_pipeline::MIGRATIONS;
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
+use hob_pipeline::plan::Plan;
 use hob_pipeline::run::{RunId, RunState};
 use hob_testkit::{LIMIT, TestDatabase, run, wait_for};
 use tempfile::TempDir;
@@ -40,8 +41,11 @@ async fn run_of_an_earlier_version_continues(test_database: TestDatabase) {
     let begun =
         "INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls, trouble,
                  started_at, changed_at) VALUES ('old', 'dockets', $1, 'running', 1, -1, 3, 2, 2, '', 1, 1)";
+    // Variables had no dollar sign.
+    let old_text = text.replace("${", "{");
+    assert!(old_text != text && Plan::parse(&old_text).is_err());
     for statement in [plan, begun] {
-        database.execute(sql(statement).bind(&text)).await.unwrap();
+        database.execute(sql(statement).bind(&old_text)).await.unwrap();
     }
     for statement in [QUOTA, ITEMS, CLAIM, ATTEMPTS, SINK] {
         database.execute(sql(statement)).await.unwrap();
@@ -50,6 +54,9 @@ async fn run_of_an_earlier_version_continues(test_database: TestDatabase) {
 
     let env = TestEnv::new(embedded(Layout::Plain), test_database).await;
     let id: RunId = "old".parse().unwrap();
+    let texts = sql("SELECT text FROM pipeline_plan UNION ALL SELECT text FROM pipeline_run");
+    let texts: Vec<(String,)> = env.database.all(texts).await.unwrap();
+    assert_eq!(texts, [(text.clone(),), (text.clone(),)]);
     env.assert_counts_match(&id).await;
     let folder = TempDir::new().unwrap();
     std::fs::create_dir(folder.path().join("out")).unwrap();

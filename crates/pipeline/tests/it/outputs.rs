@@ -168,7 +168,7 @@ fn run_ids_make_file_names_inside_the_folder() {
         let api = FakeApi::start(FakeApiConfig { dockets: 2, entries: 0, ..api_config() }).await.unwrap();
         let outer = TempDir::new().unwrap();
         let node = env.node_in(TempDir::new_in(outer.path()).unwrap(), env.test_store.store().clone()).await;
-        let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"{run}/dockets.jsonl\"");
+        let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"${run}/dockets.jsonl\"");
         let long = |end: &str| format!("{}{end}", "x".repeat(249));
         // The long ids differ only in the truncated part.
         for id in ["manual_2024-09-17T14:30:00+00:00", "..", ".", &long("a"), &long("b")] {

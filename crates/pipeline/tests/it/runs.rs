@@ -27,13 +27,13 @@ quota = {{ name = "api", windows = "1000/1m" }}
 step = "docket"
 pages = {{ url = "{0}/dockets/", items = "$.results[*]", key = "$.id", next = "$.next" }}
 [step.docket]
-get = "{0}/dockets/{{key}}/"
+get = "{0}/dockets/${{key}}/"
 conditional = true
 extract = {{ id = "$.id", case_name = "$.case_name" }}
 follow = [{{ step = "entry", items = "$.docket_entries[*]", key = "$.id" }}]
 sink = "dockets"
 [step.entry]
-get = "{0}/docket-entries/{{key}}/"
+get = "{0}/docket-entries/${{key}}/"
 extract = {{ id = "$.id", docket = "$.docket" }}
 sink = "entries"
 [sink.dockets]

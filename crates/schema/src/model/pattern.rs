@@ -127,7 +127,7 @@ fn placeholder(inside: &str, offset: usize, ids: &[IdRule]) -> Result<(Segment, 
     match ids.iter().position(|id| id.name == name) {
         Some(id) => Ok((Segment::Id(id), name.len() + 2)),
         None => {
-            let near = crate::parse::source::nearest(name, ids.iter().map(|id| id.name.as_str()));
+            let near = hob_units::nearest(name, ids.iter().map(|id| id.name.as_str()));
             let suggestion = near.map_or_else(
                 || format!("`{name} = {{ max = 128 }}` under [ids]"),
                 |near| format!("<{near}>"),

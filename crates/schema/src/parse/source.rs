@@ -96,17 +96,6 @@ impl<'t> Source<'t> {
     }
 }
 
-/// The candidate that was probably meant: at most two edits away, or one for short words.
-pub(crate) fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let allowed = if word.chars().count() <= 4 { 1 } else { 2 };
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::levenshtein(word, candidate), candidate))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,13 +107,5 @@ mod tests {
         let equals = source.text.find('=').unwrap();
         assert_eq!(source.position(equals), Position { line: 2, column: 4 });
         assert_eq!(source.position(9_999).line, 3);
-    }
-
-    #[test]
-    fn a_misspelt_word_finds_its_neighbour_and_a_strange_one_none() {
-        let known = ["pattern", "purpose", "type"];
-        assert_eq!(nearest("patern", known), Some("pattern"));
-        assert_eq!(nearest("tpe", known), Some("type"));
-        assert_eq!(nearest("colour", known), None);
     }
 }

@@ -4,7 +4,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::parse::source::{ParseError, Source, Span, nearest};
+use crate::parse::source::{ParseError, Source, Span};
 
 /// The most errors that are reported of one file: to find the line of each, the file is read again.
 const MAX_MISTAKES: usize = 100;
@@ -81,7 +81,7 @@ impl<'a> Table<'a> {
             if known.contains(&entry.name) {
                 continue;
             }
-            let suggestion = nearest(entry.name, known.iter().copied())
+            let suggestion = hob_units::nearest(entry.name, known.iter().copied())
                 .map_or_else(|| format!("one of {}", known.join(", ")), ToOwned::to_owned);
             reader.report(entry.at, format!("{} has no `{}`", self.title, entry.name), suggestion);
         }

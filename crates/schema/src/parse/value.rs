@@ -47,7 +47,7 @@ pub(super) fn read_value(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'
 fn read_word(word: &str, at: usize, reader: &mut Reader<'_>) -> Option<Value> {
     let value = value_word(word);
     if value.is_none() {
-        let near = crate::parse::source::nearest(word, VALUE_WORDS);
+        let near = hob_units::nearest(word, VALUE_WORDS);
         let suggestion = near.map_or_else(
             || format!("one of {}, or a table such as {{ text = 128 }}", VALUE_WORDS.join(", ")),
             |near| format!("{near:?}"),
@@ -215,7 +215,7 @@ fn read_json(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Optio
         return json_word(word, names).or_else(|| {
             let known: Vec<&str> =
                 JSON_WORDS.iter().copied().chain(names.shapes.iter().map(String::as_str)).collect();
-            let suggestion = crate::parse::source::nearest(word, known.iter().copied())
+            let suggestion = hob_units::nearest(word, known.iter().copied())
                 .map_or_else(|| format!("one of {}", known.join(", ")), |near| format!("{near:?}"));
             reader.report(item.at, format!("no form or shape is called {word:?}"), suggestion);
             None

@@ -18,9 +18,9 @@ pub(super) fn wrong(path: impl Into<String>, message: impl Into<String>) -> Fiel
     (path.into(), message.into())
 }
 
-pub(super) fn at(path: &str) -> impl Fn(String) -> FieldError {
+pub(super) fn at<E: ToString>(path: &str) -> impl Fn(E) -> FieldError {
     let path = path.to_owned();
-    move |message| (path.clone(), message)
+    move |error| (path.clone(), error.to_string())
 }
 
 pub(super) fn check_name(path: &str, name: &str) -> Result<()> {

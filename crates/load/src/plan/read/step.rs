@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::body::body;
 use super::field::{Result, at, check_name, period, think_time, timeout, wrong};
 use crate::plan::check::{Check, Extraction, ValueSource, parse_path, parse_regex};
 use crate::plan::document::{self, Statuses};
 use crate::plan::request::{Origin, Request};
-use crate::plan::template::{Template, Variables};
+use crate::plan::template::Template;
 use crate::plan::{Plan, Step};
 
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -55,24 +56,23 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &document
     if !METHODS.contains(&method) {
         return Err(wrong(field, format!("the method is one of {}", METHODS.join(", "))));
     }
-    let (origin, url_path) = if url.starts_with('/') {
+    let (origin, before, url_path) = if url.starts_with('/') {
         let target = defaults.target.clone();
-        (
-            target.ok_or_else(|| {
-                wrong(&field, "a path needs the `target` of the plan; set it, or write a full URL")
-            })?,
-            url,
-        )
+        let target = target.ok_or_else(|| {
+            wrong(&field, "a path needs the `target` of the plan; set it, or write a full URL")
+        })?;
+        (target, "", url)
     } else {
-        let (origin, url_path) = split_url(url).map_err(at(&field))?;
-        (Origin::parse(origin).map_err(at(&field))?, url_path)
+        let (before, url_path) = split_url(url).map_err(at(&field))?;
+        (Origin::parse(before).map_err(at(&field))?, before, url_path)
     };
     let index = plan.origins.iter().position(|known| *known == origin).unwrap_or_else(|| {
         plan.origins.push(origin.clone());
         plan.origins.len() - 1
     });
     let variables = &plan.variables;
-    let url_path = Template::parse(url_path, variables).map_err(at(&field))?;
+    let url_path = Template::parse(url_path, variables)
+        .map_err(|mistake| at(&field)(mistake.after(&format!("{method} {before}"))))?;
     let (content_type, body) =
         body(path, from, variables)?.map_or((None, None), |(content_type, body)| (content_type, Some(body)));
     let mut headers: BTreeMap<String, (String, &str)> = BTreeMap::new();
@@ -92,31 +92,6 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &document
         read.push((name, value));
     }
     Ok(Request::new(method.to_owned(), (index, &origin), url_path, read, body))
-}
-
-/// The content type that the form of the body implies, and the body.
-fn body(
-    path: &str,
-    from: &document::Step,
-    variables: &Variables,
-) -> Result<Option<(Option<&'static str>, Template)>> {
-    let parse =
-        |field: &str, text: &str| Template::parse(text, variables).map_err(at(&format!("{path}.{field}")));
-    match (&from.body, &from.json, &from.form) {
-        (None, None, None) => Ok(None),
-        (Some(text), None, None) => Ok(Some((None, parse("body", text)?))),
-        (None, Some(json), None) => {
-            Ok(Some((Some("application/json"), parse("json", &json.to_string())?.in_json())))
-        }
-        (None, None, Some(form)) => {
-            let field =
-                |(name, value): (&'_ String, &document::Scalar)| Ok((name.clone(), parse("form", &value.0)?));
-            let fields = form.iter().map(field).collect::<Result<Vec<_>>>()?;
-            let fields = fields.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
-            Ok(Some((Some("application/x-www-form-urlencoded"), Template::form(fields))))
-        }
-        _ => Err(wrong(format!("{path}.body"), "a request has one of `body`, `json` and `form`")),
-    }
 }
 
 fn checks(path: &str, from: &document::Expect) -> Result<Vec<Check>> {
