@@ -1,19 +1,20 @@
-//! Latencies counted in a fixed array of atomics: no lock and no allocation per call.
+//! Latencies of operations, recorded without a lock and without an allocation per call.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use hob_histogram::AtomicRecorder;
 use serde::Serialize;
 
-/// Steps within each doubling; a quantile is at most 1/16 too high.
-const STEPS: u64 = 16;
-/// Up to 2³⁶ µs, about 19 hours; no call takes longer than its deadline.
-const BUCKETS: usize = 33 * STEPS as usize;
+/// A quantile is at most 1/16 too high.
+const BITS: u32 = 4;
+/// About 19 hours; no call takes longer than its deadline.
+const MAX_US: u64 = (1 << 36) - 1;
 
-/// A histogram of microseconds, linear up to 16 and then 16 steps per doubling.
+/// A histogram of microseconds.
 #[derive(Debug)]
 pub(crate) struct Latency {
-    buckets: Box<[AtomicU64; BUCKETS]>,
+    recorder: AtomicRecorder<BITS>,
     sum_us: AtomicU64,
     max_us: AtomicU64,
 }
@@ -35,73 +36,30 @@ pub struct Summary {
 
 impl Default for Latency {
     fn default() -> Self {
-        let buckets = Box::new([const { AtomicU64::new(0) }; BUCKETS]);
-        Self { buckets, sum_us: AtomicU64::new(0), max_us: AtomicU64::new(0) }
+        Self { recorder: AtomicRecorder::new(MAX_US), sum_us: AtomicU64::new(0), max_us: AtomicU64::new(0) }
     }
 }
 
 impl Latency {
     pub(crate) fn record(&self, took: Duration) {
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.buckets[bucket(us)].fetch_add(1, Relaxed);
+        self.recorder.record(us);
         self.sum_us.fetch_add(us, Relaxed);
         self.max_us.fetch_max(us, Relaxed);
     }
 
     pub(crate) fn summary(&self) -> Summary {
-        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
-        let count = counts.iter().sum();
-        let max_us = self.max_us.load(Relaxed);
-        let quantile = |per_cent: u64| quantile(&counts, count, per_cent).min(max_us);
-        let sum_us = self.sum_us.load(Relaxed);
-        Summary { count, sum_us, max_us, p50_us: quantile(50), p99_us: quantile(99) }
+        let histogram = self.recorder.read();
+        let (sum_us, max_us) = (self.sum_us.load(Relaxed), self.max_us.load(Relaxed));
+        let quantile =
+            |quantile| histogram.quantile(quantile).map_or(0, |bucket| bucket.highest().min(max_us));
+        Summary { count: histogram.count(), sum_us, max_us, p50_us: quantile(0.5), p99_us: quantile(0.99) }
     }
-}
-
-fn quantile(counts: &[u64], count: u64, per_cent: u64) -> u64 {
-    let rank = (count * per_cent).div_ceil(100);
-    let mut seen = 0;
-    for (index, in_bucket) in counts.iter().enumerate() {
-        seen += in_bucket;
-        if seen >= rank {
-            return highest(index);
-        }
-    }
-    0
-}
-
-fn bucket(us: u64) -> usize {
-    if us < STEPS {
-        return us as usize;
-    }
-    let doublings = us.ilog2() - STEPS.ilog2();
-    let step = (us >> doublings) - STEPS;
-    ((u64::from(doublings) + 1) * STEPS + step).min(BUCKETS as u64 - 1) as usize
-}
-
-/// The highest value that falls into a bucket.
-fn highest(index: usize) -> u64 {
-    let index = index as u64;
-    if index < STEPS {
-        return index;
-    }
-    let doublings = index / STEPS - 1;
-    ((index % STEPS + STEPS + 1) << doublings) - 1
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bucket_error_is_at_most_one_sixteenth() {
-        for us in (0..100_000).chain([1 << 30, (1 << 36) - 1]) {
-            let top = highest(bucket(us));
-            assert!(top >= us && top <= us + us / STEPS, "{us} → {top}");
-            assert!(bucket(us) == 0 || highest(bucket(us) - 1) < us, "{us}");
-        }
-        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
-    }
 
     #[test]
     fn quantiles_come_from_the_counts() {
@@ -114,5 +72,24 @@ mod tests {
         assert_eq!((summary.count, summary.sum_us, summary.max_us), (100, 5050, 100));
         assert!((50..=53).contains(&summary.p50_us), "{summary:?}");
         assert!((99..=100).contains(&summary.p99_us), "{summary:?}");
+    }
+
+    #[test]
+    fn quantile_is_at_most_one_sixteenth_too_high() {
+        for us in (0..10_000).chain([1 << 30, MAX_US]) {
+            let latency = Latency::default();
+            latency.record(Duration::from_micros(us));
+            latency.record(Duration::from_micros(2 * us));
+            let p50_us = latency.summary().p50_us;
+            assert!((us..=us + us / 16).contains(&p50_us), "{us} → {p50_us}");
+        }
+    }
+
+    #[test]
+    fn longest_durations_are_counted() {
+        let latency = Latency::default();
+        latency.record(Duration::MAX);
+        let summary = latency.summary();
+        assert_eq!((summary.count, summary.max_us, summary.p99_us), (1, u64::MAX, MAX_US));
     }
 }
