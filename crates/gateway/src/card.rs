@@ -5,6 +5,7 @@ use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::Error;
 use crate::gateway::Gateway;
+use crate::traffic::histogram::percentile;
 use crate::traffic::statistics::merge_minutes;
 
 pub(crate) async fn card(gateway: &Gateway) -> Card {
@@ -28,7 +29,7 @@ async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
     let statistics = gateway.statistics();
     let (summary, minutes) = tokio::try_join!(statistics.summary(), statistics.latency(None, 60))?;
     let figure = |label, value| Figure { label, value };
-    let p99 = merge_minutes(&minutes).percentile(99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
+    let p99 = percentile(&merge_minutes(&minutes), 99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
     let serving = gateway.address().is_some();
     Ok(Card {
         title: Gateway::TITLE,

@@ -35,7 +35,7 @@ pub(crate) fn record_counts(counts: &Counts) {
     let responses = histogram!(RESPONSES);
     for endpoint in counts.endpoints.values() {
         for ((_, bucket), count) in &endpoint.buckets {
-            let seconds = bucket.middle_us() as f64 / 1e6;
+            let seconds = bucket.middle() as f64 / 1e6;
             responses.record_many(seconds, usize::try_from(*count).unwrap_or(usize::MAX));
         }
     }

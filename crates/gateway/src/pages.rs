@@ -10,10 +10,10 @@ use hob_web::{Access, Console, Page, Problem, Query, Routes};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use crate::Histogram;
 use crate::gateway::Gateway;
 use crate::limiter::ActiveRule;
 use crate::limiter::rule::{Accounting, RuleMode};
+use crate::traffic::histogram::{Histogram, percentile};
 use crate::traffic::statistics::{
     EndpointStatistics, InstanceStatistics, MinuteLatency, RuleStatistics, Summary, merge_minutes,
 };
@@ -99,7 +99,7 @@ impl Traffic {
     }
 
     fn percentile(&self, percent: f64) -> Quantity {
-        match self.overall.percentile(percent) {
+        match percentile(&self.overall, percent) {
             Some(time) => Quantity::duration(time),
             None => Unit::Millis.of(f64::NAN),
         }
@@ -178,7 +178,7 @@ fn range(minutes: &[MinuteLatency]) -> std::ops::Range<u64> {
 fn latency_chart(minutes: &[MinuteLatency]) -> Markup {
     let line = |percent: f64| {
         minutes.iter().map(move |minute| {
-            let value = minute.histogram.percentile(percent).map(|time| time.as_secs_f64() * 1000.0);
+            let value = percentile(&minute.histogram, percent).map(|time| time.as_secs_f64() * 1000.0);
             (minute.start_unix_ms, value)
         })
     };
@@ -210,9 +210,8 @@ fn heat_map(minutes: &[MinuteLatency]) -> Markup {
         HeatMap::new(range(minutes), MINUTE_MS, ROWS.map(|(name, _)| name)).title("Response times by minute");
     for minute in minutes {
         for (bucket, count) in minute.histogram.buckets() {
-            let row =
-                ROWS.iter().position(|(_, below)| bucket.middle_us() < *below).unwrap_or(ROWS.len() - 1);
-            map = map.count(minute.start_unix_ms, row, count);
+            let row = ROWS.iter().position(|(_, below)| bucket.middle() < *below).unwrap_or(ROWS.len() - 1);
+            map = map.count(minute.start_unix_ms, row, *count);
         }
     }
     map.render()

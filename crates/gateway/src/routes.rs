@@ -10,14 +10,15 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
+use crate::Error;
 use crate::admission::identity::Identity;
 use crate::gateway::Gateway;
 use crate::keys::Endpoint;
 use crate::limiter::headers::RateLimitHeaders;
 use crate::limiter::rule::RuleMode;
 use crate::limiter::{ActiveRule, Verdict};
+use crate::traffic::histogram::{Histogram, percentile};
 use crate::traffic::statistics::merge_minutes;
-use crate::{Error, Histogram};
 
 const READ: Access = Access::read("gateway");
 const WRITE: Access = Access::write("gateway");
@@ -360,7 +361,7 @@ async fn latency(
 
 impl GatewayPercentiles {
     fn of(histogram: &Histogram) -> Self {
-        let at = |percent| histogram.percentile(percent).map(|time| time.as_secs_f64() * 1000.0);
+        let at = |percent| percentile(histogram, percent).map(|time| time.as_secs_f64() * 1000.0);
         Self {
             count: histogram.count(),
             p50: at(50.0),

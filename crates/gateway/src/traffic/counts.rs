@@ -127,7 +127,7 @@ impl EndpointCounts {
             RequestOutcome::Allowed => {
                 totals.timed += 1;
                 totals.time_us += u64::from(sample.took_us);
-                *self.buckets.entry((Minute::Current, Bucket::of(sample.took_us))).or_default() += 1;
+                *self.buckets.entry((Minute::Current, Bucket::of(sample.took_us.into()))).or_default() += 1;
                 self.add_sample(sample.at_ms, sample.took_us);
             }
         }

@@ -239,11 +239,10 @@ impl Statistics {
         for (start, fields) in hours.iter().cycle().zip(answers) {
             for (field, count) in fields {
                 let Some((minute, bucket)) = field.split_once(':') else { continue };
-                let (Ok(minute), Ok(bucket)) = (minute.parse::<u64>(), bucket.parse::<u16>()) else {
-                    continue;
-                };
-                if let Some(histogram) = found.get_mut(&(start + minute * MINUTE_MS)) {
-                    histogram.add(Bucket(bucket), count);
+                let bucket = bucket.parse().ok().and_then(Bucket::from_index);
+                let (Ok(minute), Some(bucket)) = (minute.parse::<u8>(), bucket) else { continue };
+                if let Some(histogram) = found.get_mut(&(start + u64::from(minute) * MINUTE_MS)) {
+                    histogram.add(bucket, count);
                 }
             }
         }

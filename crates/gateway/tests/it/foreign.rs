@@ -203,6 +203,13 @@ every_service! {
         for hour in hours() {
             for key in [instance.keys.latency_all(&hour, shard), instance.keys.latency(&hour, &a, shard)] {
                 let fields: Vec<String> = instance.read("HKEYS", &key).await;
+                for field in &fields {
+                    // A bucket and a minute that no histogram has.
+                    let minute = field.split(':').next().unwrap();
+                    for foreign in [format!("{minute}:65535"), format!("{}:1", u64::MAX)] {
+                        overwrite(&context, &key, &Overwrite::Field(foreign, "7")).await;
+                    }
+                }
                 for field in fields.into_iter().chain(["abc".to_owned()]) {
                     overwrite(&context, &key, &Overwrite::Field(field, "abc")).await;
                 }

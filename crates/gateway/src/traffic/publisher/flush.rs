@@ -160,7 +160,7 @@ fn endpoint_args(mut call: Call, name: &Endpoint, counted: &EndpointCounts, mete
             Minute::Past(minute) => call.arg(*minute),
             Minute::Current => call.arg(""),
         };
-        call = call.arg(bucket.0).arg(*count);
+        call = call.arg(bucket.index()).arg(*count);
     }
     call
 }
