@@ -30,7 +30,8 @@ pub(crate) async fn between(
         start_ms: row.start,
         good: row.good,
         bad: row.bad,
-        latencies: Histogram::from_bytes(&row.latencies),
+        // Without percentiles if the bytes are corrupt: an error would stop the summaries of all monitors.
+        latencies: Histogram::decode(&row.latencies).unwrap_or_default(),
     };
     Ok(rows.into_iter().map(summary).collect())
 }
@@ -42,7 +43,7 @@ pub(crate) async fn put(
     summaries: &[(&MonitorId, Summary)],
 ) -> Result<(), Error> {
     let row = |(monitor, summary): &(&MonitorId, Summary)| {
-        let latencies = summary.latencies.to_bytes();
+        let latencies = summary.latencies.encode();
         ((*monitor).clone(), span.as_str(), summary.start_ms, summary.good, summary.bad, latencies)
     };
     let head = "INSERT INTO uptime_summary (monitor_id, span, start, good, bad, latencies)";

@@ -123,14 +123,15 @@ async fn not_summarized(
 
 impl Point {
     fn new(summary: &Summary) -> Self {
-        let ms = |percent| summary.latencies.percentile(percent).map(|us| us as f64 / 1000.0);
+        let ms =
+            |quantile| summary.latencies.quantile(quantile).map(|bucket| bucket.middle() as f64 / 1000.0);
         Self {
             start_ms: summary.start_ms,
             good: summary.good,
             bad: summary.bad,
-            p50_ms: ms(50.0),
-            p95_ms: ms(95.0),
-            p99_ms: ms(99.0),
+            p50_ms: ms(0.5),
+            p95_ms: ms(0.95),
+            p99_ms: ms(0.99),
         }
     }
 }

@@ -102,7 +102,7 @@ pub(super) async fn summarize_results(
     for (latency_us, good) in results::between(on, monitor, from, to).await? {
         if good {
             summary.good += 1;
-            summary.latencies.add(latency_us);
+            summary.latencies.record(latency_us);
         } else {
             summary.bad += 1;
         }
