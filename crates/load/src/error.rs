@@ -1,10 +1,10 @@
 //! The errors of load.
 
+use hob_histogram::DecodeError;
 use hob_web::Problem;
 
 use crate::generator::TargetError;
 use crate::plan::Mistake;
-use crate::results::codec::DecodeError;
 
 /// Why an operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum Error {
     Plan(#[from] Mistake),
     #[error(transparent)]
     Target(#[from] TargetError),
-    #[error(transparent)]
+    #[error("stored measurements are corrupt: {0}")]
     Decode(#[from] DecodeError),
     #[error("invalid key prefix of load: {0}")]
     Keys(#[from] hob_schema::BadEnv),

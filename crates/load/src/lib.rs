@@ -21,8 +21,7 @@ pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, Sess
 pub use load::{Load, QueueOutcome, RunRequest};
 pub use plan::cache::{Cache, CachedGroup, CachedPlan};
 pub use plan::catalog::{EditOutcome, PlanEntry, PlanId};
-pub use results::codec::DecodeError;
-pub use results::histogram::{Histogram, LatencySummary};
+pub use results::histogram::{LatencyHistogram, LatencySummary};
 pub use results::report::{FaultCount, HistogramBar, Report, StepReport};
 pub use results::second::{Fault, GeneratorSecond, Second, StepSecond};
 pub use results::totals::{HEAT_ROWS, ThresholdResult, TimelinePoint, Totals, per_cent};

@@ -3,15 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram as HdrHistogram;
-
-use crate::results::histogram::Histogram;
+use crate::results::histogram::{LatencyHistogram, Recorder};
 use crate::results::second::{Fault, GeneratorSecond, Second, StepSecond};
 
 /// Longer latencies count as this. Timeouts are shorter.
 const MAX_US: u64 = 600_000_000;
-/// A precision of 0.1 per cent.
-const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +43,7 @@ struct StepMeter {
 /// Records a histogram, and the values that it rounds exactly.
 #[derive(Debug)]
 struct LatencyRecorder {
-    histogram: HdrHistogram<u32>,
+    recorder: Recorder,
     sum_us: u64,
     min_us: u64,
     max_us: u64,
@@ -132,7 +128,7 @@ impl StepMeter {
     }
 
     fn drain(&mut self) -> Option<StepSecond> {
-        if self.intended.histogram.is_empty() {
+        if self.intended.is_empty() {
             return None;
         }
         Some(StepSecond {
@@ -148,30 +144,28 @@ impl StepMeter {
 
 impl LatencyRecorder {
     fn new() -> Self {
-        let histogram =
-            HdrHistogram::new_with_bounds(1, MAX_US, SIGNIFICANT_DIGITS).expect("the bounds are valid");
-        Self { histogram, sum_us: 0, min_us: u64::MAX, max_us: 0 }
+        Self { recorder: Recorder::new(MAX_US), sum_us: 0, min_us: u64::MAX, max_us: 0 }
     }
 
     fn record(&mut self, latency: Duration) {
         let us = (latency.as_micros() as u64).min(MAX_US);
-        self.histogram.saturating_record(us);
+        self.recorder.record(us);
         self.sum_us += us;
         self.min_us = self.min_us.min(us);
         self.max_us = self.max_us.max(us);
     }
 
-    fn drain(&mut self) -> Histogram {
-        if self.histogram.is_empty() {
-            return Histogram::default();
+    fn is_empty(&self) -> bool {
+        self.min_us > self.max_us
+    }
+
+    fn drain(&mut self) -> LatencyHistogram {
+        if self.is_empty() {
+            return LatencyHistogram::default();
         }
-        let buckets = self.histogram.iter_recorded();
-        let buckets =
-            buckets.map(|at| (at.value_iterated_to(), u64::from(at.count_at_value()))).collect::<Vec<_>>();
-        let histogram = Histogram::new(buckets, self.sum_us, self.min_us, self.max_us);
-        self.histogram.reset();
+        let latencies = LatencyHistogram::new(self.recorder.drain(), self.sum_us, self.min_us, self.max_us);
         (self.sum_us, self.min_us, self.max_us) = (0, u64::MAX, 0);
-        histogram
+        latencies
     }
 }
 
@@ -203,9 +197,8 @@ mod tests {
         let mut recorder = LatencyRecorder::new();
         for us in [3, 999, 12_345, 777_777, 59_999_999] {
             recorder.record(Duration::from_micros(us));
-            let histogram = recorder.drain();
-            let bucket = histogram.buckets()[0].0;
-            assert!(bucket >= us && bucket - us <= us / 500, "{us} fell into {bucket}");
+            let (bound, count) = recorder.drain().buckets().next().unwrap();
+            assert!(bound >= us && bound - us <= us / 1000 && count == 1, "{us} fell into {bound}");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! The binary format of stored measurements: unsigned LEB128 numbers, seven bits to a byte.
+//! The binary format of stored measurements: varints only.
+//!
+//! A histogram is the number of its buckets, the sum, the minimum and the maximum, then for each bucket the difference of
+//! its upper bound to the one before, and its count.
 
-use super::histogram::Histogram;
+use hob_histogram::{DecodeError, varint};
+
+use super::histogram::{Bucket, Histogram, LatencyHistogram};
 use super::second::{Fault, GeneratorSecond, StepSecond};
-
-/// The bytes are not in the format of this module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("stored measurements are corrupt: cannot decode the bytes")]
-pub struct DecodeError;
 
 /// The code of the first check; 100 to 999 are status codes.
 const FIRST_CHECK: u64 = 1000;
@@ -15,17 +15,16 @@ impl GeneratorSecond {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        write_number(&mut out, self.active_users);
-        write_number(&mut out, self.queued_arrivals);
+        varint::write(&mut out, self.active_users);
+        varint::write(&mut out, self.queued_arrivals);
         write_histogram(&mut out, &self.slip);
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader(bytes);
-        let (active_users, queued_arrivals) = (reader.number()?, reader.number()?);
-        let second = Self { active_users, queued_arrivals, slip: reader.histogram()? };
-        if reader.is_empty() { Ok(second) } else { Err(DecodeError) }
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, DecodeError> {
+        let [active_users, queued_arrivals] = read_numbers(&mut bytes)?;
+        let second = Self { active_users, queued_arrivals, slip: read_histogram(&mut bytes)? };
+        if bytes.is_empty() { Ok(second) } else { Err(DecodeError) }
     }
 }
 
@@ -34,29 +33,27 @@ impl StepSecond {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for number in [self.failed, self.bytes_in, self.bytes_out, self.faults.len() as u64] {
-            write_number(&mut out, number);
+            varint::write(&mut out, number);
         }
         for (fault, count) in &self.faults {
-            write_number(&mut out, fault_code(*fault));
-            write_number(&mut out, *count);
+            varint::write(&mut out, fault_code(*fault));
+            varint::write(&mut out, *count);
         }
         write_histogram(&mut out, &self.intended);
         write_histogram(&mut out, &self.actual);
         out
     }
 
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader(bytes);
-        let [failed, bytes_in, bytes_out, faults] =
-            [reader.number()?, reader.number()?, reader.number()?, reader.number()?];
+    pub fn decode(mut bytes: &[u8]) -> Result<Self, DecodeError> {
+        let [failed, bytes_in, bytes_out, faults] = read_numbers(&mut bytes)?;
         let mut step = Self { failed, bytes_in, bytes_out, ..Self::default() };
         for _ in 0..faults {
-            let (fault, count) = (fault_from_code(reader.number()?)?, reader.number()?);
-            step.faults.insert(fault, count);
+            let [code, count] = read_numbers(&mut bytes)?;
+            step.faults.insert(fault_from_code(code)?, count);
         }
-        step.intended = reader.histogram()?;
-        step.actual = reader.histogram()?;
-        if reader.is_empty() { Ok(step) } else { Err(DecodeError) }
+        step.intended = read_histogram(&mut bytes)?;
+        step.actual = read_histogram(&mut bytes)?;
+        if bytes.is_empty() { Ok(step) } else { Err(DecodeError) }
     }
 }
 
@@ -89,106 +86,138 @@ fn fault_from_code(code: u64) -> Result<Fault, DecodeError> {
     })
 }
 
-fn write_number(out: &mut Vec<u8>, mut number: u64) {
-    while number >= 0x80 {
-        out.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    out.push(number as u8);
-}
-
-/// Bucket bounds are written as differences, which are short.
-fn write_histogram(out: &mut Vec<u8>, histogram: &Histogram) {
-    let buckets = histogram.buckets();
-    for number in [buckets.len() as u64, histogram.sum_us(), histogram.min_us(), histogram.max_us()] {
-        write_number(out, number);
+fn write_histogram(out: &mut Vec<u8>, latencies: &LatencyHistogram) {
+    let buckets = latencies.buckets();
+    for number in [buckets.len() as u64, latencies.sum_us(), latencies.min_us(), latencies.max_us()] {
+        varint::write(out, number);
     }
     let mut last = 0;
-    for (value, count) in buckets {
-        write_number(out, value - last);
-        write_number(out, *count);
-        last = *value;
+    for (bound, count) in buckets {
+        varint::write(out, bound - last);
+        varint::write(out, count);
+        last = bound;
     }
 }
 
-#[derive(Debug)]
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn number(&mut self) -> Result<u64, DecodeError> {
-        let mut number = 0_u64;
-        for shift in (0..64).step_by(7) {
-            let (byte, rest) = self.0.split_first().ok_or(DecodeError)?;
-            self.0 = rest;
-            number |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(DecodeError)
+fn read_histogram(bytes: &mut &[u8]) -> Result<LatencyHistogram, DecodeError> {
+    let [len, sum_us, min_us, max_us] = read_numbers(bytes)?;
+    let mut histogram = Histogram::default();
+    let mut bound = 0_u64;
+    for _ in 0..len {
+        let [difference, count] = read_numbers(bytes)?;
+        bound = bound.checked_add(difference).ok_or(DecodeError)?;
+        histogram.add(Bucket::of(bound), count);
     }
+    Ok(LatencyHistogram::new(histogram, sum_us, min_us, max_us))
+}
 
-    fn histogram(&mut self) -> Result<Histogram, DecodeError> {
-        let [len, sum_us, min_us, max_us] = [self.number()?, self.number()?, self.number()?, self.number()?];
-        let mut buckets = Vec::new();
-        let mut last = 0_u64;
-        for _ in 0..len {
-            last = last.checked_add(self.number()?).ok_or(DecodeError)?;
-            buckets.push((last, self.number()?));
-        }
-        Ok(Histogram::new(buckets, sum_us, min_us, max_us))
+fn read_numbers<const N: usize>(bytes: &mut &[u8]) -> Result<[u64; N], DecodeError> {
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = varint::read(bytes)?;
     }
-
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
+    Ok(numbers)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::{Duration, Instant};
+
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn numbers_round_trip() {
-        for number in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
-            let mut out = Vec::new();
-            write_number(&mut out, number);
-            assert_eq!(Reader(&out).number(), Ok(number));
-        }
-        assert_eq!(Reader(&[0x80]).number(), Err(DecodeError));
-        assert_eq!(Reader(&[0xff; 11]).number(), Err(DecodeError));
-    }
+    use crate::generator::meter::{Meter, RequestOutcome};
+    use crate::results::second::Second;
 
     #[test]
     fn seconds_round_trip() {
         let faults = [(Fault::Timeout, 1), (Fault::Status(503), 2), (Fault::Check(1), 3)];
         let step = StepSecond {
-            intended: Histogram::new(vec![(10, 2), (1000, 1)], 1020, 10, 1000),
-            actual: Histogram::new(vec![(10, 3)], 30, 10, 10),
+            intended: [(10, 2), (1000, 1)].into_iter().collect(),
+            actual: [(10, 3)].into_iter().collect(),
             failed: 6,
             bytes_in: 1 << 40,
             bytes_out: 0,
             faults: faults.into(),
         };
         assert_eq!(StepSecond::decode(&step.encode()), Ok(step));
-        let slip = Histogram::new(vec![(5, 1)], 5, 5, 5);
+        let slip = [(5, 1)].into_iter().collect();
         let generator = GeneratorSecond { active_users: 7, slip, queued_arrivals: 3 };
         assert_eq!(GeneratorSecond::decode(&generator.encode()), Ok(generator));
     }
 
+    /// One second with the requests of `stored_requests`, as earlier versions stored it.
+    const STORED_STEP: &str = "04f0870d8475030301f70302e907010e89d493db0400808c8d9e0200010101fe07010101ff070102010201881701\
+        b43901f03bc80190f10401c0b2290180c0a01c018080d08102020caa87f9d80100d5c4a16f0002d50202d502020101d70701911301fc13c801\
+        b0d00101c0e50d018096b509018080eb55018080f80f01";
+    const STORED_GENERATOR: &str =
+        "ac02010ba4a75300e0dc2a0002010201030301070108c8014f01a60501d6ce0301a0fb200180900601";
+
+    fn stored_requests() -> Second {
+        let start = Instant::now();
+        let mut meter = Meter::new(start, 1);
+        let us = [
+            0,
+            1,
+            1_023,
+            1_024,
+            2_047,
+            2_048,
+            2_050,
+            5_000,
+            12_345,
+            99_999,
+            777_777,
+            59_999_999,
+            600_000_000,
+        ];
+        let faults =
+            [Fault::Timeout, Fault::Status(503), Fault::Check(1), Fault::Status(503)].into_iter().map(Some);
+        let us = us.into_iter().chain([700_000_000]).chain(std::iter::repeat_n(20_007, 200));
+        for (us, fault) in us.zip(faults.chain(std::iter::repeat(None))) {
+            let (intended, actual) = (Duration::from_micros(us), Duration::from_micros(us / 3));
+            meter.record(
+                start,
+                0,
+                RequestOutcome { intended, actual, fault, bytes_in: 1_000, bytes_out: 70 },
+                1,
+            );
+            meter.record_slip(Duration::from_micros(us / 1_000));
+        }
+        meter.record_queued_arrival();
+        meter.finish(start, 300).remove(0)
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn stored_seconds_can_be_read() {
+        let second = stored_requests();
+        let (step, generator) = (bytes(STORED_STEP), bytes(STORED_GENERATOR));
+        assert_eq!(StepSecond::decode(&step).as_ref(), Ok(&second.steps[&0]));
+        assert_eq!(GeneratorSecond::decode(&generator).as_ref(), Ok(&second.generator));
+        assert_eq!((second.steps[&0].encode(), second.generator.encode()), (step, generator));
+        let quantiles = [0.01, 0.03, 0.5, 0.95, 0.99, 0.995, 0.999, 1.0];
+        let intended = quantiles.map(|quantile| second.steps[&0].intended.quantile_us(quantile));
+        assert_eq!(
+            intended,
+            [1_023, 2_051, 20_015, 20_015, 60_030_975, 600_000_000, 600_000_000, 600_000_000]
+        );
+        let actual = quantiles.map(|quantile| second.steps[&0].actual.quantile_us(quantile));
+        assert_eq!(actual, [341, 683, 6_671, 6_671, 20_004_863, 200_015_871, 233_333_333, 233_333_333]);
+    }
+
     proptest! {
         #[test]
-        fn histograms_round_trip(buckets in prop::collection::btree_map(1..200_u64, 1..50_u64, 0..40)) {
-            let buckets: Vec<_> = buckets.into_iter().collect();
-            let sum = buckets.iter().map(|(value, count)| value * count).sum();
-            let histogram = Histogram::new(buckets, sum, 1, 200);
+        fn histograms_round_trip(latencies in prop::collection::vec((0..600_000_000_u64, 1..50_u64), 0..40)) {
+            let latencies = LatencyHistogram::from_iter(latencies);
             let mut out = Vec::new();
-            write_histogram(&mut out, &histogram);
-            let mut reader = Reader(&out);
-            prop_assert_eq!(reader.histogram().unwrap(), histogram);
-            prop_assert!(reader.is_empty());
+            write_histogram(&mut out, &latencies);
+            let mut bytes = &*out;
+            prop_assert_eq!(read_histogram(&mut bytes), Ok(latencies));
+            prop_assert!(bytes.is_empty());
         }
 
         #[test]

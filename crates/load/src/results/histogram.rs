@@ -1,14 +1,19 @@
-//! A histogram of latencies, in the form in which it is stored and merged. Merging adds the counts of each bucket, so that
-//! the result does not depend on which runner measured a request.
+//! Latencies, in the form in which they are stored and merged. Merging adds the counts of each bucket, so that the result
+//! does not depend on which runner measured a request.
 
 use serde::Serialize;
 
-/// Latencies in microseconds, in buckets of three significant digits.
+/// Buckets of three significant digits.
+const BITS: u32 = 10;
+
+pub(crate) type Bucket = hob_histogram::Bucket<BITS>;
+pub(crate) type Histogram = hob_histogram::Histogram<BITS>;
+pub(crate) type Recorder = hob_histogram::Recorder<BITS>;
+
+/// Latencies in microseconds: a histogram with three significant digits, and what it rounds exactly.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Histogram {
-    /// The upper bound of each bucket and its count, in ascending order.
-    buckets: Vec<(u64, u64)>,
-    count: u64,
+pub struct LatencyHistogram {
+    histogram: Histogram,
     sum_us: u64,
     min_us: u64,
     max_us: u64,
@@ -28,22 +33,21 @@ pub struct LatencySummary {
     pub max: f64,
 }
 
-impl Histogram {
-    /// `buckets` are in ascending order; the sum, minimum and maximum are exact.
+impl LatencyHistogram {
+    /// The sum, minimum and maximum are exact.
     #[must_use]
-    pub fn new(buckets: Vec<(u64, u64)>, sum_us: u64, min_us: u64, max_us: u64) -> Self {
-        let count = buckets.iter().map(|(_, count)| count).sum();
-        Self { buckets, count, sum_us, min_us, max_us }
+    pub(crate) fn new(histogram: Histogram, sum_us: u64, min_us: u64, max_us: u64) -> Self {
+        Self { histogram, sum_us, min_us, max_us }
     }
 
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.count
+        self.histogram.count()
     }
 
-    #[must_use]
-    pub fn buckets(&self) -> &[(u64, u64)] {
-        &self.buckets
+    /// The upper bound of each bucket that is not empty and its count, in ascending order.
+    pub fn buckets(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
+        self.histogram.buckets().iter().map(|(bucket, count)| (bucket.highest(), *count))
     }
 
     #[must_use]
@@ -63,38 +67,29 @@ impl Histogram {
 
     #[must_use]
     pub fn mean_us(&self) -> f64 {
-        if self.count == 0 { 0.0 } else { self.sum_us as f64 / self.count as f64 }
+        if self.count() == 0 { 0.0 } else { self.sum_us as f64 / self.count() as f64 }
     }
 
     /// The latency that this share of all latencies does not exceed; 0.99 for p99.
     #[must_use]
     pub fn quantile_us(&self, quantile: f64) -> u64 {
-        let rank = ((self.count as f64 * quantile).ceil() as u64).clamp(1, self.count.max(1));
-        let mut counted = 0;
-        for (value, count) in &self.buckets {
-            counted += count;
-            if counted >= rank {
-                return (*value).min(self.max_us);
-            }
-        }
-        self.max_us
+        self.histogram.quantile(quantile).map_or(0, |bucket| bucket.highest().min(self.max_us))
     }
 
     /// The number of latencies above a value.
     #[must_use]
     pub fn count_above(&self, us: u64) -> u64 {
-        self.buckets.iter().filter(|(value, _)| *value > us).map(|(_, count)| count).sum()
+        self.buckets().filter(|(value, _)| *value > us).map(|(_, count)| count).sum()
     }
 
     pub fn merge(&mut self, other: &Self) {
-        if other.count == 0 {
+        if other.count() == 0 {
             return;
         }
-        self.min_us = if self.count == 0 { other.min_us } else { self.min_us.min(other.min_us) };
+        self.min_us = if self.count() == 0 { other.min_us } else { self.min_us.min(other.min_us) };
         self.max_us = self.max_us.max(other.max_us);
-        self.count += other.count;
-        self.sum_us += other.sum_us;
-        merge_buckets(&mut self.buckets, &other.buckets);
+        self.sum_us = self.sum_us.saturating_add(other.sum_us);
+        self.histogram.merge(&other.histogram);
     }
 
     #[must_use]
@@ -113,26 +108,17 @@ impl Histogram {
     }
 }
 
-/// Merges in place, from the last bucket to the first. A run merges every second; a new vector each time would fragment
-/// the heap.
-fn merge_buckets(into: &mut Vec<(u64, u64)>, from: &[(u64, u64)]) {
-    let is_new = |value: &u64| into.binary_search_by_key(value, |(known, _)| *known).is_err();
-    let new = from.iter().filter(|(value, _)| is_new(value)).count();
-    let mut left = into.len();
-    into.resize(left + new, (0, 0));
-    let mut end = into.len();
-    for (value, count) in from.iter().rev() {
-        while left > 0 && into[left - 1].0 > *value {
-            (left, end) = (left - 1, end - 1);
-            into[end] = into[left];
+/// Each latency, and how often it was measured.
+#[cfg(test)]
+impl FromIterator<(u64, u64)> for LatencyHistogram {
+    fn from_iter<I: IntoIterator<Item = (u64, u64)>>(latencies: I) -> Self {
+        let mut all = Self::default();
+        for (us, count) in latencies {
+            let mut histogram = Histogram::default();
+            histogram.add(Bucket::of(us), count);
+            all.merge(&Self::new(histogram, us * count, us, us));
         }
-        let mut sum = *count;
-        if left > 0 && into[left - 1].0 == *value {
-            left -= 1;
-            sum += into[left].1;
-        }
-        end -= 1;
-        into[end] = (*value, sum);
+        all
     }
 }
 
@@ -142,44 +128,38 @@ mod tests {
 
     use super::*;
 
-    fn histogram() -> impl Strategy<Value = Histogram> {
-        prop::collection::btree_map(1..200_u64, 1..50_u64, 0..40).prop_map(|buckets| {
-            let buckets: Vec<_> = buckets.into_iter().collect();
-            let sum = buckets.iter().map(|(value, count)| value * count).sum();
-            let (min, max) = (buckets.first().map_or(0, |b| b.0), buckets.last().map_or(0, |b| b.0));
-            Histogram::new(buckets, sum, min, max)
-        })
+    fn latencies() -> impl Strategy<Value = LatencyHistogram> {
+        prop::collection::vec((0..10_000_000_u64, 1..50_u64), 0..40).prop_map(LatencyHistogram::from_iter)
     }
 
     proptest! {
         #[test]
-        fn merge_adds_the_counts_of_each_bucket(a in histogram(), b in histogram()) {
-            let mut sums = std::collections::BTreeMap::new();
-            for (value, count) in a.buckets().iter().chain(b.buckets()) {
-                *sums.entry(*value).or_insert(0) += count;
-            }
-            let mut merged = a;
-            merged.merge(&b);
-            prop_assert_eq!(merged.buckets(), sums.into_iter().collect::<Vec<_>>());
-            prop_assert_eq!(merged.count(), merged.buckets().iter().map(|(_, count)| count).sum::<u64>());
-        }
-
-        #[test]
-        fn merge_order_does_not_matter(a in histogram(), b in histogram(), c in histogram()) {
-            let all = |parts: [&Histogram; 3]| {
-                let mut all = Histogram::default();
+        fn merge_order_does_not_matter(a in latencies(), b in latencies(), c in latencies()) {
+            let all = |parts: [&LatencyHistogram; 3]| {
+                let mut all = LatencyHistogram::default();
                 parts.into_iter().for_each(|part| all.merge(part));
                 all
             };
             prop_assert_eq!(all([&a, &b, &c]), all([&c, &a, &b]));
         }
+
+        #[test]
+        fn quantiles_have_three_significant_digits(
+            mut us in prop::collection::vec(0..600_000_000_u64, 1..200), per_mille in 0..=1000_usize,
+        ) {
+            let found = us.iter().map(|us| (*us, 1)).collect::<LatencyHistogram>().quantile_us(per_mille as f64 / 1000.0);
+            us.sort_unstable();
+            let exact = us[(us.len() * per_mille).div_ceil(1000).max(1) - 1];
+            prop_assert!((exact..=exact + exact / 1000).contains(&found), "{} for {}", found, exact);
+        }
     }
 
     #[test]
     fn quantiles_match_a_sorted_list() {
-        let histogram = Histogram::new((1..=1000).map(|value| (value, 1)).collect(), 500_500, 1, 1000);
-        assert_eq!([0.5, 0.99, 0.999, 1.0].map(|q| histogram.quantile_us(q)), [500, 990, 999, 1000]);
-        assert_eq!(Histogram::default().quantile_us(0.99), 0);
-        assert_eq!(histogram.count_above(900), 100);
+        let latencies: LatencyHistogram = (1..=1000).map(|us| (us, 1)).collect();
+        assert_eq!([0.5, 0.99, 0.999, 1.0].map(|q| latencies.quantile_us(q)), [500, 990, 999, 1000]);
+        assert_eq!((latencies.sum_us(), latencies.min_us(), latencies.max_us()), (500_500, 1, 1000));
+        assert_eq!(LatencyHistogram::default().quantile_us(0.99), 0);
+        assert_eq!(latencies.count_above(900), 100);
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::plan::Plan;
-use crate::results::histogram::{Histogram, LatencySummary};
+use crate::results::histogram::{LatencyHistogram, LatencySummary};
 use crate::results::totals::{ThresholdResult, TimelinePoint, Totals, per_cent};
 
 /// Of a chart.
@@ -136,7 +136,7 @@ fn faults(plan: &Plan, totals: &Totals) -> Vec<FaultCount> {
 }
 
 /// Bars of equal width on a logarithmic scale, from the minimum to the maximum.
-fn bars(latencies: &Histogram) -> Vec<HistogramBar> {
+fn bars(latencies: &LatencyHistogram) -> Vec<HistogramBar> {
     if latencies.count() == 0 {
         return Vec::new();
     }
@@ -146,7 +146,7 @@ fn bars(latencies: &Histogram) -> Vec<HistogramBar> {
         .map(|n| HistogramBar { up_to: low * factor.powi(n as i32) / 1000.0, count: 0 })
         .collect();
     for (us, count) in latencies.buckets() {
-        let bar = ((*us as f64).max(low) / low).ln() / factor.ln();
+        let bar = ((us as f64).max(low) / low).ln() / factor.ln();
         bars[(bar as usize).min(HISTOGRAM_BARS - 1)].count += count;
     }
     bars

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::plan::Plan;
-use crate::results::histogram::Histogram;
+use crate::results::histogram::LatencyHistogram;
 
 /// One second of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct GeneratorSecond {
     /// Users in an iteration at the end of the second.
     pub active_users: u64,
     /// How late the generator started its iterations.
-    pub slip: Histogram,
+    pub slip: LatencyHistogram,
     /// Arrivals that had to wait because all users were busy.
     pub queued_arrivals: u64,
 }
@@ -31,9 +31,9 @@ pub struct GeneratorSecond {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepSecond {
     /// Latency from the intended start of a request.
-    pub intended: Histogram,
+    pub intended: LatencyHistogram,
     /// Latency from the actual start of a request.
-    pub actual: Histogram,
+    pub actual: LatencyHistogram,
     pub failed: u64,
     pub bytes_in: u64,
     pub bytes_out: u64,
@@ -115,8 +115,8 @@ impl Second {
 
     /// The latency of all steps, from the intended start.
     #[must_use]
-    pub fn intended(&self) -> Histogram {
-        let mut all = Histogram::default();
+    pub fn intended(&self) -> LatencyHistogram {
+        let mut all = LatencyHistogram::default();
         self.steps.values().for_each(|step| all.merge(&step.intended));
         all
     }

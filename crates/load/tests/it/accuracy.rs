@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hob_load::generator::{Generator, Job, Share, Targets};
 use hob_load::plan::{LoadModel, Plan};
-use hob_load::{Histogram, Totals};
+use hob_load::{LatencyHistogram, Totals};
 
 use crate::probe::{LatencyProbe, RoundTrips};
 use crate::server::{Reply, TestServer};
@@ -37,7 +37,7 @@ async fn run_at(plan: &Plan, threads: u32, start: Instant) -> Totals {
 /// Compares measured latencies with the logged ones. `together` requests may be answered at the same time and delay each
 /// other.
 fn compare(
-    measured: &Histogram,
+    measured: &LatencyHistogram,
     mut truth: Vec<Duration>,
     round_trips: &RoundTrips,
     together: u32,
