@@ -28,7 +28,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("document", &[]),
     ("store", &["commands", "engine", "histogram"]),
     ("database", &[]),
-    ("service", &["database", "schema", "schema-macros", "store"]),
+    ("service", &["database", "net", "schema", "schema-macros", "store"]),
     ("web", &["database", "net", "schema", "service", "store"]),
     ("gateway", SERVICE),
     ("uptime", SERVICE),

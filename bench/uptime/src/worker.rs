@@ -6,8 +6,7 @@ use anyhow::{Context, Result, bail};
 use bench_kit::{Process, Usage, median, resident};
 use hob_database::{Database, Transaction, sql};
 use hob_schema::Layout;
-use hob_service::config::Secrets;
-use hob_service::{Live, NodeName, ServiceContext, Tasks};
+use hob_service::{Live, NodeName, ServiceContext};
 use hob_store::{Address, Store, cmd};
 use hob_uptime::monitor::MonitorSpec;
 use hob_uptime::monitor::check::MonitorKind;
@@ -148,12 +147,7 @@ fn sum(metrics: &PrometheusHandle, name: &str) -> f64 {
 
 async fn context(path: &str, store: &str) -> Result<ServiceContext> {
     let sets = [hob_web::MIGRATIONS, hob_uptime::MIGRATIONS];
-    Ok(ServiceContext {
-        store: Store::connect(&store.parse::<Address>()?).await?,
-        layout: Layout::Plain,
-        database: Database::open(&path.parse()?, &sets).await?,
-        node: NodeName::random(),
-        secrets: Secrets::none(),
-        tasks: Tasks::new(),
-    })
+    let store = Store::connect(&store.parse::<Address>()?).await?;
+    let database = Database::open(&path.parse()?, &sets).await?;
+    Ok(ServiceContext::new(store, Layout::Plain, database, NodeName::random()))
 }

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use hob_net::Outbound;
 use hob_service::config::{ConfigError, File, Layers, LiveSection, Replace, SectionType};
 use hob_web::Registration;
 
 pub(crate) use hob_service::config::SecretsConfig;
-pub(crate) use sections::{DatabaseConfig, NodeConfig, RedisConfig};
+pub(crate) use sections::{DatabaseConfig, NodeConfig, OutboundConfig, RedisConfig};
 pub(crate) use show::run;
 
 use crate::services;
@@ -22,6 +23,10 @@ use environment::Environment;
 /// Used if no other file is given and it exists.
 const DEFAULT_FILE: &str = "hob.toml";
 
+/// Settings that others have replaced.
+const REPLACED: [(&str, &str, &str); 2] =
+    [("uptime", "private_targets", "private"), ("uptime", "allowed_networks", "allow")];
+
 /// The sections of the program. For those of the services, see [`LiveServices`].
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Config {
@@ -29,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) redis: RedisConfig,
     pub(crate) database: DatabaseConfig,
     pub(crate) server: hob_web::Config,
+    pub(crate) outbound: OutboundConfig,
     pub(crate) secrets: SecretsConfig,
 }
 
@@ -39,6 +45,7 @@ impl Config {
             redis: layers.section()?,
             database: layers.section()?,
             server: layers.section()?,
+            outbound: layers.section()?,
             secrets: layers.section()?,
         };
         let with_secrets = services::ALL.iter().filter(|service| service.uses_secrets);
@@ -54,6 +61,7 @@ fn kinds() -> Vec<SectionType> {
         SectionType::of::<RedisConfig>(),
         SectionType::of::<DatabaseConfig>(),
         SectionType::of::<hob_web::Config>(),
+        SectionType::of::<OutboundConfig>(),
         SectionType::of::<SecretsConfig>(),
     ];
     own.into_iter().chain(services::ALL.iter().map(|service| service.section)).collect()
@@ -88,6 +96,7 @@ impl LiveServices {
 pub(crate) struct Live {
     pub(crate) server: hob_service::Live<hob_web::Config>,
     pub(crate) secrets: hob_service::Live<SecretsConfig>,
+    pub(crate) outbound: Outbound,
     pub(crate) services: Arc<LiveServices>,
     replace_server: Replace<hob_web::Config>,
     replace_secrets: Replace<SecretsConfig>,
@@ -97,6 +106,7 @@ impl Live {
     /// Applies a reloaded configuration. Settings that are read once take effect at the next start.
     pub(crate) fn replace(&self, config: Config, loaded: &Loaded) -> Result<(), ConfigError> {
         self.services.replace(&loaded.layers)?;
+        self.outbound.replace(config.outbound.policy(config.server.listen));
         self.replace_server.replace(config.server);
         self.replace_secrets.replace(config.secrets);
         Ok(())
@@ -116,10 +126,11 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// The settings that can be reloaded, with `config` for the sections of the program.
     pub(crate) fn live(&self, config: Config) -> Result<Live, ConfigError> {
+        let outbound = Outbound::new(config.outbound.policy(config.server.listen));
         let (server, replace_server) = hob_service::Live::new(config.server);
         let (secrets, replace_secrets) = hob_service::Live::new(config.secrets);
         let services = Arc::new(LiveServices::new(&self.layers)?);
-        Ok(Live { server, secrets, services, replace_server, replace_secrets })
+        Ok(Live { server, secrets, outbound, services, replace_server, replace_secrets })
     }
 
     /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.
@@ -137,11 +148,13 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     let default = Path::new(DEFAULT_FILE);
     let path = named.or_else(|| default.exists().then_some(default));
     let file = path.map(File::read).transpose()?;
+    let variables = environment::of_process();
+    refuse_replaced(file.as_ref(), &variables)?;
     if let Some(file) = &file {
         // Finds unknown sections, and reports mistakes with their line.
         file.check(&kinds())?;
     }
-    let environment = Environment::new(environment::of_process(), file.as_ref(), &kinds())?;
+    let environment = Environment::new(variables, file.as_ref(), &kinds())?;
     let layers = Layers::new(file.as_ref(), environment.layer())?;
     let read = || {
         let settings = kinds().iter().map(|kind| kind.settings(&layers)).collect::<Result<Vec<_>, _>>()?;
@@ -150,6 +163,26 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     let (config, settings) = read().map_err(|error| environment.explain(error))?;
     let unknown_variables = environment.unknown(&settings);
     Ok(Loaded { config, layers, environment, unknown_variables, file })
+}
+
+/// Refuses settings that are no longer read, before they are reported as unknown: they protected the network.
+fn refuse_replaced(file: Option<&File>, variables: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+    for (section, key, by) in REPLACED {
+        if let Some(file) = file {
+            file.refuse_replaced(section, key, &format!("[outbound] {by}"))?;
+        }
+        let name = format!("HOB_{section}_{key}").to_ascii_uppercase();
+        if variables.contains_key(&name) {
+            let message = format!("has been replaced by HOB_OUTBOUND_{}", by.to_ascii_uppercase());
+            return Err(ConfigError::InVariable { name, message });
+        }
+    }
+    Ok(())
+}
+
+/// The addresses that a command in the terminal may connect to.
+pub(crate) fn terminal_outbound(file: Option<&Path>) -> Result<Outbound, ConfigError> {
+    Ok(Outbound::new(load(file)?.config.outbound.terminal_policy()))
 }
 
 /// Loads the configuration again. A file that existed and set something before must still do so: an editor or a

@@ -8,17 +8,21 @@ use anyhow::{Context, Result, bail};
 use hob_load::generator::Targets;
 use hob_load::plan::{Format, LoadModel, Plan};
 use hob_load::{LocalRun, Report, Totals};
+use hob_net::Outbound;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{LoadCommand, LoadRunArgs, LoadTargets, QuickArgs};
+use crate::config;
 use crate::exit::Exit;
 
-pub(crate) fn run(command: &LoadCommand) -> Result<Exit> {
+pub(crate) fn run(command: &LoadCommand, file: Option<&Path>) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     match command {
-        LoadCommand::Run(arguments) => runtime.block_on(run_plan(arguments)),
-        LoadCommand::Quick(arguments) => runtime.block_on(quick(arguments)),
+        LoadCommand::Run(arguments) => {
+            runtime.block_on(run_plan(arguments, config::terminal_outbound(file)?))
+        }
+        LoadCommand::Quick(arguments) => runtime.block_on(quick(arguments, config::terminal_outbound(file)?)),
         LoadCommand::Check { plan } => check(plan),
     }
 }
@@ -36,13 +40,13 @@ fn check(path: &Path) -> Result<Exit> {
     Ok(Exit::Clean)
 }
 
-async fn run_plan(arguments: &LoadRunArgs) -> Result<Exit> {
+async fn run_plan(arguments: &LoadRunArgs, outbound: Outbound) -> Result<Exit> {
     let plan = read(&arguments.plan)?;
     let run_type = match &arguments.run_type {
         None => 0,
         Some(name) => plan.run_type(name).with_context(|| format!("the plan has no run type {name:?}"))?,
     };
-    let (report, ended) = run_locally(plan, run_type, &arguments.targets).await?;
+    let (report, ended) = run_locally(plan, run_type, &arguments.targets, outbound).await?;
     print(&report.text());
     write(arguments.out.as_deref(), || Ok(report.html()))?;
     write(arguments.json.as_deref(), || Ok(serde_json::to_string_pretty(&report)?))?;
@@ -54,7 +58,7 @@ async fn run_plan(arguments: &LoadRunArgs) -> Result<Exit> {
     })
 }
 
-async fn quick(arguments: &QuickArgs) -> Result<Exit> {
+async fn quick(arguments: &QuickArgs, outbound: Outbound) -> Result<Exit> {
     let duration = arguments.duration.get();
     if duration.is_zero() || duration > Plan::MAX_DURATION {
         bail!("--duration must be longer than 0 and at most a day");
@@ -67,7 +71,7 @@ async fn quick(arguments: &QuickArgs) -> Result<Exit> {
         None => LoadModel::users(arguments.connections, duration),
     };
     let plan = Plan::quick(&arguments.url, load).map_err(anyhow::Error::msg)?;
-    let (report, _) = run_locally(plan, 0, &arguments.targets).await?;
+    let (report, _) = run_locally(plan, 0, &arguments.targets, outbound).await?;
     print(&report.text());
     Ok(Exit::Clean)
 }
@@ -80,8 +84,13 @@ enum RunEnd {
     Interrupted,
 }
 
-async fn run_locally(plan: Plan, run_type: usize, options: &LoadTargets) -> Result<(Report, RunEnd)> {
-    let targets = Targets { hosts: options.allow.clone(), max_rate: f64::from(options.most_rate) };
+async fn run_locally(
+    plan: Plan,
+    run_type: usize,
+    options: &LoadTargets,
+    outbound: Outbound,
+) -> Result<(Report, RunEnd)> {
+    let targets = Targets { hosts: options.allow.clone(), max_rate: f64::from(options.most_rate), outbound };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = options.threads.unwrap_or_else(|| u32::try_from(cores).unwrap_or(1));
     let mut run = LocalRun::start(plan, run_type, &targets, threads).await?;

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         }
         Command::Pipeline { command } => pipeline::run(&command, file),
         Command::Database { command } => database::run(&command, file),
-        Command::Load { command } => load::run(&command),
+        Command::Load { command } => load::run(&command, file),
         Command::Schema { command } => schema::run(&command),
     };
     match outcome {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use hob_database::{Address, Database, PageRequest};
+use hob_net::Outbound;
 use hob_pipeline::plan::{Plan, Sink};
 use hob_pipeline::run::{Run, RunAction, RunState};
 use hob_pipeline::{Config, FailureClass, ItemState, MIGRATIONS, Output, Pipelines, Runs};
@@ -30,7 +31,8 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
         match command {
             PipelineCommand::Run { plan, secret, dry_run, fresh } => {
                 let secrets = secrets(secret, file)?;
-                let local = LocalPlan::open(plan).await?;
+                let mut local = LocalPlan::open(plan).await?;
+                local.outbound = config::terminal_outbound(file)?;
                 if *dry_run { local.cost(secrets).await } else { local.run(secrets, *fresh).await }
             }
             PipelineCommand::Status { plan } => LocalPlan::open(plan).await?.status().await,
@@ -51,6 +53,7 @@ struct LocalPlan {
     lock: PathBuf,
     database: Database,
     runs: Runs,
+    outbound: Outbound,
 }
 
 impl LocalPlan {
@@ -63,7 +66,8 @@ impl LocalPlan {
         let database = Database::open(&Address::sqlite(&file), &[MIGRATIONS]).await;
         let database = database.with_context(|| format!("cannot open {}", file.display()))?;
         let runs = Runs::new(&database);
-        Ok(Self { plan, folder: folder.to_owned(), lock: path.with_extension("hob.lock"), database, runs })
+        let (folder, lock) = (folder.to_owned(), path.with_extension("hob.lock"));
+        Ok(Self { plan, folder, lock, database, runs, outbound: Outbound::default() })
     }
 
     async fn pipelines(&self, secrets: Secrets) -> Result<(ServiceContext, Pipelines)> {
@@ -71,6 +75,7 @@ impl LocalPlan {
         let mut context =
             ServiceContext::new(store, Layout::Plain, self.database.clone(), NodeName::random());
         context.secrets = secrets;
+        context.outbound = self.outbound.clone();
         let folder = self.folder.clone();
         let config = Config { folder, public_quota: self.plan.quota.to_string(), ..Config::default() };
         let pipelines = Pipelines::open(&context, Live::fixed(config)).await?;

@@ -9,12 +9,13 @@ mod relay;
 mod route_table;
 
 use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hob_net::Network;
 use hob_service::{Task, nodes};
 use hob_web::{App, Stage, Web};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -65,7 +66,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     };
     let config = overrides.apply(loaded.config.clone());
     let live = loaded.live(config.clone())?;
-    let backends = Backends::open(&config, live.secrets.clone(), stage).await?;
+    let backends = Backends::open(&config, &live, stage).await?;
     let context = backends.context.clone();
     let web = Web::open(&context, live.server.clone())?;
     web.start();
@@ -140,6 +141,11 @@ impl Overrides {
         config.database = options.database.apply_to(config.database);
         if let (Some(folder), None) = (&self.demo_folder, &options.database.address) {
             config.database.url = folder.join("hob.db").display().to_string().into();
+        }
+        if self.demo_folder.is_some() {
+            // The demo tests servers of its own on this machine.
+            let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+            config.outbound.allow.extend(loopback.map(Network::from));
         }
         config
     }

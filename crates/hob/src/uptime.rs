@@ -13,7 +13,7 @@ use crate::exit::Exit;
 
 pub(crate) fn run(command: &UptimeCommand, file: Option<&Path>) -> Result<Exit> {
     match command {
-        UptimeCommand::Check(args) => check::run(args),
+        UptimeCommand::Check(args) => check::run(args, file),
         UptimeCommand::Apply(args) => apply::run(args, file),
         UptimeCommand::List => list::run(file),
     }

@@ -1,5 +1,6 @@
 //! The `[load]` section of the configuration.
 
+use hob_net::Outbound;
 use hob_service::Period;
 
 use crate::generator::Targets;
@@ -29,8 +30,9 @@ hob_service::section! {
 }
 
 impl Config {
-    pub(crate) fn targets(&self) -> Targets {
-        Targets { hosts: self.hosts.clone(), max_rate: f64::from(self.most_rate) }
+    pub(crate) fn targets(&self, outbound: &Outbound) -> Targets {
+        let (hosts, outbound) = (self.hosts.clone(), outbound.clone());
+        Targets { hosts, max_rate: f64::from(self.most_rate), outbound }
     }
 
     pub(crate) fn generator_threads(&self) -> u32 {

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::database::seconds::{self, SecondReader};
 use crate::database::{self, plans, runners, runs};
+use crate::generator::Targets;
 use crate::keys::{Keys, TestId};
 use crate::plan::cache::{Cache, CachedPlan};
 use crate::plan::catalog::{self, EditOutcome, PlanEntry, PlanId};
@@ -138,6 +139,11 @@ impl Load {
         }
     }
 
+    /// The hosts that may be tested.
+    pub(crate) fn targets(&self) -> Targets {
+        self.config().targets(&self.inner.context.outbound)
+    }
+
     pub(crate) fn config(&self) -> Arc<Config> {
         self.inner.config.now()
     }
@@ -204,7 +210,7 @@ impl Load {
                 None => return Ok(QueueOutcome::RunTypeNotFound),
             },
         };
-        self.config().targets().check(&plan, run_type)?;
+        self.targets().check(&plan, run_type)?;
         let run = NewRun {
             id: new_id(&plan.name, id),
             plan_id: id,
@@ -424,7 +430,7 @@ impl Load {
             return Ok(());
         };
         let plan = cached.read()?;
-        if let Err(error) = self.config().targets().check(&plan, 0) {
+        if let Err(error) = self.targets().check(&plan, 0) {
             tracing::warn!(run = %id, %error, "queue entry with forbidden target dropped");
             return Ok(());
         }

@@ -79,7 +79,7 @@ impl Service for Pipelines {
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let public =
             if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
-        let http = HttpClient::new().map_err(|error| Error::Conflict(error.to_string()))?;
+        let http = HttpClient::new(&context.outbound).map_err(|error| Error::Conflict(error.to_string()))?;
         let shared = Shared {
             runs: Runs::new(&context.database),
             quotas: Quotas::new(&context.store, &keys, &context.database, public),

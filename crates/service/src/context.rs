@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use hob_database::Database;
+use hob_net::Outbound;
 use hob_schema::Layout;
 use hob_store::Store;
 
@@ -20,14 +21,24 @@ pub struct ServiceContext {
     pub database: Database,
     pub node: NodeName,
     pub secrets: Secrets,
+    /// Addresses that may be connected to for users of the API.
+    pub outbound: Outbound,
     pub tasks: Tasks,
 }
 
 impl ServiceContext {
-    /// A context without secrets and tasks.
+    /// A context without secrets and tasks, with the outbound addresses of a server that listens on loopback.
     #[must_use]
     pub fn new(store: Store, layout: Layout, database: Database, node: NodeName) -> Self {
-        Self { store, layout, database, node, secrets: Secrets::none(), tasks: Tasks::new() }
+        Self {
+            store,
+            layout,
+            database,
+            node,
+            secrets: Secrets::none(),
+            outbound: Outbound::default(),
+            tasks: Tasks::new(),
+        }
     }
 }
 

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use hob_net::Outbound;
 use hob_service::{Period, SecretRef};
-use ipnet::IpNet;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
 use crate::error::{Error, Result};
-use crate::probe::{Limits, Targets};
+use crate::probe::Limits;
 
 hob_service::section! {
     /// Uptime: checks, incidents, alerts, the status page.
@@ -29,11 +29,6 @@ hob_service::section! {
         pub anchors: Vec<String> = Vec::new(),
         /// Title of the public status page.
         pub status_title: String = "Status".to_owned(),
-        /// Whether checks and webhooks may connect to loopback, private and other addresses that are not public. Set to
-        /// false if users who add monitors must not reach this network. Takes effect after a restart.
-        pub private_targets: bool = true,
-        /// Networks, such as `10.1.0.0/16`, that are allowed even if `private_targets` is false.
-        pub allowed_networks: Vec<IpNet> = Vec::new(),
         /// A check fails if the response body is larger.
         pub largest_body_kib: u32 = 1024,
         /// A PEM file of certificate authorities that are trusted besides the public ones.
@@ -56,14 +51,9 @@ hob_service::section! {
 
 impl Config {
     /// Limits of checks.
-    pub fn limits(&self) -> Result<Limits> {
-        let targets = if self.private_targets {
-            Targets::All
-        } else {
-            Targets::Public { allowed: self.allowed_networks.clone() }
-        };
+    pub fn limits(&self, outbound: &Outbound) -> Result<Limits> {
         Ok(Limits {
-            targets,
+            outbound: outbound.clone(),
             max_body_bytes: self.largest_body_kib as usize * 1024,
             roots: self.read_roots()?,
             name_server: self.name_server,

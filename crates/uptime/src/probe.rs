@@ -5,7 +5,7 @@
 //! their TTL allows and at most a minute.
 //!
 //! A target is not trusted. Its response is bounded in time and size. The probe connects to the same address that
-//! [`Targets`] has allowed, and checks it again after every redirect.
+//! [`Outbound`](hob_net::Outbound) has allowed, and checks it again after every redirect.
 
 mod connect;
 mod dns;
@@ -32,7 +32,7 @@ use tls::TlsConnectors;
 use trace::Trace;
 
 pub use http::HttpResponse;
-pub use limits::{Limits, Targets};
+pub use limits::Limits;
 pub(crate) use post::Post;
 
 /// Runs checks. Clones share one state.

@@ -114,7 +114,7 @@ impl Service for Uptime {
         let schedule = Schedule::new(&context.store, context.layout)?;
         schedule.open(&context.database, config.now().grace.get()).await?;
         let (results, queued_results) = history::result_queue();
-        let probe = Probe::new(config.now().limits()?, context.secrets.clone());
+        let probe = Probe::new(config.now().limits(&context.outbound)?, context.secrets.clone());
         let inner = Inner {
             schedule,
             cache: MonitorCache::open(&context.database).await?,

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use hob_net::{Network, OutboundPolicy, PrivateAddresses};
 use hob_service::config::SecretUrl;
 use hob_service::section;
 
@@ -31,5 +32,32 @@ section! {
     pub struct DatabaseConfig("database") {
         /// The path of a SQLite file, or postgres://user:password@host/database.
         pub url: SecretUrl = "hob-data/hob.db".to_owned().into(),
+    }
+}
+
+section! {
+    /// The addresses that this server connects to for its users: targets of checks, webhooks, load tests and pipelines.
+    /// Public addresses are allowed. Link-local addresses, among them the metadata services of clouds, are refused
+    /// unless they are listed, and so are multicast, broadcast and unspecified addresses.
+    pub struct OutboundConfig("outbound") {
+        /// Networks and addresses that are allowed, such as "10.1.0.0/16" or "192.168.1.7".
+        pub allow: Vec<Network> = Vec::new(),
+        /// Whether loopback and private addresses are allowed without being listed. Default: only if `[server] listen`
+        /// is a loopback address. Set it to false if a proxy on this machine forwards requests of other users.
+        pub private: Option<bool> = None,
+    }
+}
+
+impl OutboundConfig {
+    /// The policy of a server that listens on an address.
+    pub(crate) fn policy(&self, listen: SocketAddr) -> OutboundPolicy {
+        let is_allowed = self.private.unwrap_or(listen.ip().is_loopback());
+        let private = if is_allowed { PrivateAddresses::Allowed } else { PrivateAddresses::Denied };
+        OutboundPolicy { private, allow: self.allow.clone() }
+    }
+
+    /// The policy of a command in the terminal. Its user can connect to private addresses without Hob.
+    pub(crate) fn terminal_policy(&self) -> OutboundPolicy {
+        OutboundPolicy { private: PrivateAddresses::Allowed, allow: self.allow.clone() }
     }
 }

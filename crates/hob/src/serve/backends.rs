@@ -10,11 +10,11 @@ use hob_schema::Layout;
 use hob_service::config::Secrets;
 use hob_service::keys::Keys;
 use hob_service::nodes::{self, Claim};
-use hob_service::{Live, NodeName, ServiceContext};
+use hob_service::{NodeName, ServiceContext};
 use hob_store::{Address, Store};
 use hob_web::Stage;
 
-use crate::config::{Config, NodeConfig, RedisConfig, SecretsConfig};
+use crate::config::{Config, Live, NodeConfig, RedisConfig};
 use crate::database;
 
 /// The context of the services, and the embedded store if it is used.
@@ -31,11 +31,7 @@ pub(crate) struct EmbeddedStore {
 }
 
 impl Backends {
-    pub(crate) async fn open(
-        config: &Config,
-        secrets: Live<SecretsConfig>,
-        stage: Stage,
-    ) -> Result<Backends> {
+    pub(crate) async fn open(config: &Config, live: &Live, stage: Stage) -> Result<Backends> {
         // First, so that a server that fails to start does not create a database.
         config.server.admin()?;
         let address = config.redis.address()?;
@@ -53,7 +49,8 @@ impl Backends {
         let keys = Keys::from_env(layout, &|name| std::env::var(name).ok()).context("HOB_KEY_PREFIX")?;
         check_store_owner(&store, &keys, &database).await?;
         let mut context = ServiceContext::new(store, layout, database, node);
-        context.secrets = Secrets::new(secrets);
+        context.secrets = Secrets::new(live.secrets.clone());
+        context.outbound = live.outbound.clone();
         Ok(Backends { context, keys, embedded })
     }
 }

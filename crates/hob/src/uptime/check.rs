@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,17 +15,19 @@ use hob_uptime::probe::{Limits, Probe};
 use serde::Serialize;
 
 use crate::cli::{CheckArgs, CheckKind};
+use crate::config;
 use crate::exit::Exit;
 
 /// Width of the waterfall in characters.
 const WIDTH: usize = 48;
 
-pub(crate) fn run(args: &CheckArgs) -> Result<Exit> {
+pub(crate) fn run(args: &CheckArgs, file: Option<&Path>) -> Result<Exit> {
     let check = read(args)?;
+    let limits = Limits { outbound: config::terminal_outbound(file)?, ..Limits::default() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("could not start the runtime")?;
     let seen = runtime.block_on(async {
-        let probe = Probe::new(Limits::default(), Secrets::none());
+        let probe = Probe::new(limits, Secrets::none());
         probe.run(&check, &args.assertions, args.timeout.get()).await
     });
     if args.json {

@@ -31,6 +31,14 @@ fn a_mistake_is_reported_with_file_line_and_field() {
         ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
         ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
         ("[severs]\n", "hob: hob.toml:1:2: unknown section `severs`"),
+        (
+            "[uptime]\nprivate_targets = false\n",
+            "hob: hob.toml:2:1: `private_targets` has been replaced by [outbound] private",
+        ),
+        (
+            "[outbound]\nallow = [\"intern.example\"]\n",
+            "hob: hob.toml:2:9: \"intern.example\" is not a network;",
+        ),
         ("[redis]\nstore_memory_mib = -1\n", "hob: hob.toml:2:20: invalid value"),
         (
             "[secrets]\nslack = \"env:SLACK_URL\"\n",
@@ -59,6 +67,9 @@ fn a_mistake_in_the_environment_is_reported_with_its_variable() {
     let folder = folder("");
     let said = complaint(&config(folder.path(), &["check"], &[("HOB_LISTEN", "here")]));
     assert!(said.starts_with("hob: HOB_LISTEN: "), "{said}");
+    let replaced = [("HOB_UPTIME_ALLOWED_NETWORKS", "[\"10.0.0.0/8\"]")];
+    let said = complaint(&config(folder.path(), &["check"], &replaced));
+    assert_eq!(said, "hob: HOB_UPTIME_ALLOWED_NETWORKS: has been replaced by HOB_OUTBOUND_ALLOW\n");
 }
 
 #[test]
@@ -75,9 +86,13 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
         "[redis]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n[secrets.slack]\nfrom = \"env:SLACK_URL\"\n\
          for = [\"uptime\"]\nhosts = [\"*.slack.com:443\"]\n",
     );
-    let shown = answer(&config(folder.path(), &["show"], &[("HOB_LISTEN", "127.0.0.1:7171")]));
+    let variables =
+        [("HOB_LISTEN", "127.0.0.1:7171"), ("HOB_OUTBOUND_ALLOW", "[\"10.0.0.0/8\", \"10.1.2.3\"]")];
+    let shown = answer(&config(folder.path(), &["show"], &variables));
     let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_default();
     assert!(line("listen = \"127.0.0.1:7171\"").ends_with("# environment HOB_LISTEN"), "{shown}");
+    let allow = "allow = [\"10.0.0.0/8\", \"10.1.2.3\"]";
+    assert!(line(allow).ends_with("# environment HOB_OUTBOUND_ALLOW"), "{shown}");
     assert!(line("url = \"redis://…@127.0.0.1:6390\"").ends_with("# hob.toml:2"), "{shown}");
     assert!(line("store_memory_mib = 512").ends_with("# default"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");

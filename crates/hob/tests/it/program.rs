@@ -123,6 +123,14 @@ impl Server {
         post(self.listen, path, body).expect("the server answers")
     }
 
+    /// Sends JSON with the admin token.
+    pub(crate) fn post_as(&self, token: &str, path: &str, body: &str) -> Answer {
+        let head = format!("Authorization: Bearer {token}\r\nContent-Type: application/json");
+        let rest = format!("Host: {}\r\nContent-Length: {}\r\nConnection: close", self.listen, body.len());
+        ask(self.listen, &format!("POST {path} HTTP/1.1\r\n{head}\r\n{rest}\r\n\r\n{body}"))
+            .expect("the server answers")
+    }
+
     /// What a server that was [configured](Self::start_configured) has logged so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join(LOG)).expect("the log of a configured server")

@@ -181,6 +181,34 @@ async fn reload_never_removes_authentication() {
     assert_eq!(status("a-token-long-enough"), 401, "the old one has ended");
 }
 
+/// A server that listens for others does not connect to its own machine for them, unless that is listed.
+#[tokio::test]
+async fn private_targets_are_refused_by_a_public_server() {
+    const TOKEN: &str = "a-token-long-enough";
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, TOKEN).unwrap();
+    let config = format!("[server]\nadmin_token = \"file:{}\"\n", token.display());
+    let server = Server::start_configured("0.0.0.0:0", &config);
+    let target = format!("127.0.0.1:{}", server.listen.port());
+    let monitor = format!(r#"{{"name": "Own", "kind": "tcp", "target": "{target}", "interval_s": 3600}}"#);
+    let added = server.post_as(TOKEN, "/api/v1/uptime/monitors", &monitor);
+    let added: serde_json::Value = serde_json::from_str(&added.body).unwrap();
+    let path = format!("/api/v1/uptime/monitors/{}/check", added["id"].as_str().unwrap());
+    let check_says = async |what: &str| {
+        wait_for(format!("a check that says {what}"), LIMIT, async || {
+            let body = server.post_as(TOKEN, &path, "{}").body;
+            if body.contains(what) { Ok(()) } else { Err(body) }
+        })
+        .await;
+    };
+    check_says("cannot connect to 127.0.0.1: loopback addresses are not allowed").await;
+    let listed = format!("{config}[outbound]\nallow = [\"127.0.0.1\"]\n");
+    std::fs::write(server.folder.path().join("hob.toml"), listed).unwrap();
+    server.hang_up();
+    check_says("\"ok\":true").await;
+}
+
 #[test]
 fn the_database_is_kept_except_in_a_demo() {
     let mut server = Server::start(&[]);

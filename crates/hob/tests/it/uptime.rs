@@ -63,6 +63,23 @@ fn a_port_that_is_closed_is_down() {
     assert_eq!(check(&[&address, "--kind", "tcp"]).status.code(), Some(4));
 }
 
+/// On Linux, a connection to 0.0.0.0 reaches this machine.
+#[test]
+fn a_denied_address_is_checked_if_it_is_listed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("0.0.0.0:{}", listener.local_addr().unwrap().port());
+    let output = check(&[&address, "--kind", "tcp"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text.contains("unspecified addresses are not allowed; list it in [outbound] allow"), "{text}");
+    let listed = hob()
+        .env("HOB_OUTBOUND_ALLOW", "[\"0.0.0.0\"]")
+        .args(["uptime", "check", &address, "--kind", "tcp"])
+        .output()
+        .unwrap();
+    assert_eq!(listed.status.code(), Some(0), "{}", String::from_utf8_lossy(&listed.stdout));
+}
+
 #[test]
 fn a_mistake_is_told_with_its_place() {
     let output = check(&["http://127.0.0.1:1/", "--assert", "status ~ 200"]);

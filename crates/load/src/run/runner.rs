@@ -66,7 +66,7 @@ impl RunnerTask {
             return self.fail("the version of the plan was not found").await;
         };
         let plan = Arc::new(plan);
-        let targets = match self.load.config().targets().resolve(&plan, run_type).await {
+        let targets = match self.load.targets().resolve(&plan, run_type).await {
             Ok(targets) => targets,
             Err(error) => return self.fail(&error.to_string()).await,
         };

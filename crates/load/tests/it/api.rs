@@ -68,6 +68,19 @@ impl Site {
 }
 
 #[tokio::test]
+async fn run_to_a_denied_address_is_refused() {
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
+    let config = Config { hosts: vec!["169.254.169.254".to_owned()], ..Config::default() };
+    let load = Load::open(context.context(), Live::fixed(config)).await.unwrap();
+    let app = TestApp::start(context.context(), load.routes()).await;
+    let source = plan("http://169.254.169.254", 30, "2s");
+    let added: Value = app.post("/api/v1/load/plans", &json!({ "source": source })).await.json();
+    let refused = app.post(&format!("/api/v1/load/plans/{}/runs", added["id"]), &json!({})).await;
+    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.text());
+    assert!(refused.text().contains("link-local addresses are not allowed"), "{}", refused.text());
+}
+
+#[tokio::test]
 async fn plan_is_added_edited_run_and_reported() {
     let site = Site::open().await;
     let id = site.add(30, "2s").await;

@@ -19,7 +19,7 @@ pub enum FailureClass {
     Server,
     /// 429.
     Throttled,
-    /// 4xx.
+    /// 4xx, or an address that may not be connected to.
     Client,
     /// A response that does not match the plan, or is too long.
     Parse,

@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use hob_net::{Outbound, OutboundError};
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
@@ -43,14 +44,14 @@ pub(crate) struct AttemptFailure {
 }
 
 impl HttpClient {
-    pub(crate) fn new() -> Result<Self, rustls::Error> {
+    pub(crate) fn new(outbound: &Outbound) -> Result<Self, rustls::Error> {
         let roots = rustls::RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
         let ring = Arc::new(rustls::crypto::ring::default_provider());
         let tls = rustls::ClientConfig::builder_with_provider(ring)
             .with_safe_default_protocol_versions()?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        let connector = Connector { tls: TlsConnector::from(Arc::new(tls)) };
+        let connector = Connector { outbound: outbound.clone(), tls: TlsConnector::from(Arc::new(tls)) };
         let client =
             Client::builder(TokioExecutor::new()).pool_idle_timeout(Duration::from_secs(30)).build(connector);
         Ok(Self { client })
@@ -65,7 +66,7 @@ impl HttpClient {
     ) -> Result<HttpResponse, AttemptFailure> {
         let asked = async {
             let answer =
-                self.client.request(request).await.map_err(|error| AttemptFailure::network(&error))?;
+                self.client.request(request).await.map_err(|error| AttemptFailure::unanswered(&error))?;
             let (head, body) = answer.into_parts();
             let body = Limited::new(body, max_bytes).collect().await;
             let body =
@@ -87,6 +88,20 @@ impl HttpClient {
 }
 
 impl AttemptFailure {
+    /// There was no response. A denied address is not retried like a network failure: it stays denied.
+    fn unanswered(error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(connect) = error.downcast_ref::<ConnectError>() {
+                let is_denied = matches!(connect, ConnectError::Outbound(OutboundError::Denied(_)));
+                let class = if is_denied { FailureClass::Client } else { FailureClass::Network };
+                return Self { class, error: connect.to_string() };
+            }
+            cause = error.source();
+        }
+        Self::network(error)
+    }
+
     fn network(error: &dyn std::error::Error) -> Self {
         let mut text = error.to_string();
         let mut source = error.source();
@@ -106,6 +121,7 @@ impl AttemptFailure {
 /// Opens connections, with TLS for https.
 #[derive(Clone)]
 struct Connector {
+    outbound: Outbound,
     tls: TlsConnector,
 }
 
@@ -117,31 +133,42 @@ impl std::fmt::Debug for Connector {
 
 impl tower::Service<Uri> for Connector {
     type Response = TokioIo<HttpConnection>;
-    type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<TokioIo<HttpConnection>>>;
+    type Error = ConnectError;
+    type Future = BoxFuture<'static, Result<TokioIo<HttpConnection>, ConnectError>>;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let tls = self.tls.clone();
-        Box::pin(async move { connect(&uri, tls).await.map(TokioIo::new) })
+        let connector = self.clone();
+        Box::pin(async move { connector.connect(&uri).await.map(TokioIo::new) })
     }
 }
 
-async fn connect(uri: &Uri, tls: TlsConnector) -> io::Result<HttpConnection> {
-    let host = uri.host().ok_or_else(|| io::Error::other("the URL has no host"))?;
-    let bare = host.trim_matches(['[', ']']);
-    let encrypted = uri.scheme_str() == Some("https");
-    let port = uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
-    let stream = TcpStream::connect((bare, port)).await?;
-    stream.set_nodelay(true)?;
-    if !encrypted {
-        return Ok(HttpConnection::Plain(stream));
+impl Connector {
+    async fn connect(&self, uri: &Uri) -> Result<HttpConnection, ConnectError> {
+        let host = uri.host().ok_or_else(|| io::Error::other("the URL has no host"))?;
+        let bare = host.trim_matches(['[', ']']);
+        let encrypted = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if encrypted { 443 } else { 80 });
+        let stream = self.outbound.connect(bare, port).await?;
+        stream.set_nodelay(true)?;
+        if !encrypted {
+            return Ok(HttpConnection::Plain(stream));
+        }
+        let name = ServerName::try_from(bare.to_owned()).map_err(io::Error::other)?;
+        Ok(HttpConnection::Tls(Box::new(self.tls.connect(name, stream).await?)))
     }
-    let name = ServerName::try_from(bare.to_owned()).map_err(io::Error::other)?;
-    Ok(HttpConnection::Tls(Box::new(tls.connect(name, stream).await?)))
+}
+
+/// Why no connection was opened.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    #[error(transparent)]
+    Outbound(#[from] OutboundError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
 enum HttpConnection {

@@ -72,6 +72,29 @@ fn truncated_response_is_retried() {
     });
 }
 
+/// The address is not tried again: it stays denied. On Linux, a connection to 0.0.0.0 reaches this machine.
+#[test]
+fn denied_address_becomes_a_dead_letter_at_once() {
+    run(async {
+        let env = TestEnv::embedded().await;
+        let server = FakeApi::start(api_config()).await.unwrap();
+        let node = env.node().await;
+        let inside = server.url().replace("127.0.0.1", "0.0.0.0");
+        for (host, class) in [(inside.as_str(), "unspecified"), ("http://169.254.169.254", "link-local")] {
+            let text = plan(&server).replace(&server.url(), host);
+            let started = start_run(&node.pipelines, &text).await;
+            wait_for_state(&node.pipelines, &started, RunState::Completed).await;
+            let page = PageRequest::first(9);
+            let dead = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
+            let dead = dead.await.unwrap().rows;
+            assert_eq!((dead.len(), dead[0].attempts, dead[0].class), (1, 1, Some(FailureClass::Client)));
+            let says = format!("{class} addresses are not allowed; list it in [outbound] allow");
+            assert!(dead[0].error.contains(&says), "{}", dead[0].error);
+        }
+        assert_eq!(server.served(), 0);
+    });
+}
+
 /// An item that crashes every worker becomes a dead letter; the others are done.
 #[test]
 fn poison_item_becomes_a_dead_letter() {

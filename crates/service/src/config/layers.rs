@@ -95,6 +95,17 @@ impl File {
         Ok(())
     }
 
+    /// Refuses a setting that another one has replaced.
+    pub fn refuse_replaced(&self, section: &str, key: &str, by: &str) -> Result<(), ConfigError> {
+        let table = DeTable::parse(&self.text).map_err(|error| self.error(&error))?;
+        let section = table.get_ref().iter().find(|(name, _)| name.get_ref() == section);
+        let keys = section.and_then(|(_, values)| values.get_ref().as_table());
+        match keys.and_then(|keys| keys.keys().find(|name| name.get_ref() == key)) {
+            Some(name) => Err(self.error_at(name.span().start, format!("`{key}` has been replaced by {by}"))),
+            None => Ok(()),
+        }
+    }
+
     fn error(&self, error: &toml::de::Error) -> ConfigError {
         self.error_at(error.span().map_or(0, |span| span.start), error.message().to_owned())
     }

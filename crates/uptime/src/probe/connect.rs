@@ -22,7 +22,7 @@ impl Probe {
     ) -> Result<TcpStream, Failure> {
         trace.stage = Stage::Name;
         let started = Instant::now();
-        let addresses = self.inner.resolver.addresses(host, &self.inner.limits.targets).await?;
+        let addresses = self.inner.resolver.addresses(host, &self.inner.limits.outbound).await?;
         if matches!(host, Host::Domain(_)) {
             trace.phases.dns = Some(started.elapsed());
         }

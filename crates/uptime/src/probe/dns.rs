@@ -5,7 +5,7 @@ use std::time::Instant;
 use hickory_resolver::proto::rr::{Name, RData, RecordType as DnsRecordType};
 
 use super::Probe;
-use super::resolver::{failure, resolver_for};
+use super::resolver::{failure, forbidden, resolver_for};
 use super::trace::{Stage, Trace};
 use crate::monitor::check::{DnsCheck, Failure, FailureClass, RecordType};
 
@@ -17,14 +17,8 @@ impl Probe {
         trace.stage = Stage::Name;
         let own;
         let resolver = match check.server {
-            Some(server) if !self.inner.limits.targets.allow(server.ip()) => {
-                let message = format!(
-                    "{} is not a public address; see private_targets under [uptime] in hob.toml",
-                    server.ip()
-                );
-                return Err(Failure::new(FailureClass::Forbidden, message));
-            }
             Some(server) => {
+                self.inner.limits.outbound.check(server.ip()).map_err(forbidden)?;
                 trace.address = Some(server);
                 own = resolver_for(server)?;
                 &own

@@ -10,9 +10,9 @@ use hickory_resolver::config::{
 };
 use hickory_resolver::net::NetError;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hob_net::{AddressDenied, Outbound};
 use url::Host;
 
-use super::limits::Targets;
 use crate::monitor::check::{Failure, FailureClass};
 
 /// The longest that a record is cached, whatever its TTL.
@@ -41,26 +41,19 @@ impl NameResolver {
     pub(super) async fn addresses<S: AsRef<str>>(
         &self,
         host: &Host<S>,
-        targets: &Targets,
+        outbound: &Outbound,
     ) -> Result<Vec<IpAddr>, Failure> {
         let found = match host {
             Host::Ipv4(address) => vec![IpAddr::V4(*address)],
             Host::Ipv6(address) => vec![IpAddr::V6(*address)],
             Host::Domain(name) => self.lookup(name.as_ref()).await?,
         };
-        let first = found.first().copied();
-        let allowed: Vec<IpAddr> =
-            found.into_iter().filter(|address| targets.allow(*address)).take(MAX_ADDRESSES).collect();
-        match (first, allowed.is_empty()) {
-            (None, _) => Err(Failure::new(FailureClass::Name, "the name has no address")),
-            (Some(address), true) => {
-                let message = format!(
-                    "{address} is not a public address; see private_targets under [uptime] in hob.toml"
-                );
-                Err(Failure::new(FailureClass::Forbidden, message))
-            }
-            _ => Ok(allowed),
+        let mut allowed = outbound.allowed(found).map_err(forbidden)?;
+        if allowed.is_empty() {
+            return Err(Failure::new(FailureClass::Name, "the name has no address"));
         }
+        allowed.truncate(MAX_ADDRESSES);
+        Ok(allowed)
     }
 
     async fn lookup(&self, name: &str) -> Result<Vec<IpAddr>, Failure> {
@@ -120,6 +113,11 @@ pub(super) fn failure(error: &NetError) -> Failure {
         error => error.to_string(),
     };
     Failure::new(FailureClass::Name, message)
+}
+
+#[allow(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub(super) fn forbidden(denied: AddressDenied) -> Failure {
+    Failure::new(FailureClass::Forbidden, denied.to_string())
 }
 
 fn no_resolver() -> Failure {

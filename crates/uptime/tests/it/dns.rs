@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, CNAME, MX, TXT};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use hob_uptime::probe::{Limits, Targets};
+use hob_uptime::probe::Limits;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-use crate::target::{Target, answer, check, get, outcome, probe, run};
+use crate::target::{Target, answer, check, get, only, outcome, probe, run};
 
 /// A name server that knows a few names.
 struct NameServer {
@@ -120,8 +120,8 @@ async fn records_are_not_cached() {
 
 /// Allows only 127.0.0.1, so that all other addresses of the machine are private.
 fn guarded(server: &NameServer) -> Limits {
-    let allowed = vec!["127.0.0.1/32".parse().unwrap()];
-    Limits { targets: Targets::Public { allowed }, name_server: Some(server.address), ..Limits::default() }
+    let outbound = only(&["127.0.0.1"]);
+    Limits { outbound, name_server: Some(server.address), ..Limits::default() }
 }
 
 #[tokio::test]
@@ -149,6 +149,20 @@ async fn name_with_a_private_address_is_refused() {
     let tcp = check(&format!(r#"{{"kind":"tcp","target":"inside.example:{}"}}"#, private.address.port()));
     assert_eq!(outcome(&run(&probe, &tcp, &[]).await).0, "forbidden");
     assert_eq!(private.connections(), 0);
+}
+
+/// Without any configuration.
+#[tokio::test]
+async fn name_with_a_link_local_address_is_refused() {
+    let server = NameServer::start(|_, _, kind| match kind {
+        RecordType::A => vec![a([169, 254, 169, 254])],
+        _ => Vec::new(),
+    });
+    let server = server.await;
+    let limits = Limits { name_server: Some(server.address), ..Limits::default() };
+    let (class, message) = outcome(&run(&probe(limits), &get("http://metadata.example/"), &[]).await);
+    assert_eq!(class, "forbidden");
+    assert!(message.starts_with("cannot connect to 169.254.169.254: link-local addresses"), "{message}");
 }
 
 /// The probe connects to the address that it has checked.
@@ -191,7 +205,7 @@ async fn redirect_to_a_private_address_is_refused() {
 #[tokio::test]
 async fn private_name_server_is_refused() {
     let server = NameServer::start(|_, _, _| vec![a([192, 0, 2, 1])]).await;
-    let limits = Limits { targets: Targets::Public { allowed: Vec::new() }, ..Limits::default() };
+    let limits = Limits { outbound: only(&[]), ..Limits::default() };
     let seen = run(&probe(limits), &dns(&server, "a.example", "A", &[]), &[]).await;
     assert_eq!(outcome(&seen).0, "forbidden");
     assert_eq!(server.questions.load(Ordering::SeqCst), 0);

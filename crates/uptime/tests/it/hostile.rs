@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hob_uptime::probe::{Limits, Targets};
+use hob_uptime::probe::Limits;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::identity::{Authority, Flaw};
-use crate::target::{Target, answer, check, get, outcome, probe, read_head, run, run_within};
+use crate::target::{Target, answer, check, get, only, outcome, probe, read_head, run, run_within};
 
 /// Timeout of checks that will time out.
 const SHORT: Duration = Duration::from_millis(300);
@@ -184,8 +184,7 @@ async fn redirect_out_of_the_allowed_network_is_refused() {
     let private = Target::on(Ipv4Addr::new(127, 0, 0, 3).into(), |stream| async { drop(stream) }).await;
     let location = format!("location: http://{}/\r\n", private.address);
     let target = Target::responding(move |_| answer(301, &location, "")).await;
-    let allowed = vec!["127.0.0.1/32".parse().unwrap()];
-    let probe = probe(Limits { targets: Targets::Public { allowed }, ..Limits::default() });
+    let probe = probe(Limits { outbound: only(&["127.0.0.1"]), ..Limits::default() });
     let seen = run(&probe, &get(&target.url("/")), &[]).await;
     assert_eq!((outcome(&seen).0.as_str(), private.connections()), ("forbidden", 0));
 }

@@ -17,6 +17,7 @@ mod incidents;
 mod mail;
 mod memory;
 mod model;
+mod outbound;
 mod pages;
 mod rebuild;
 mod record;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hob_net::{Outbound, OutboundPolicy, PrivateAddresses};
 use hob_service::config::Secrets;
 use hob_testkit::LIMIT;
 use hob_uptime::monitor::MonitorSpec;
@@ -152,6 +153,12 @@ pub(crate) fn get(url: &str) -> Check {
 
 pub(crate) fn assertions(list: &[&str]) -> Vec<Assertion> {
     list.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+/// Allows public addresses and these.
+pub(crate) fn only(allow: &[&str]) -> Outbound {
+    let allow = allow.iter().map(|network| network.parse().unwrap()).collect();
+    Outbound::new(OutboundPolicy { private: PrivateAddresses::Denied, allow })
 }
 
 pub(crate) fn probe(limits: Limits) -> Probe {

@@ -44,6 +44,23 @@ async fn channels_are_added_changed_and_removed() {
 }
 
 #[tokio::test]
+async fn webhook_to_a_denied_address_is_not_sent() {
+    let harness = AlertHarness::new(TestDatabase::sqlite()).await;
+    // On Linux, a connection to 0.0.0.0 reaches this machine.
+    let inside = Target::responding(|_| answer(200, "", "")).await;
+    let (app, port) = (app(&harness).await, inside.address.port());
+    for (number, host) in ["169.254.169.254", "[::ffff:169.254.169.254]", "0.0.0.0"].iter().enumerate() {
+        let url = format!("http://{host}:{port}/");
+        let id = harness.channel(json!({"name": number.to_string(), "kind": "webhook", "url": url})).await;
+        let tested: Value = app.post(&format!("/api/v1/uptime/channels/{id}/test"), &json!({})).await.json();
+        let message = tested["message"].as_str().unwrap();
+        assert_eq!(tested["delivered"], json!(false));
+        assert!(message.contains("are not allowed; list it in [outbound] allow"), "{message}");
+    }
+    assert_eq!(inside.connections(), 0);
+}
+
+#[tokio::test]
 async fn test_is_sent_once() {
     let harness = AlertHarness::new(TestDatabase::sqlite()).await;
     let target = Target::responding(|_| answer(418, "", "")).await;
