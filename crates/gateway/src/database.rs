@@ -1,8 +1,6 @@
 //! Every query of the gateway: the totals of each shard, the shard's epoch, and the last checkpoint of each instance.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use hob_database::{Error, Read, Transaction, UnixMs, column, sql};
 
@@ -107,32 +105,17 @@ pub(crate) async fn raise_shard_epoch(
     Ok(tx.execute(raise.bind(shard).bind(current).bind(next)).await? > 0)
 }
 
-/// The values of the column `kind`.
-const TOTAL_KINDS: [(TotalKind, &str); 11] = [
-    (TotalKind::Total, "total"),
-    (TotalKind::Accepted, "accepted"),
-    (TotalKind::Limited, "limited"),
-    (TotalKind::Errors, "errors"),
-    (TotalKind::Endpoint, "endpoint"),
-    (TotalKind::EndpointErrors, "endpoint_errors"),
-    (TotalKind::Timed, "timed"),
-    (TotalKind::TimeUs, "time_us"),
-    (TotalKind::Status, "status"),
-    (TotalKind::Instance, "instance"),
-    (TotalKind::Hour, "hour"),
-];
-
-impl fmt::Display for TotalKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = TOTAL_KINDS.iter().find(|(kind, _)| kind == self).map_or("", |(_, name)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for TotalKind {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        TOTAL_KINDS.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind).ok_or(())
-    }
-}
+// The values of the column `kind`.
+hob_units::names!(TotalKind {
+    Total = "total",
+    Accepted = "accepted",
+    Limited = "limited",
+    Errors = "errors",
+    Endpoint = "endpoint",
+    EndpointErrors = "endpoint_errors",
+    Timed = "timed",
+    TimeUs = "time_us",
+    Status = "status",
+    Instance = "instance",
+    Hour = "hour",
+});

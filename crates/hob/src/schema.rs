@@ -98,7 +98,7 @@ fn explain(id: Option<&str>) -> Result<Exit> {
     };
     let rule = lint::explain(id)
         .with_context(|| format!("unknown rule {id}; `hob schema explain` lists all rules"))?;
-    let severity = rule.severity.name();
+    let severity = rule.severity.as_str();
     Ok(print(&format!("{} ({severity}): {}\n\n{}\n", rule.id, rule.title, rule.explanation)))
 }
 

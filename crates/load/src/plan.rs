@@ -13,7 +13,6 @@ mod template;
 mod threshold;
 mod users;
 
-use std::fmt;
 use std::time::Duration;
 
 pub use check::{Check, Extraction, ResponseView, ValueSource};
@@ -244,23 +243,4 @@ impl RunType {
     }
 }
 
-impl fmt::Display for Format {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Toml => "toml",
-            Self::Json => "json",
-        })
-    }
-}
-
-impl std::str::FromStr for Format {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "toml" => Ok(Self::Toml),
-            "json" => Ok(Self::Json),
-            _ => Err(()),
-        }
-    }
-}
+hob_units::names!(Format { Toml = "toml", Json = "json" });

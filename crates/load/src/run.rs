@@ -8,9 +8,6 @@ pub(crate) mod pending;
 pub(crate) mod runner;
 pub(crate) mod views;
 
-use std::fmt;
-use std::str::FromStr;
-
 use hob_database::{UnixMs, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -68,19 +65,19 @@ pub enum RunEvent {
     Finish(Ending),
 }
 
-impl RunState {
-    pub const ALL: [Self; 9] = [
-        Self::Pending,
-        Self::Starting,
-        Self::Running,
-        Self::Paused,
-        Self::Stopping,
-        Self::Completed,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Lost,
-    ];
+hob_units::names!(RunState {
+    Pending = "PENDING",
+    Starting = "STARTING",
+    Running = "RUNNING",
+    Paused = "PAUSED",
+    Stopping = "STOPPING",
+    Completed = "COMPLETED",
+    Failed = "FAILED",
+    Cancelled = "CANCELLED",
+    Lost = "LOST",
+});
 
+impl RunState {
     /// The state after an event; `None` if the event is not allowed in this state.
     #[must_use]
     pub fn after(self, event: RunEvent) -> Option<Self> {
@@ -123,20 +120,6 @@ impl RunState {
             Self::Cancelled => "CANCELLED",
         }
     }
-
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Starting => "STARTING",
-            Self::Running => "RUNNING",
-            Self::Paused => "PAUSED",
-            Self::Stopping => "STOPPING",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Cancelled => "CANCELLED",
-            Self::Lost => "LOST",
-        }
-    }
 }
 
 impl From<Ending> for RunState {
@@ -159,20 +142,6 @@ impl Ending {
             Some(RunState::Lost) => Self::Lost,
             _ => Self::Failed,
         }
-    }
-}
-
-impl fmt::Display for RunState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for RunState {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(())
     }
 }
 
@@ -248,27 +217,7 @@ pub struct Runner {
 
 from_row!(Runner { number, node, state, message, lease_until });
 
-impl fmt::Display for RunnerState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Working => "working",
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Lost => "lost",
-        })
-    }
-}
-
-impl FromStr for RunnerState {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        [Self::Working, Self::Done, Self::Failed, Self::Lost]
-            .into_iter()
-            .find(|state| state.to_string() == text)
-            .ok_or(())
-    }
-}
+hob_units::names!(RunnerState { Working = "working", Done = "done", Failed = "failed", Lost = "lost" });
 
 column!(RunnerState as text);
 

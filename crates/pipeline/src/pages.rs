@@ -161,8 +161,10 @@ async fn change(
         _ => return Err(Problem::not_found("action")),
     };
     if action == RunAction::Replay {
-        let class = form.class.filter(|class| !class.is_empty()).map(|class| class.parse()).transpose();
-        pipelines.replay(&id, class.map_err(|reason: String| Problem::invalid("class", reason))?).await?;
+        let class = form.class.filter(|class| !class.is_empty());
+        let class = class.map(|class| class.parse::<FailureClass>()).transpose();
+        let class = class.map_err(|error| Problem::invalid("class", error.to_string()))?;
+        pipelines.replay(&id, class).await?;
     } else {
         pipelines.apply(&id, action).await?;
     }

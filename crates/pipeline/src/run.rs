@@ -69,6 +69,14 @@ pub struct Run {
 /// Value of `seeded_to` when the whole source has become items.
 pub(crate) const SEEDED: i64 = -1;
 
+hob_units::names!(RunState {
+    Running = "running",
+    Paused = "paused",
+    Completed = "completed",
+    Cancelled = "cancelled",
+    Archived = "archived",
+});
+
 impl RunState {
     /// The state after an action; `None` if the action is not allowed.
     pub fn after(self, action: RunAction) -> Option<RunState> {
@@ -82,16 +90,6 @@ impl RunState {
             (Paused, RunAction::Replay) => Some(Paused),
             (Completed | Cancelled, RunAction::Archive) => Some(Archived),
             _ => None,
-        }
-    }
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RunState::Running => "running",
-            RunState::Paused => "paused",
-            RunState::Completed => "completed",
-            RunState::Cancelled => "cancelled",
-            RunState::Archived => "archived",
         }
     }
 }
@@ -185,24 +183,6 @@ impl FromStr for RunId {
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Display for RunState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for RunState {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        use RunState::{Archived, Cancelled, Completed, Paused, Running};
-        [Running, Paused, Completed, Cancelled, Archived]
-            .into_iter()
-            .find(|state| state.as_str() == text)
-            .ok_or(())
     }
 }
 

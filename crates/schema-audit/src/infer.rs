@@ -142,7 +142,7 @@ async fn sample_keys(
             stats.longest_ttl_ms = stats.longest_ttl_ms.max(ttl_ms);
         }
         // A schema cannot declare streams and the types of modules.
-        if let Some(kind) = KeyType::from_name(&kind) {
+        if let Ok(kind) = kind.parse::<KeyType>() {
             stats.add_kind(kind);
             typed.push((key, kind));
         }

@@ -61,37 +61,21 @@ pub enum Breach {
     BrokenSum,
 }
 
+hob_units::names!(Breach {
+    UndeclaredKey = "undeclared-key",
+    WrongType = "wrong-type",
+    MissingTtl = "missing-ttl",
+    LongTtl = "long-ttl",
+    UnexpectedTtl = "unexpected-ttl",
+    OverLong = "over-long",
+    MisfitValue = "misfit-value",
+    MissingField = "missing-field",
+    UndeclaredField = "undeclared-field",
+    TooManyKeys = "too-many-keys",
+    BrokenSum = "broken-sum",
+});
+
 impl Breach {
-    pub const ALL: [Breach; 11] = [
-        Breach::UndeclaredKey,
-        Breach::WrongType,
-        Breach::MissingTtl,
-        Breach::LongTtl,
-        Breach::UnexpectedTtl,
-        Breach::OverLong,
-        Breach::MisfitValue,
-        Breach::MissingField,
-        Breach::UndeclaredField,
-        Breach::TooManyKeys,
-        Breach::BrokenSum,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Breach::UndeclaredKey => "undeclared-key",
-            Breach::WrongType => "wrong-type",
-            Breach::MissingTtl => "missing-ttl",
-            Breach::LongTtl => "long-ttl",
-            Breach::UnexpectedTtl => "unexpected-ttl",
-            Breach::OverLong => "over-long",
-            Breach::MisfitValue => "misfit-value",
-            Breach::MissingField => "missing-field",
-            Breach::UndeclaredField => "undeclared-field",
-            Breach::TooManyKeys => "too-many-keys",
-            Breach::BrokenSum => "broken-sum",
-        }
-    }
-
     pub fn severity(self) -> Severity {
         match self {
             Breach::WrongType | Breach::MissingTtl | Breach::OverLong | Breach::MisfitValue => {
@@ -121,7 +105,7 @@ fn violation(breach: Breach, message: impl Into<String>) -> Violation {
 
 /// All violations of a key of `family`.
 pub fn check_facts(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Violation> {
-    let declared = family.kind().name();
+    let declared = family.kind().as_str();
     if let Some(kind) = facts.kind.as_deref().filter(|kind| *kind != declared) {
         // The other rules are for the declared type.
         return vec![violation(Breach::WrongType, format!("is a {kind}, declared {declared}"))];
@@ -277,7 +261,7 @@ mod tests {
         let schema = Schema::parse("t.toml", &text).unwrap_or_else(|errors| panic!("{errors}"));
         check_facts(&schema, &schema.families[0], facts)
             .iter()
-            .map(|violation| violation.breach.name())
+            .map(|violation| violation.breach.as_str())
             .collect()
     }
 

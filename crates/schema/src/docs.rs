@@ -77,7 +77,7 @@ impl Page<'_> {
                 "| [`{}`](#{}) | {} | {} | {} | {} |",
                 family.pattern.text,
                 family.name,
-                family.kind().name(),
+                family.kind().as_str(),
                 words::ttl(&family.ttl.rule),
                 words::bound(family),
                 family.contract.join(" ")

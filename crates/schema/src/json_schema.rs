@@ -93,7 +93,7 @@ fn family() -> Json {
         &["pattern", "type"],
         json!({
             "pattern": text("Literal text and <placeholders>; braces are Redis's hash tags."),
-            "type": { "enum": KeyType::ALL.map(KeyType::name) },
+            "type": { "enum": KeyType::ALL.map(KeyType::as_str) },
             "value": described(reference("value"), "Of a string."),
             "fields": { "type": "object", "additionalProperties": reference("value"), "description": "Of a hash; \"<id>\" and \"*\" stand for many." },
             "item": described(reference("value"), "Of a list."),
@@ -103,7 +103,7 @@ fn family() -> Json {
             "max_keys": described(reference("count"), "Most keys of the family."),
             "ttl": reference("ttl"),
             "tag": reference("tag"),
-            "role": { "enum": Role::ALL.map(|(name, _)| name) },
+            "role": { "enum": Role::ALL.map(Role::as_str) },
             "with": described(reference("texts"), "Families that one script touches together with this one."),
             "sums": text("The family whose values this one adds up."),
             "writers": described(reference("texts"), "Who may write it."),

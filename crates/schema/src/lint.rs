@@ -41,7 +41,7 @@ pub fn lint(schema: &Schema) -> Vec<Finding> {
 pub fn report_text(findings: &[Finding]) -> String {
     let mut text = String::new();
     for finding in findings {
-        let (position, severity) = (finding.position, finding.severity.name());
+        let (position, severity) = (finding.position, finding.severity.as_str());
         let _ = writeln!(
             text,
             "{}:{}:{}: {severity}[{}] {}: {}",
@@ -69,7 +69,7 @@ pub fn rules_markdown() -> String {
             page,
             "\n## {}\n\n*{}*: {}.\n\n{}\n",
             rule.id,
-            rule.severity.name(),
+            rule.severity.as_str(),
             rule.title,
             rule.explanation
         );

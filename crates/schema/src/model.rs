@@ -79,25 +79,8 @@ pub enum KeyType {
     Zset,
 }
 
-impl KeyType {
-    pub const ALL: [KeyType; 5] =
-        [KeyType::String, KeyType::Hash, KeyType::List, KeyType::Set, KeyType::Zset];
-
-    /// The name in the reply of `TYPE`.
-    pub fn name(self) -> &'static str {
-        match self {
-            KeyType::String => "string",
-            KeyType::Hash => "hash",
-            KeyType::List => "list",
-            KeyType::Set => "set",
-            KeyType::Zset => "zset",
-        }
-    }
-
-    pub fn from_name(name: &str) -> Option<KeyType> {
-        KeyType::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-}
+// As the reply of `TYPE` names it.
+hob_units::names!(KeyType { String = "string", Hash = "hash", List = "list", Set = "set", Zset = "zset" });
 
 /// All keys of one pattern, with their type, values, TTL, bounds and purpose.
 #[derive(Clone, Debug)]
@@ -267,22 +250,20 @@ pub enum Role {
     Lease,
 }
 
-impl Role {
-    pub const ALL: [(&'static str, Role); 12] = [
-        ("counter", Role::Counter),
-        ("gauge", Role::Gauge),
-        ("state", Role::State),
-        ("cache", Role::Cache),
-        ("view", Role::View),
-        ("index", Role::Index),
-        ("log", Role::Log),
-        ("samples", Role::Samples),
-        ("window", Role::Window),
-        ("buffer", Role::Buffer),
-        ("queue", Role::Queue),
-        ("lease", Role::Lease),
-    ];
-}
+hob_units::names!(Role {
+    Counter = "counter",
+    Gauge = "gauge",
+    State = "state",
+    Cache = "cache",
+    View = "view",
+    Index = "index",
+    Log = "log",
+    Samples = "samples",
+    Window = "window",
+    Buffer = "buffer",
+    Queue = "queue",
+    Lease = "lease",
+});
 
 /// A pub/sub channel and what is published on it.
 #[derive(Clone, Debug)]

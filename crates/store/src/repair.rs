@@ -19,17 +19,7 @@ pub enum KeyType {
     Zset,
 }
 
-impl KeyType {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Hash => "hash",
-            Self::List => "list",
-            Self::Set => "set",
-            Self::Zset => "zset",
-        }
-    }
-}
+hob_units::names!(KeyType { String = "string", Hash = "hash", List = "list", Set = "set", Zset = "zset" });
 
 /// Deletes the keys that have another type and returns their indexes. On a Cluster the keys must share a slot.
 pub async fn repair<K: AsRef<[u8]>>(store: &Store, keys: &[(K, KeyType)]) -> Result<Vec<usize>> {

@@ -1,4 +1,5 @@
-//! Small values that every crate uses: durations and sizes as people write them, backoff, secrets.
+//! Small values that every crate uses: durations and sizes as people write them, names of enum values,
+//! backoff, secrets.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,6 +18,7 @@
 
 mod backoff;
 mod duration;
+mod names;
 mod nearest;
 mod period;
 mod quantity;
@@ -25,6 +27,7 @@ mod size;
 
 pub use backoff::Backoff;
 pub use duration::{DurationError, format_duration, parse_duration};
+pub use names::UnknownName;
 pub use nearest::nearest;
 pub use period::Period;
 pub use secret::Secret;

@@ -5,9 +5,6 @@
 pub mod alert;
 mod event;
 
-use std::fmt;
-use std::str::FromStr;
-
 use hob_database::{Database, Transaction, UnixMs};
 
 pub use event::{INCIDENTS, IncidentEvent, IncidentEventKind};
@@ -214,23 +211,4 @@ pub(crate) fn unix_ms(ms: u64) -> UnixMs {
     UnixMs(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
-impl fmt::Display for Resolution {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Recovered => "recovered",
-            Self::Paused => "paused",
-        })
-    }
-}
-
-impl FromStr for Resolution {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "recovered" => Ok(Self::Recovered),
-            "paused" => Ok(Self::Paused),
-            _ => Err(()),
-        }
-    }
-}
+hob_units::names!(Resolution { Recovered = "recovered", Paused = "paused" });

@@ -93,6 +93,8 @@ pub enum RemovalReason {
     Deleted,
 }
 
+hob_units::names!(RemovalReason { Paused = "paused", Deleted = "deleted" });
+
 impl Schedule {
     pub fn new(store: &Store, layout: Layout) -> Result<Self> {
         let keys = Keys::from_env(layout, &|name| std::env::var(name).ok());
@@ -185,11 +187,7 @@ impl Schedule {
         let [schedule, leases, _, standing, unsettled] = self.shard_keys(shard);
         let [status, incident, retry] = [keys.status(id), keys.incident(id), keys.retry(id)];
         let call = REMOVE.on(&[schedule, leases, standing, unsettled, status, incident, retry]);
-        let word = match reason {
-            RemovalReason::Paused => "paused",
-            RemovalReason::Deleted => "deleted",
-        };
-        let reply: Reply = self.run(shard, call.arg(id.as_str()).arg(word)).await?;
+        let reply: Reply = self.run(shard, call.arg(id.as_str()).arg(reason.as_str())).await?;
         if reply.word() == "removed" { Ok(()) } else { Err(reply.unexpected().into()) }
     }
 

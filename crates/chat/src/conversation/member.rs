@@ -1,8 +1,5 @@
 //! The members of a conversation, and how far each has read.
 
-use std::fmt;
-use std::str::FromStr;
-
 use hob_database::{Database, Isolation, Read, Transaction, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -177,23 +174,4 @@ pub(crate) async fn record_receipt(
     into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
-impl fmt::Display for MemberStatus {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Joined => "in",
-            Self::Left => "out",
-        })
-    }
-}
-
-impl FromStr for MemberStatus {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "in" => Ok(Self::Joined),
-            "out" => Ok(Self::Left),
-            _ => Err(()),
-        }
-    }
-}
+hob_units::names!(MemberStatus { Joined = "in", Left = "out" });

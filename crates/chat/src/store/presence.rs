@@ -28,6 +28,8 @@ pub(crate) enum JoinReason {
     Restored,
 }
 
+hob_units::names!(JoinReason { Opened = "opened", Restored = "restored" });
+
 /// The result of adding or removing sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PresenceChange {
@@ -92,11 +94,7 @@ impl PresenceStore {
     }
 
     fn join_call(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId], reason: JoinReason) -> Call {
-        let reason = match reason {
-            JoinReason::Opened => "opened",
-            JoinReason::Restored => "restored",
-        };
-        let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(reason);
+        let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(reason.as_str());
         call = call.arg(Keys::SOCKETS_MAX_LEN).arg(self.store.clock().us());
         call = call.arg(self.keys.user_online_channel()).arg(json_string(user));
         sockets.iter().fold(call, |call, socket| call.arg(socket.as_str()))

@@ -56,6 +56,8 @@ pub(crate) enum CountScope {
     Full,
 }
 
+hob_units::names!(CountScope { Partial = "partial", Full = "full" });
+
 /// The result of writing counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CounterUpdate {
@@ -146,10 +148,7 @@ impl UnreadCounters {
     fn write_call(&self, user: &UserId, counts: &[UnreadRow], scope: CountScope) -> Call {
         let mut keys = vec![self.keys.unread_held(user), self.keys.unread_total(user)];
         keys.extend(counts.iter().map(|count| self.keys.unread(user, &count.conversation_id)));
-        let call = WRITE.on(&keys).arg(match scope {
-            CountScope::Partial => "partial",
-            CountScope::Full => "full",
-        });
+        let call = WRITE.on(&keys).arg(scope.as_str());
         counts.iter().fold(call, |call, count| {
             call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread).arg(count.sequence)
         })

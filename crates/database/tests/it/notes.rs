@@ -1,7 +1,6 @@
 //! A sample service, written like a real one: tables, values, queries, and changes with their events.
 
 use std::fmt;
-use std::str::FromStr;
 
 use hob_database::outbox::Topic;
 use hob_database::{
@@ -103,26 +102,7 @@ impl fmt::Display for NoteId {
     }
 }
 
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            State::Draft => "draft",
-            State::Published => "published",
-        })
-    }
-}
-
-impl FromStr for State {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "draft" => Ok(State::Draft),
-            "published" => Ok(State::Published),
-            _ => Err(()),
-        }
-    }
-}
+hob_units::names!(State { Draft = "draft", Published = "published" });
 
 pub(crate) fn address(test_database: &TestDatabase) -> Address {
     test_database.url().parse().unwrap()

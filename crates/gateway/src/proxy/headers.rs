@@ -34,14 +34,7 @@ pub(crate) enum Scheme {
     Https,
 }
 
-impl Scheme {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
-    }
-}
+hob_units::names!(Scheme { Http = "http", Https = "https" });
 
 /// Removes hop-by-hop headers, including those listed in `Connection`. Returns the protocol of a requested upgrade.
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {

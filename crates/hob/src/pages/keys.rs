@@ -152,7 +152,7 @@ fn rows(audit: &BackgroundAudit, state: &AuditState, text: &str) -> Vec<SchemaRo
             href: href(schema, family),
             name: family.name.clone(),
             pattern: format!("{}{}", schema.prefix.value, family.pattern.text),
-            kind: family.kind().name(),
+            kind: family.kind().as_str(),
             ttl: words::ttl(&family.ttl.rule),
             bound: words::bound(family),
             contract: family.contract.join(" "),

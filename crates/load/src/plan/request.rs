@@ -19,15 +19,15 @@ pub enum Scheme {
     Https,
 }
 
+hob_units::names!(Scheme { Http = "http", Https = "https" });
+
 impl Origin {
     /// Parses `https://host:port`, without a path.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let url = url::Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"))?;
-        let scheme = match url.scheme() {
-            "http" => Scheme::Http,
-            "https" => Scheme::Https,
-            other => return Err(format!("unsupported scheme {other}; use http:// or https://")),
-        };
+        let scheme = url.scheme();
+        let scheme =
+            scheme.parse().map_err(|_| format!("unsupported scheme {scheme}; use http:// or https://"))?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err("credentials in a URL are not supported; send an `authorization` header".to_owned());
         }
@@ -51,11 +51,7 @@ impl Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.scheme {
-            Scheme::Http => "http",
-            Scheme::Https => "https",
-        };
-        write!(f, "{scheme}://{}", self.authority())
+        write!(f, "{}://{}", self.scheme, self.authority())
     }
 }
 

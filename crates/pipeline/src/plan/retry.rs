@@ -1,7 +1,5 @@
 //! Failure classes and retries.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use hob_service::Period;
@@ -97,41 +95,13 @@ fn quarter_hour() -> Period {
     Period::from_secs(900)
 }
 
-impl FailureClass {
-    pub const ALL: [FailureClass; 5] = [
-        FailureClass::Network,
-        FailureClass::Server,
-        FailureClass::Throttled,
-        FailureClass::Client,
-        FailureClass::Parse,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            FailureClass::Network => "network",
-            FailureClass::Server => "server",
-            FailureClass::Throttled => "throttled",
-            FailureClass::Client => "client",
-            FailureClass::Parse => "parse",
-        }
-    }
-}
-
-impl fmt::Display for FailureClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for FailureClass {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known =
-            || format!("{text:?} is not one of {}", FailureClass::ALL.map(FailureClass::as_str).join(", "));
-        FailureClass::ALL.into_iter().find(|class| class.as_str() == text).ok_or_else(known)
-    }
-}
+hob_units::names!(FailureClass {
+    Network = "network",
+    Server = "server",
+    Throttled = "throttled",
+    Client = "client",
+    Parse = "parse",
+});
 
 #[cfg(test)]
 mod tests {

@@ -216,7 +216,7 @@ async fn list_items(
     Query(filter): Query<ItemFilter>,
 ) -> Result<Json<List<ItemSummary>>, Problem> {
     let state = filter.state.map(|state| state.parse::<ItemState>()).transpose();
-    let state = state.map_err(|reason| Problem::invalid("state", reason))?;
+    let state = state.map_err(|error| Problem::invalid("state", error.to_string()))?;
     let paging = Paging { after: filter.after, limit: filter.limit };
     let page = pipelines.items(&run_id(&id)?, state, None, &paging.request()?).await?;
     Ok(Json(page.into()))

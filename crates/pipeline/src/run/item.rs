@@ -7,8 +7,6 @@ mod progress;
 mod stored_result;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use hob_database::{Database, Isolation, Transaction};
 use serde::{Deserialize, Serialize};
@@ -123,34 +121,7 @@ pub(crate) async fn replay(database: &Database, run: &RunId, class: Option<Failu
     database.write_with(Isolation::ReadCommitted, work).await
 }
 
-impl ItemState {
-    pub const ALL: [ItemState; 4] =
-        [ItemState::Waiting, ItemState::Claimed, ItemState::Done, ItemState::Quarantined];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            ItemState::Waiting => "waiting",
-            ItemState::Claimed => "claimed",
-            ItemState::Done => "done",
-            ItemState::Quarantined => "quarantined",
-        }
-    }
-}
-
-impl fmt::Display for ItemState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for ItemState {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let known = || format!("{text:?} is not one of {}", ItemState::ALL.map(ItemState::as_str).join(", "));
-        ItemState::ALL.into_iter().find(|state| state.as_str() == text).ok_or_else(known)
-    }
-}
+hob_units::names!(ItemState { Waiting = "waiting", Claimed = "claimed", Done = "done", Quarantined = "quarantined" });
 
 hob_database::column!(ItemState as text);
 hob_database::column!(FailureClass as text);

@@ -45,7 +45,7 @@ impl Baseline {
         let before = report.violations.len() + report.undeclared.len();
         report
             .violations
-            .retain(|group| !self.known.contains(&violation(&group.family, group.breach.name())));
+            .retain(|group| !self.known.contains(&violation(&group.family, group.breach.as_str())));
         report.undeclared.retain(|group| !self.known.contains(&undeclared(&group.pattern)));
         let left_out = before - report.violations.len() - report.undeclared.len();
         if left_out > 0 {

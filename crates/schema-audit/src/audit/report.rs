@@ -127,7 +127,7 @@ impl AuditReport {
 
     fn violation_list(&self, out: &mut String) {
         for group in &self.violations {
-            let (severity, breach) = (group.severity.name(), group.breach.name());
+            let (severity, breach) = (group.severity.as_str(), group.breach.as_str());
             let keys = if group.keys == 1 { "key" } else { "keys" };
             let _ =
                 writeln!(out, "{severity}[{breach}] {}: {} {keys}", group.family, format_count(group.keys));

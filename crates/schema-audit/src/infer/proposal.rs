@@ -178,10 +178,10 @@ impl Proposal {
         if let [_, others @ ..] = stats.kinds.as_slice()
             && !others.is_empty()
         {
-            let others: Vec<&str> = others.iter().map(|kind| kind.name()).collect();
+            let others: Vec<&str> = others.iter().map(|kind| kind.as_str()).collect();
             let _ = writeln!(out, "# also seen: {}", others.join(", "));
         }
-        let _ = writeln!(out, "pattern  = {}\ntype     = \"{}\"", toml_text(&pattern), kind.name());
+        let _ = writeln!(out, "pattern  = {}\ntype     = \"{}\"", toml_text(&pattern), kind.as_str());
         self.shapes.content(&name, kind, stats, out);
         if kind != KeyType::String {
             let _ = writeln!(out, "max_len  = {}", round_up(stats.longest * 2));

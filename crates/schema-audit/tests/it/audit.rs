@@ -25,7 +25,7 @@ async fn run(url: &str, catalog: &Catalog) -> AuditReport {
 /// `family breach` for each group, undeclared patterns as `- pattern`.
 fn findings(report: &AuditReport) -> Vec<String> {
     let violations =
-        report.violations.iter().map(|group| format!("{} {}", group.family, group.breach.name()));
+        report.violations.iter().map(|group| format!("{} {}", group.family, group.breach.as_str()));
     let undeclared = report.undeclared.iter().map(|group| format!("- {}", group.pattern));
     let mut findings: Vec<String> = violations.chain(undeclared).collect();
     findings.sort();

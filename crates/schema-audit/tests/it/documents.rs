@@ -59,7 +59,7 @@ struct DocumentAudit {
 
 fn findings(report: &AuditReport) -> Vec<(String, String, String)> {
     let violations = report.violations.iter().flat_map(|group| {
-        let what = group.breach.name().to_owned();
+        let what = group.breach.as_str().to_owned();
         group.examples.iter().map(move |example| (what.clone(), example.key.clone(), example.message.clone()))
     });
     let undeclared = report

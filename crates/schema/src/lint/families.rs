@@ -59,7 +59,7 @@ fn is_buffer(family: &Family) -> bool {
 
 fn check_bounds(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
     if family.kind() != KeyType::String && family.max_len.is_none() && !has_only_exact_fields(family) {
-        linter.find("no-cap", subject, format!("a {} without `max_len`", family.kind().name()));
+        linter.find("no-cap", subject, format!("a {} without `max_len`", family.kind().as_str()));
     }
     if family.max_keys.is_none() && family.pattern.ids().next().is_some() {
         linter.find("no-max-keys", subject, "has placeholders but no `max_keys`");

@@ -10,14 +10,7 @@ pub enum Severity {
     Error,
 }
 
-impl Severity {
-    pub fn name(self) -> &'static str {
-        match self {
-            Warning => "warning",
-            Error => "error",
-        }
-    }
-}
+hob_units::names!(Severity { Warning = "warning", Error = "error" });
 
 /// One lint rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -105,8 +105,8 @@ fn read_pattern(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Op
 fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<Content> {
     let item = table.need("type", "\"string\"", reader)?;
     let text = item.text(reader)?;
-    let Some(kind) = KeyType::from_name(&text) else {
-        let all = KeyType::ALL.map(KeyType::name).join(", ");
+    let Ok(kind) = text.parse::<KeyType>() else {
+        let all = KeyType::ALL.map(KeyType::as_str).join(", ");
         reader.report(item.at, format!("unknown type {text:?}"), format!("one of {all}"));
         return None;
     };
@@ -121,7 +121,7 @@ fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) ->
         if let Some(item) = table.get(key)
             && !belongs.contains(&key)
         {
-            let message = format!("a {} has no `{key}`", kind.name());
+            let message = format!("a {} has no `{key}`", kind.as_str());
             reader.report(item.at, message, format!("`{}`", belongs.join("` and `")));
         }
     }
@@ -260,9 +260,9 @@ fn read_example(item: Item<'_>, reader: &mut Reader<'_>) -> Example {
 
 fn read_role(item: Item<'_>, reader: &mut Reader<'_>) -> Option<Role> {
     let text = item.text(reader)?;
-    let role = Role::ALL.iter().find(|(name, _)| *name == text).map(|(_, role)| *role);
+    let role = text.parse::<Role>().ok();
     if role.is_none() {
-        let all = Role::ALL.map(|(name, _)| name).join(", ");
+        let all = Role::ALL.map(Role::as_str).join(", ");
         reader.report(item.at, format!("unknown role {text:?}"), format!("one of {all}"));
     }
     role

@@ -151,17 +151,13 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-impl fmt::Display for Algorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::FixedCounter => "fixed_counter",
-            Self::FixedLog => "fixed_log",
-            Self::SlidingLog => "sliding_log",
-            Self::SlidingWindow => "sliding_window",
-            Self::Gcra => "gcra",
-        })
-    }
-}
+hob_units::names!(Algorithm {
+    FixedCounter = "fixed_counter",
+    FixedLog = "fixed_log",
+    SlidingLog = "sliding_log",
+    SlidingWindow = "sliding_window",
+    Gcra = "gcra",
+});
 
 impl fmt::Display for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

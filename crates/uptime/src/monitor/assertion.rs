@@ -54,17 +54,17 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-impl Comparison {
-    /// Every comparison with its operator; `<=` is before `<`, which is its prefix.
-    const OPERATORS: [(&'static str, Self); 6] = [
-        ("==", Self::Equal),
-        ("!=", Self::Unequal),
-        ("<=", Self::LessOrEqual),
-        (">=", Self::GreaterOrEqual),
-        ("<", Self::Less),
-        (">", Self::Greater),
-    ];
+// `<=` is before `<`, which is its prefix.
+hob_units::names!(Comparison {
+    Equal = "==",
+    Unequal = "!=",
+    LessOrEqual = "<=",
+    GreaterOrEqual = ">=",
+    Less = "<",
+    Greater = ">",
+});
 
+impl Comparison {
     fn holds<T: PartialOrd>(self, found: &T, expected: &T) -> bool {
         match self {
             Self::Equal => found == expected,
@@ -112,19 +112,6 @@ impl fmt::Display for Assertion {
     }
 }
 
-impl fmt::Display for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Equal => "==",
-            Self::Unequal => "!=",
-            Self::Less => "<",
-            Self::LessOrEqual => "<=",
-            Self::Greater => ">",
-            Self::GreaterOrEqual => ">=",
-        })
-    }
-}
-
 impl Serialize for Assertion {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -146,7 +133,7 @@ mod tests {
     use super::*;
 
     fn comparison() -> impl Strategy<Value = Comparison> {
-        prop::sample::select(Comparison::OPERATORS.map(|(_, comparison)| comparison).to_vec())
+        prop::sample::select(Comparison::ALL.to_vec())
     }
 
     fn string() -> impl Strategy<Value = String> {

@@ -140,24 +140,13 @@ impl Check {
     }
 }
 
-impl MonitorKind {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Tcp => "tcp",
-            Self::Dns => "dns",
-            Self::Certificate => "certificate",
-            Self::Heartbeat => "heartbeat",
-        }
-    }
-}
-
-impl fmt::Display for MonitorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+hob_units::names!(MonitorKind {
+    Http = "http",
+    Tcp = "tcp",
+    Dns = "dns",
+    Certificate = "certificate",
+    Heartbeat = "heartbeat",
+});
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

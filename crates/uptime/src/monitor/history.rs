@@ -54,15 +54,10 @@ pub enum Span {
 pub(crate) const HOUR_MS: i64 = 3_600_000;
 pub(crate) const DAY_MS: i64 = 24 * HOUR_MS;
 
-impl Span {
-    /// As the database stores it.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Hour => "h",
-            Self::Day => "d",
-        }
-    }
+// As the database stores it.
+hob_units::names!(Span { Hour = "h", Day = "d" });
 
+impl Span {
     fn length_ms(self) -> i64 {
         match self {
             Self::Hour => HOUR_MS,

@@ -189,11 +189,7 @@ impl PendingChange {
     fn read(id: &str, text: &str) -> Option<Self> {
         let mut words = text.splitn(7, ' ');
         let fence = Fence::from_u64(words.next()?.parse().ok()?);
-        let change = match words.next()? {
-            "opened" => IncidentChange::Opened,
-            "resolved" => IncidentChange::Resolved,
-            _ => return None,
-        };
+        let change = words.next()?.parse().ok()?;
         Some(Self {
             id: MonitorId::new(id).ok()?,
             fence,

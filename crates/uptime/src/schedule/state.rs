@@ -136,23 +136,17 @@ impl MonitorHealth {
     }
 }
 
+hob_units::names!(MonitorState {
+    Down = "DOWN",
+    Suspect = "SUSPECT",
+    Recovering = "RECOVERING",
+    Stale = "STALE",
+    Pending = "PENDING",
+    Up = "UP",
+    Paused = "PAUSED",
+});
+
 impl MonitorState {
-    pub const ALL: [Self; 7] =
-        [Self::Down, Self::Suspect, Self::Recovering, Self::Stale, Self::Pending, Self::Up, Self::Paused];
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "PENDING",
-            Self::Up => "UP",
-            Self::Suspect => "SUSPECT",
-            Self::Down => "DOWN",
-            Self::Recovering => "RECOVERING",
-            Self::Paused => "PAUSED",
-            Self::Stale => "STALE",
-        }
-    }
-
     /// Whether the state needs attention.
     #[must_use]
     pub fn is_failing(self) -> bool {
@@ -160,29 +154,7 @@ impl MonitorState {
     }
 }
 
-impl IncidentChange {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Opened => "opened",
-            Self::Resolved => "resolved",
-        }
-    }
-}
-
-impl fmt::Display for MonitorState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for MonitorState {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        Self::ALL.into_iter().find(|state| state.as_str() == text).ok_or(())
-    }
-}
+hob_units::names!(IncidentChange { Opened = "opened", Resolved = "resolved" });
 
 /// As the store keeps it, after the fields of the claim.
 impl fmt::Display for MonitorHealth {
@@ -198,7 +170,7 @@ impl FromStr for MonitorHealth {
     fn from_str(text: &str) -> Result<Self, ()> {
         let mut words = text.split(' ');
         let mut next = || words.next().ok_or(());
-        let state = next()?.parse()?;
+        let state = next()?.parse().map_err(drop)?;
         let mut number = || next()?.parse::<u64>().map_err(drop);
         Ok(Self {
             state,

@@ -41,14 +41,7 @@ pub(crate) enum HeartbeatKind {
     Next,
 }
 
-impl HeartbeatKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Next => "next",
-        }
-    }
-}
+hob_units::names!(HeartbeatKind { First = "first", Next = "next" });
 
 impl Heartbeat<'_> {
     pub(crate) fn call(&self, store: &Store, keys: &Keys) -> Call {

@@ -266,23 +266,7 @@ impl fmt::Display for ChannelId {
     }
 }
 
-impl ChannelKind {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Webhook => "webhook",
-            Self::Slack => "slack",
-            Self::Discord => "discord",
-            Self::Email => "email",
-        }
-    }
-}
-
-impl fmt::Display for ChannelKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+hob_units::names!(ChannelKind { Webhook = "webhook", Slack = "slack", Discord = "discord", Email = "email" });
 
 #[cfg(test)]
 mod tests {

@@ -3,8 +3,6 @@
 //! A delivery is unique per incident, channel, kind and number. Its id is the idempotency key, so that a receiver can
 //! recognize a notice that arrives twice.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use hob_database::{Database, Transaction, UnixMs, column};
@@ -181,28 +179,7 @@ impl DeliveryOutcome {
     }
 }
 
-impl fmt::Display for DeliveryState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Waiting => "waiting",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-        })
-    }
-}
-
-impl FromStr for DeliveryState {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "waiting" => Ok(Self::Waiting),
-            "delivered" => Ok(Self::Delivered),
-            "failed" => Ok(Self::Failed),
-            _ => Err(()),
-        }
-    }
-}
+hob_units::names!(DeliveryState { Waiting = "waiting", Delivered = "delivered", Failed = "failed" });
 
 #[cfg(test)]
 mod tests {

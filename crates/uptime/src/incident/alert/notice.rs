@@ -1,8 +1,5 @@
 //! Notices: what a channel receives.
 
-use std::fmt;
-use std::str::FromStr;
-
 use hob_database::column;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -55,29 +52,9 @@ impl Notice {
     }
 }
 
-impl NoticeKind {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Opened => "opened",
-            Self::Reminded => "reminded",
-            Self::Resolved => "resolved",
-            Self::Test => "test",
-        }
-    }
-}
-
-impl fmt::Display for NoticeKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for NoticeKind {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let all = [Self::Opened, Self::Reminded, Self::Resolved, Self::Test];
-        all.into_iter().find(|kind| kind.as_str() == text).ok_or(())
-    }
-}
+hob_units::names!(NoticeKind {
+    Opened = "opened",
+    Reminded = "reminded",
+    Resolved = "resolved",
+    Test = "test",
+});

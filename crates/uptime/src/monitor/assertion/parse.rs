@@ -33,8 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Assertion, Mistake> {
 }
 
 fn comparison(reader: &mut Reader<'_>) -> Option<Comparison> {
-    let comparisons = Comparison::OPERATORS;
-    comparisons.iter().find(|(sign, _)| reader.symbol(sign)).map(|(_, comparison)| *comparison)
+    Comparison::ALL.into_iter().find(|comparison| reader.symbol(comparison.as_str()))
 }
 
 fn status(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {

@@ -135,36 +135,27 @@ impl Failure {
     }
 }
 
+// As the database, metrics and alerts name it.
+hob_units::names!(FailureClass {
+    Name = "name",
+    Connect = "connect",
+    Tls = "tls",
+    Timeout = "timeout",
+    Closed = "closed",
+    Protocol = "protocol",
+    Redirect = "redirect",
+    Assertion = "assertion",
+    Forbidden = "forbidden",
+    Misconfigured = "misconfigured",
+    Silent = "silent",
+    Reported = "reported",
+});
+
 impl FailureClass {
     /// Whether a retry may succeed.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         !matches!(self, Self::Forbidden | Self::Misconfigured | Self::Silent | Self::Reported)
-    }
-
-    /// As the database, metrics and alerts name it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Connect => "connect",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::Closed => "closed",
-            Self::Protocol => "protocol",
-            Self::Redirect => "redirect",
-            Self::Assertion => "assertion",
-            Self::Forbidden => "forbidden",
-            Self::Misconfigured => "misconfigured",
-            Self::Silent => "silent",
-            Self::Reported => "reported",
-        }
-    }
-}
-
-impl fmt::Display for FailureClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -48,19 +48,9 @@ pub struct Points {
     pub whole: Point,
 }
 
+hob_units::names!(Period { Day = "24h", Week = "7d", Month = "30d", Quarter = "90d" });
+
 impl Period {
-    pub const ALL: [Self; 4] = [Self::Day, Self::Week, Self::Month, Self::Quarter];
-
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Day => "24h",
-            Self::Week => "7d",
-            Self::Month => "30d",
-            Self::Quarter => "90d",
-        }
-    }
-
     #[must_use]
     pub fn length_ms(self) -> i64 {
         match self {
