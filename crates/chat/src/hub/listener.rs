@@ -10,7 +10,7 @@ use crate::conversation::event::Event;
 use crate::hub::channel_name::ChannelName;
 use crate::keys::UserId;
 
-/// The pause before a failed subscription or query is retried.
+/// The pause before a failed query is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
 impl Hub {
@@ -21,22 +21,15 @@ impl Hub {
             ChannelName::Conversation(id) => ChannelFilter::channel(self.keys.conversation_channel(id)),
             ChannelName::Feed(user) => ChannelFilter::channel(self.keys.feed_channel(user)),
         };
+        let mut listener = self.store.bus().listen(vec![topic]);
         let listening = async {
+            // The first event reports the subscription: from now on nothing is missed, and earlier events are in the
+            // database. Clients of a feed keep the snapshot that they have.
+            listener.next().await;
+            self.retry_catch_up(&channel).await;
             loop {
-                match self.store.bus().subscribe(std::slice::from_ref(&topic)).await {
-                    Ok(mut subscription) => {
-                        // From now on nothing is missed; earlier events are in the database.
-                        self.retry_catch_up(&channel).await;
-                        while let Some(event) = subscription.next().await {
-                            self.handle_event(&channel, event).await;
-                        }
-                        return;
-                    }
-                    Err(error) => {
-                        tracing::debug!(%error, channel = %channel.name, "bus subscription failed, retrying");
-                        tokio::time::sleep(RETRY_DELAY).await;
-                    }
-                }
+                let event = listener.next().await;
+                self.handle_event(&channel, event).await;
             }
         };
         tokio::select! {

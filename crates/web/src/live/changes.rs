@@ -15,9 +15,6 @@ use hob_service::keys::Keys;
 /// The shortest time between two notifications, to spare the bus and the browsers.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How long to wait before subscribing again.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
-
 /// More pending topics than this become one notification of all topics.
 const MAX_PENDING: usize = 256;
 const MAX_TOPIC_BYTES: usize = 60;
@@ -119,27 +116,24 @@ impl Changes {
         }
     }
 
-    /// Forwards notifications of other nodes to the pages of this node.
     async fn listen(self, task: Task) {
-        let bus = self.inner.context.store.bus();
-        while !task.stopping() {
-            let mut subscription = match bus.subscribe(&[ChannelFilter::channel(&self.inner.channel)]).await {
-                Ok(subscription) => subscription,
-                Err(_) if task.pause(RETRY_AFTER).await => continue,
-                Err(_) => return,
-            };
+        tokio::select! {
+            () = self.forward_changes(&task) => {}
+            () = task.stopped() => {}
+        }
+    }
+
+    /// Forwards notifications of other nodes to the pages of this node.
+    async fn forward_changes(&self, task: &Task) {
+        let channel = ChannelFilter::channel(&self.inner.channel);
+        let mut listener = self.inner.context.store.bus().listen(vec![channel]);
+        // The first event only reports the subscription; a reset would make pages reload without a change.
+        listener.next().await;
+        loop {
             task.beat();
-            loop {
-                let event = tokio::select! {
-                    event = subscription.next() => event,
-                    () = task.stopped() => return,
-                };
-                match event {
-                    Some(BusEvent::Message { payload, .. }) => self.receive(&payload),
-                    Some(BusEvent::Missed) => self.notify_pages(ALL_TOPICS),
-                    None => break,
-                }
-                task.beat();
+            match listener.next().await {
+                BusEvent::Message { payload, .. } => self.receive(&payload),
+                BusEvent::Missed => self.notify_pages(ALL_TOPICS),
             }
         }
     }
