@@ -10,15 +10,20 @@
 //! ```
 //!
 //! and is made with [`Script::with`](crate::Script::with)`(&[MARKER], …)`. Its answer is read as an [`Outcome`]. On
-//! [`Outcome::Lost`] the service raises the epoch in the database, rebuilds the tag and then writes its marker.
-//! Because a lost marker is never written again under its old epoch, a [`Fence`] is never given out twice.
+//! [`Outcome::Lost`] the service calls [`rebuild`], which raises the epoch in the database, writes the tag again from
+//! there, and then its marker. Because a lost marker is never written again under its old epoch, a [`Fence`] is never
+//! given out twice.
+
+mod rebuild;
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 use crate::reply::Reply;
 
-/// Lua that declares `lost(marker, epoch)` and `next_fence(marker, epoch)`.
+pub use rebuild::{Progress, Rebuild, Recovery, rebuild};
+
+/// Lua that declares `lost(marker, epoch)`, `superseded(marker, epoch)` and `next_fence(marker, epoch)`.
 pub const MARKER: &str = include_str!("epoch/marker.lua");
 
 /// How often the store was lost, counted in the database. At most 21 bits: Lua's numbers are exact up to 2⁵³, and a
@@ -36,6 +41,11 @@ impl Epoch {
             return Err(Error::Misuse(format!("epoch {number} is beyond {}", Self::MAX.0)));
         }
         Ok(Self(number))
+    }
+
+    /// An epoch that a script read; `None` if there is none.
+    fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().and_then(|number| Self::new(number).ok())
     }
 
     /// Its number.
@@ -88,7 +98,7 @@ pub enum Outcome<T> {
     Done(T),
     /// The state of the tag is lost or has another epoch; the script changed nothing.
     Lost {
-        /// The epoch that its marker names, if there is one.
+        /// The epoch of its marker, if it has a valid one.
         found: Option<Epoch>,
     },
 }
@@ -100,12 +110,7 @@ impl<T> Outcome<T> {
             return done(reply).map(Self::Done);
         }
         let found: String = reply.next()?;
-        if found.is_empty() {
-            return Ok(Self::Lost { found: None });
-        }
-        let number =
-            found.parse().map_err(|_| Error::reply(format!("a marker names the epoch {found:?}")))?;
-        Ok(Self::Lost { found: Some(Epoch::new(number)?) })
+        Ok(Self::Lost { found: Epoch::parse(&found) })
     }
 }
 

@@ -10,5 +10,6 @@ mod limit_model;
 mod loan;
 mod log;
 mod members;
+mod rebuild;
 mod repair;
 mod sentinel;
