@@ -4,7 +4,8 @@
 --       first_failure_at, last_failure_at, alerted
 -- Returns {'restored'} · {'superseded'} if the shard is no longer being rebuilt in this epoch
 -- No TTLs: the keys are bounded by the number of monitors.
-if redis.call('HGET', KEYS[2], 'rebuilding') ~= ARGV[1] then return {'superseded'} end
+local gone = superseded(KEYS[2], ARGV[1])
+if gone then return gone end
 local incident = 4
 for at = 2, #ARGV, 7 do
   local id = ARGV[at]
