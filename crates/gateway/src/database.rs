@@ -92,17 +92,12 @@ pub(crate) async fn shard_epoch(database: &impl Read, shard: u32) -> Result<Opti
     Ok(epoch.map(|(epoch,)| epoch))
 }
 
-/// Raises a shard's epoch if it is still `current`. Returns whether it was raised.
-pub(crate) async fn raise_shard_epoch(
-    tx: &Transaction,
-    shard: u32,
-    current: u32,
-    next: u32,
-) -> Result<bool, Error> {
+/// Raises a shard's epoch to the one after `lost`. Returns whether it was raised: another instance may have done so.
+pub(crate) async fn raise_shard_epoch(tx: &Transaction, shard: u32, lost: u32) -> Result<bool, Error> {
     let first = sql("INSERT INTO gateway_shard (shard, epoch) VALUES ($1, 0) ON CONFLICT DO NOTHING");
     tx.execute(first.bind(shard)).await?;
-    let raise = sql("UPDATE gateway_shard SET epoch = $3 WHERE shard = $1 AND epoch = $2");
-    Ok(tx.execute(raise.bind(shard).bind(current).bind(next)).await? > 0)
+    let raise = sql("UPDATE gateway_shard SET epoch = $2 + 1 WHERE shard = $1 AND epoch <= $2");
+    Ok(tx.execute(raise.bind(shard).bind(lost)).await? > 0)
 }
 
 // The values of the column `kind`.

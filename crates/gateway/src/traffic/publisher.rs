@@ -153,10 +153,10 @@ impl Publisher {
                 let seen =
                     if found.is_some() { 0 } else { checkpoint::epoch(database, shard.number()).await? };
                 if seen > 0 {
-                    self.restore(shard, seen, 0).await?;
+                    self.restore(shard).await?;
                 }
             } else if self.epoch.is_some_and(|epoch| epoch.get() > 0 && Some(epoch.get()) != found) {
-                self.recover_shard(found.unwrap_or(0)).await?;
+                self.recover_shard().await?;
             }
         }
         Ok(())
@@ -298,39 +298,28 @@ impl Publisher {
             }
             Outcome::Done(FlushOutcome::Foreign) => {
                 self.pending_flush = Some(flush);
-                self.recover_shard(0).await
+                self.recover_shard().await
             }
-            Outcome::Lost { found } => {
+            Outcome::Lost { .. } => {
                 self.pending_flush = Some(flush);
-                self.recover_shard(found.map_or(0, Epoch::get)).await
+                self.recover_shard().await
             }
         }
     }
 
     /// Handles counters that are gone or of another epoch.
-    async fn recover_shard(&mut self, found: u32) -> Result<(), Error> {
+    async fn recover_shard(&mut self) -> Result<(), Error> {
         // A pending checkpoint must be saved under the epoch in which it was flushed.
         if self.pending_checkpoint.is_some() {
             self.save().await?;
         }
-        let shard = self.destination.shard;
-        let seen = checkpoint::epoch(&self.sources.database, shard.number()).await?;
-        // The instance that began a newer epoch restores the totals. If it fails, the next flush is refused again, in
-        // that epoch.
-        if seen <= self.epoch.map_or(0, Epoch::get) {
-            self.restore(shard, seen, found).await?;
-        }
+        self.restore(self.destination.shard).await?;
         self.resend_unsaved().await
     }
 
-    /// Restores a shard's totals in a new epoch, unless another instance has begun one.
-    async fn restore(&self, shard: Shard, seen: u32, found: u32) -> Result<(), Error> {
+    async fn restore(&self, shard: Shard) -> Result<(), Error> {
         let Sources { store, database, .. } = &self.sources;
-        if let Some(new) = checkpoint::begin_epoch(database, shard.number(), seen, found).await? {
-            tracing::info!(shard = shard.number(), epoch = new.epoch, "restoring totals from the database");
-            restore::restore(store, &self.destination.keys, shard, &new).await?;
-        }
-        Ok(())
+        restore::restore(store, database, &self.destination.keys, shard).await
     }
 
     /// Joins the shard's current epoch: all counts that are not in the database are sent again.

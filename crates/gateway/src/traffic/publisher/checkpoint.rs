@@ -1,11 +1,10 @@
-//! Saves totals in the database, and begins a new epoch from them after a loss of the store.
+//! Saves totals in the database, from which a new epoch starts after a loss of the store.
 //!
 //! For each shard, the database holds the sum of the counts that its instances have flushed and then saved. When a
-//! shard was lost, the first instance that notices raises the shard's epoch and sets the counters to that sum. Then every
-//! instance flushes again what it had flushed but not saved. No count is lost or repeated, because the sum is read in the
-//! transaction that raises the epoch, and no later transaction changes it before the counters are restored: an instance
-//! saves under the epoch in which its last flush was accepted, and a save under an older epoch than the shard's is
-//! refused.
+//! shard was lost, the first instance that notices raises the shard's epoch, and the counters are set to that sum. Then
+//! every instance flushes again what it had flushed but not saved. No count is lost or repeated: an instance saves under
+//! the epoch in which its last flush was accepted, and a save under an older epoch than the shard's is refused. So the
+//! sum of a new epoch changes only after its counters are restored, when it is not written to the store any more.
 
 use std::time::Duration;
 
@@ -96,31 +95,25 @@ pub(crate) async fn epoch(database: &Database, shard: u32) -> Result<u32, Error>
     Ok(database::shard_epoch(database, shard).await?.unwrap_or(0))
 }
 
-/// A new epoch of a shard, and the totals that it starts with.
-#[derive(Debug)]
-pub(crate) struct NewEpoch {
-    pub(crate) epoch: u32,
-    pub(crate) totals: Totals,
+/// Raises the epoch of a shard above `lost`; `None` if another instance has done so.
+pub(crate) async fn raise_epoch(database: &Database, shard: u32, lost: Epoch) -> Result<Option<u32>, Error> {
+    let lost = lost.get();
+    let raised =
+        database.write(|tx| async move { database::raise_shard_epoch(&tx, shard, lost).await }).await?;
+    Ok(raised.then_some(lost + 1))
 }
 
-/// Begins a new epoch of a shard whose counters are gone. The new epoch is also larger than `found`. `None` if another
-/// instance has begun one since `seen` was read: then that instance restores the counters.
+/// The totals that an epoch starts with; `None` if the shard is in another epoch.
 ///
-/// The totals are read in the transaction that raises the epoch. Read after it, they could lack a checkpoint that read
-/// the old epoch and committed in between, and that checkpoint's instance would never send its counts again.
-pub(crate) async fn begin_epoch(
-    database: &Database,
-    shard: u32,
-    seen: u32,
-    found: u32,
-) -> Result<Option<NewEpoch>, Error> {
-    let next = seen.max(found) + 1;
+/// The epoch is read in the same serializable transaction. Otherwise the totals could lack a checkpoint that read the old
+/// epoch and commits later, and that checkpoint's instance would never send its counts again.
+pub(crate) async fn totals(database: &Database, shard: u32, epoch: Epoch) -> Result<Option<Totals>, Error> {
     database
         .write(|tx| async move {
-            if !database::raise_shard_epoch(&tx, shard, seen, next).await? {
+            if database::shard_epoch(&tx, shard).await? != Some(epoch.get()) {
                 return Ok(None);
             }
-            Ok(Some(NewEpoch { epoch: next, totals: database::totals(&tx, shard).await? }))
+            database::totals(&tx, shard).await.map(Some)
         })
         .await
 }

@@ -138,6 +138,4 @@ redis.call('EXPIRE', KEYS[9], DAY_S)
 add(KEYS[10 + hour_index], ARGV[7])
 redis.call('EXPIRE', KEYS[10 + hour_index], DAY_S)
 redis.call('SET', KEYS[2], ARGV[2], 'EX', DAY_S)
--- A restore that listed the counters before this flush has to list them again.
-add_field(KEYS[1], 'n', 1)
 return answer

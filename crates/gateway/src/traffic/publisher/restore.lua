@@ -1,19 +1,15 @@
--- Restore the totals of a shard from the database, in a new epoch.
+-- Restore counters of a shard that is being rebuilt.
 -- KEYS  1 marker, 2 set of endpoints, then the counters
--- ARGV  epoch, epoch and n of the marker when the counters were listed ('' = none), number of endpoints, their names,
---       then of each counter its value ('' = delete it) and its TTL in seconds (0 = none)
--- Returns {'restored'}
---       {'stale', epoch found} if this epoch or a later one is there already
---       {'changed'} if a flush was counted since the counters were listed, which may have created new ones
+-- ARGV  epoch, 'more', or 'last' to replace the set of endpoints, number of endpoints, their names, then of each counter
+--       its value ('' = delete it) and its TTL in seconds (0 = none)
+-- Returns {'restored'} · {'superseded'} if the shard is no longer being rebuilt in this epoch
 -- TTL: as in flush.lua, for counters of an hour or an instance.
-local found = is_marker(KEYS[1]) and redis.call('HGET', KEYS[1], 'epoch')
-if found and tonumber(found) >= tonumber(ARGV[1]) then return {'stale', found} end
-local marker = is_a('hash', KEYS[1]) and redis.call('HMGET', KEYS[1], 'epoch', 'n') or {}
-if (marker[1] or '') ~= ARGV[2] or (marker[2] or '') ~= ARGV[3] then return {'changed'} end
-redis.call('DEL', KEYS[2])
-local endpoints = tonumber(ARGV[4])
-for index = 1, endpoints do redis.call('SADD', KEYS[2], ARGV[4 + index]) end
-local at = 5 + endpoints
+local gone = superseded(KEYS[1], ARGV[1])
+if gone then return gone end
+local endpoints = tonumber(ARGV[3])
+if ARGV[2] == 'last' then redis.call('DEL', KEYS[2]) end
+for index = 1, endpoints do redis.call('SADD', KEYS[2], ARGV[3 + index]) end
+local at = 4 + endpoints
 for index = 3, #KEYS do
   local value, ttl_s = ARGV[at], ARGV[at + 1]
   if value == '' then
@@ -25,6 +21,4 @@ for index = 3, #KEYS do
   end
   at = at + 2
 end
-redis.call('DEL', KEYS[1])
-redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'n', 0)
 return {'restored'}

@@ -1,65 +1,111 @@
-//! Restores the counters of a shard from the database.
+//! Restores the counters of a lost shard from the database, in a new epoch.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+use hob_database::Database;
 use hob_schema::Shard;
-use hob_store::{Call, Key, Reply, Script, Store, cmd};
+use hob_store::epoch::{self, Epoch, MARKER, Progress, Rebuild, Recovery};
+use hob_store::{Key, Reply, Script, Store, cmd};
 
-use super::checkpoint::NewEpoch;
+use super::checkpoint;
 use super::flush::{HOUR_MS, millis_text};
 use super::heartbeat;
 use crate::Error;
 use crate::database::{TotalKind, Totals};
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
-use crate::traffic::foreign::{self, FOREIGN};
+use crate::traffic::foreign;
 
-static RESTORE: Script = Script::with(&[FOREIGN], include_str!("restore.lua"));
+static RESTORE: Script = Script::with(&[MARKER], include_str!("restore.lua"));
 
 const DAY_S: u64 = 86_400;
 
-/// How often flushes of other instances may interrupt a restore. After that, the next flush finds the shard lost again.
-const ATTEMPTS: usize = 20;
+/// Counters of one call: a long script blocks all other clients.
+const BATCH: usize = 1_000;
 
-/// Sets the counters to the totals of a new epoch. If a later epoch is there already, the next flush finds it.
-pub(crate) async fn restore(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Result<(), Error> {
-    for _ in 0..ATTEMPTS {
-        let reply: Reply = store.run(call(store, keys, shard, new).await?).await?;
-        match reply.word() {
-            "restored" | "stale" => return Ok(()),
-            "changed" => {}
-            _ => return Err(reply.unexpected().into()),
-        }
+/// Restores a shard, unless another instance has done so. If it is interrupted too often, the next flush finds the
+/// shard lost again.
+pub(crate) async fn restore(
+    store: &Store,
+    database: &Database,
+    keys: &Keys,
+    shard: Shard,
+) -> Result<(), Error> {
+    let source = ShardSource { store, database, keys, shard };
+    if let Recovery::Rebuilt(epoch) = epoch::rebuild(store, keys.marker(shard), &[], &source).await? {
+        tracing::info!(shard = shard.number(), %epoch, "totals restored from the database");
     }
     Ok(())
 }
 
-async fn call(store: &Store, keys: &Keys, shard: Shard, new: &NewEpoch) -> Result<Call, Error> {
-    let marker = keys.marker(shard);
-    // Read before the names below, so that a flush in between is noticed.
-    let seen = store.run(cmd("HMGET").arg(marker.as_bytes()).arg("epoch").arg("n")).await;
-    let [epoch, n] = foreign::or_default::<[Option<Vec<u8>>; 2]>(seen)?.map(Option::unwrap_or_default);
-    let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
-    // Counters that are not in the database were counted since, and are flushed again.
-    let mut counted = read_names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
-    let instances =
-        read_names(store, "HKEYS", &keys.instance_connections(heartbeat::gauge_shard(keys))).await?;
-    let (now_s, _): (u64, u64) = store.run(cmd("TIME")).await?;
-    let named = new.totals.keys().filter(|(kind, id)| *kind == TotalKind::Endpoint && id != "other");
-    let named: Vec<&str> = named.map(|(_, id)| id.as_str()).collect();
-    counted.extend(named.iter().map(|&name| name.to_owned()));
-    counters.clear(&counted, &instances, now_s * 1000);
-    counters.fill(&new.totals);
+/// The totals of one shard in the database.
+struct ShardSource<'a> {
+    store: &'a Store,
+    database: &'a Database,
+    keys: &'a Keys,
+    shard: Shard,
+}
 
-    let mut all = vec![marker, keys.endpoints(shard)];
-    all.extend(counters.wanted.keys().cloned());
-    let mut call = RESTORE.on(&all).arg(new.epoch).arg(epoch).arg(n).arg(named.len());
-    for name in named {
-        call = call.arg(name);
+impl Rebuild for ShardSource<'_> {
+    type Error = Error;
+
+    async fn valid_epochs(&self) -> Result<RangeInclusive<Epoch>, Error> {
+        let epoch = Epoch::new(checkpoint::epoch(self.database, self.shard.number()).await?)?;
+        Ok(epoch..=epoch)
     }
-    for (value, ttl_s) in counters.wanted.values() {
-        call = call.arg(value).arg(*ttl_s);
+
+    async fn raise_epoch(&self, lost: Epoch) -> Result<Option<Epoch>, Error> {
+        let raised = checkpoint::raise_epoch(self.database, self.shard.number(), lost).await?;
+        Ok(raised.map(Epoch::new).transpose()?)
     }
-    Ok(call)
+
+    /// Sets every counter. No flush is accepted until then, so that no counter is created that is not listed.
+    async fn restore(&self, epoch: Epoch) -> Result<Progress, Error> {
+        let Self { store, database, keys, shard } = *self;
+        let Some(totals) = checkpoint::totals(database, shard.number(), epoch).await? else {
+            return Ok(Progress::Superseded);
+        };
+        let named = totals.keys().filter(|(kind, id)| *kind == TotalKind::Endpoint && id != "other");
+        let names: Vec<&str> = named.map(|(_, id)| id.as_str()).collect();
+        let counters: Vec<_> = self.counters(&totals, &names).await?.into_iter().collect();
+        let batches = counters.chunks(BATCH);
+        let last = batches.len();
+        for (number, batch) in (1..).zip(batches) {
+            let mut all = vec![keys.marker(shard), keys.endpoints(shard)];
+            all.extend(batch.iter().map(|(key, _)| key.clone()));
+            // Until the last batch the set names the counters of the lost epoch: another instance may have to list them.
+            let (part, names) = if number == last { ("last", &names[..]) } else { ("more", &[][..]) };
+            let mut call = RESTORE.on(&all).arg(epoch.get()).arg(part).arg(names.len());
+            for name in names {
+                call = call.arg(*name);
+            }
+            for (_, (value, ttl_s)) in batch {
+                call = call.arg(value).arg(*ttl_s);
+            }
+            let reply: Reply = store.run(call).await?;
+            if Progress::read(&reply, "restored")? == Progress::Superseded {
+                return Ok(Progress::Superseded);
+            }
+        }
+        Ok(Progress::Complete)
+    }
+}
+
+impl ShardSource<'_> {
+    /// The values of all counters that the shard has or is to have.
+    async fn counters(&self, totals: &Totals, names: &[&str]) -> Result<BTreeMap<Key, (String, u64)>, Error> {
+        let Self { store, keys, shard, .. } = *self;
+        let mut counters = Counters { keys, shard, wanted: BTreeMap::new() };
+        // Counters that are not in the database were counted since, and are flushed again.
+        let mut counted = read_names(store, "SMEMBERS", &keys.endpoints(shard)).await?;
+        let instances =
+            read_names(store, "HKEYS", &keys.instance_connections(heartbeat::gauge_shard(keys))).await?;
+        let (now_s, _): (u64, u64) = store.run(cmd("TIME")).await?;
+        counted.extend(names.iter().map(|&name| name.to_owned()));
+        counters.clear(&counted, &instances, now_s * 1000);
+        counters.fill(totals);
+        Ok(counters.wanted)
+    }
 }
 
 async fn read_names(store: &Store, command: &str, key: &Key) -> Result<Vec<String>, Error> {
