@@ -324,7 +324,7 @@ impl Quotas {
                 answer => answer?,
             };
             match Outcome::read(answer, Ok)? {
-                Outcome::Lost { found } => self.rebuild(&definition, found).await?,
+                Outcome::Lost { .. } => self.rebuild(&definition).await?,
                 Outcome::Done(mut reply) if reply.word() == "hour" => {
                     self.inner.hour.store(reply.next()?, Ordering::Relaxed);
                 }

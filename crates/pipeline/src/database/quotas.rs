@@ -46,11 +46,10 @@ pub(crate) async fn lock_epoch(tx: &Transaction, name: &QuotaName) -> Result<u32
     Ok(epoch)
 }
 
-/// Raises the epoch to the one after `lost`, unless it is higher already.
-pub(crate) async fn raise_epoch(tx: &Transaction, name: &QuotaName, lost: u32) -> Result<()> {
+/// Raises the epoch to the one after `lost`. Returns whether it was raised: another node may have done so.
+pub(crate) async fn raise_epoch(tx: &Transaction, name: &QuotaName, lost: u32) -> Result<bool> {
     let raise = sql("UPDATE pipeline_quota SET epoch = $2 + 1 WHERE name = $1 AND epoch <= $2");
-    tx.execute(raise.bind(name).bind(lost)).await?;
-    Ok(())
+    Ok(tx.execute(raise.bind(name).bind(lost)).await? > 0)
 }
 
 /// Records until when the API refuses calls. An earlier time than the recorded one changes nothing.

@@ -1,76 +1,72 @@
 //! Rebuilds a quota from the call log after the store has lost its data.
 
-use hob_database::{Isolation, UnixMs};
-use hob_store::epoch::Epoch;
-use hob_store::{CLOCK, Reply, Script, cmd};
+use std::ops::RangeInclusive;
 
-use super::{HOUR_MS, MAX_RECOVERIES, QuotaDefinition, Quotas, millis};
+use hob_database::{Isolation, UnixMs};
+use hob_store::epoch::{self, Epoch, MARKER, Progress, Rebuild, Recovery};
+use hob_store::{CLOCK, Reply, Script};
+
+use super::{HOUR_MS, QuotaDefinition, QuotaName, Quotas, millis};
 use crate::database::{calls, quotas};
 use crate::error::{Error, Result};
 
-static RESTORE: Script = Script::with(&[CLOCK], include_str!("restore.lua"));
+static RESTORE: Script = Script::with(&[CLOCK, MARKER], include_str!("restore.lua"));
 
 /// Rows per script call.
 const CHUNK: u32 = 500;
 
-enum RestoreOutcome {
-    Complete,
-    /// The store lost its data again.
-    Lost,
+impl Quotas {
+    /// Rebuilds a lost quota in a new epoch, unless another task or node has done so.
+    pub(super) async fn rebuild(&self, lost: &QuotaDefinition) -> Result<()> {
+        let _rebuilding = self.inner.rebuilding.lock().await;
+        let source = QuotaSource { quotas: self, name: &lost.name };
+        let marker = self.inner.keys.quota_marker(lost.name.id());
+        match epoch::rebuild(&self.inner.store, marker, &[], &source).await? {
+            Recovery::Rebuilt(epoch) => {
+                if lost.epoch.get() == 0 {
+                    tracing::info!(quota = %lost.name, "quota initialized");
+                } else {
+                    tracing::warn!(quota = %lost.name, %epoch, "quota rebuilt from the call log");
+                }
+                crate::metrics::rebuilt();
+                Ok(())
+            }
+            Recovery::Adopted(_) => Ok(()),
+            Recovery::Interrupted => Err(Error::StoreUnstable),
+        }
+    }
 }
 
-impl Quotas {
-    /// Rebuilds a lost quota in a new epoch. The epoch is raised first: a reservation of the old epoch is in the log by
-    /// then, or the log refuses it.
-    pub(super) async fn rebuild(&self, lost: &QuotaDefinition, found: Option<Epoch>) -> Result<()> {
-        let _rebuilding = self.inner.rebuilding.lock().await;
-        let current = self.load_definition(&lost.name).await?;
-        if current.epoch > lost.epoch && self.has_marker(&current).await? {
-            return Ok(());
-        }
-        for _ in 0..MAX_RECOVERIES {
-            // Another node may have raised the epoch and not finished.
-            let newest = found.into_iter().chain([lost.epoch]).max().unwrap_or(lost.epoch);
-            self.raise_epoch(lost, newest).await?;
-            let definition = self.load_definition(&lost.name).await?;
-            match self.restore(&definition).await? {
-                RestoreOutcome::Complete => {
-                    if lost.epoch.get() == 0 {
-                        tracing::info!(quota = %lost.name, "quota initialized");
-                    } else {
-                        tracing::warn!(quota = %lost.name, epoch = %definition.epoch, "quota rebuilt from the call log");
-                    }
-                    crate::metrics::rebuilt();
-                    return Ok(());
-                }
-                RestoreOutcome::Lost => {}
-            }
-        }
-        Err(Error::StoreUnstable)
+/// A quota in the database.
+struct QuotaSource<'a> {
+    quotas: &'a Quotas,
+    name: &'a QuotaName,
+}
+
+impl Rebuild for QuotaSource<'_> {
+    type Error = Error;
+
+    async fn valid_epochs(&self) -> Result<RangeInclusive<Epoch>> {
+        let epoch = self.quotas.load_definition(self.name).await?.epoch;
+        Ok(epoch..=epoch)
     }
 
-    async fn has_marker(&self, definition: &QuotaDefinition) -> Result<bool> {
-        let marker = self.inner.keys.quota_marker(definition.name.id());
-        let epoch: Option<u32> =
-            self.inner.store.run(cmd("HGET").arg(marker.as_ref() as &[u8]).arg("epoch")).await?;
-        Ok(epoch == Some(definition.epoch.get()))
-    }
-
-    /// Raises the epoch to the one after `lost`, unless another node has done so.
-    async fn raise_epoch(&self, definition: &QuotaDefinition, lost: Epoch) -> Result<()> {
-        let name = &definition.name;
-        self.inner
-            .database
-            .write_with(Isolation::ReadCommitted, |tx| async move {
-                quotas::raise_epoch(&tx, name, lost.get()).await
-            })
-            .await?;
-        Ok(())
+    /// Waits for reservations of the old epoch that are being logged; the log refuses later ones.
+    async fn raise_epoch(&self, lost: Epoch) -> Result<Option<Epoch>> {
+        let (name, lost) = (self.name, lost.get());
+        let raise = |tx: hob_database::Transaction| async move { quotas::raise_epoch(&tx, name, lost).await };
+        let raised = self.quotas.inner.database.write_with(Isolation::ReadCommitted, raise).await?;
+        Ok(if raised { Some(Epoch::new(lost + 1)?) } else { None })
     }
 
     /// Restores the calls that any window may still count.
-    async fn restore(&self, definition: &QuotaDefinition) -> Result<RestoreOutcome> {
-        let (database, name) = (&self.inner.database, &definition.name);
+    async fn restore(&self, epoch: Epoch) -> Result<Progress> {
+        let definition = self.quotas.load_definition(self.name).await?;
+        if definition.epoch != epoch {
+            return Ok(Progress::Superseded);
+        }
+        let (inner, name) = (&self.quotas.inner, self.name);
+        let database = &inner.database;
         let newest = calls::newest(database, name).await?;
         // The clock may be ahead of the newest call, so this restores too many calls rather than too few.
         let since = newest.minus(definition.limits.longest_window());
@@ -79,32 +75,25 @@ impl Quotas {
             calls::reserved_between(database, name, UnixMs(hour * HOUR_MS), UnixMs((hour + 1) * HOUR_MS))
         };
         let (this_hour, hour_before) = (count(hour).await?, count(hour - 1).await?);
-        let keys = &self.inner.keys;
+        let keys = &inner.keys;
         let keys = [keys.quota_marker(name.id()), keys.quota_calls(name.id()), keys.quota_state(name.id())];
-        let token = format!("{:016x}", rand::random::<u64>());
         let mut after = (UnixMs(0), String::new());
-        let mut part = "first";
         loop {
             let calls = calls::ended_after(database, name, since, &after, CHUNK).await?;
-            let last = calls.last().filter(|_| calls.len() == CHUNK as usize);
-            let mut call = RESTORE
-                .on(&keys)
-                .arg(self.inner.store.clock().us())
-                .arg(millis(definition.limits.longest_window()));
-            call =
-                call.arg(newest.0).arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
-            call = call.arg(&token).arg(part);
-            call = if last.is_some() { call.arg("") } else { call.arg(definition.epoch.get()) };
+            let mut call = RESTORE.on(&keys).arg(epoch.get()).arg(inner.store.clock().us());
+            call = call.arg(millis(definition.limits.longest_window())).arg(newest.0);
+            call = call.arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
             for row in &calls {
                 call = call.arg(&row.id).arg(row.calls).arg(row.until.0);
             }
-            let reply: Reply = self.inner.store.run(call).await?;
-            match (reply.word(), last) {
-                ("again", _) => return Ok(RestoreOutcome::Lost),
-                (_, None) => return Ok(RestoreOutcome::Complete),
-                (_, Some(last)) => after = (last.until, last.id.clone()),
+            let reply: Reply = inner.store.run(call).await?;
+            if Progress::read(&reply, "restored")? == Progress::Superseded {
+                return Ok(Progress::Superseded);
             }
-            part = "more";
+            match calls.last().filter(|_| calls.len() == CHUNK as usize) {
+                Some(last) => after = (last.until, last.id.clone()),
+                None => return Ok(Progress::Complete),
+            }
         }
     }
 }
