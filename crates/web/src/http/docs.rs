@@ -1,11 +1,13 @@
 //! The OpenAPI document at `/api/openapi.json`, and Swagger UI at `/api/docs`.
 
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use flate2::read::GzDecoder;
 use utoipa::openapi::OpenApi;
 
 use crate::{Access, Path, Problem, Routes};
@@ -20,6 +22,9 @@ const POLICY: (HeaderName, HeaderValue) = (
          connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     ),
 );
+
+/// The first bytes of a gzip file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 #[derive(Clone)]
 struct Docs {
@@ -52,6 +57,17 @@ impl Docs {
         let file = utoipa_swagger_ui::serve(name, Arc::clone(&self.page)).map_err(Problem::internal)?;
         let file = file.ok_or_else(|| Problem::not_found("file"))?;
         let kind = HeaderValue::from_str(&file.content_type).map_err(Problem::internal)?;
-        Ok(([(header::CONTENT_TYPE, kind), POLICY], file.bytes.into_owned()).into_response())
+        let bytes = unpack(file.bytes.into_owned()).map_err(Problem::internal)?;
+        Ok(([(header::CONTENT_TYPE, kind), POLICY], bytes).into_response())
     }
+}
+
+/// The files are compressed in the binary, except the one that is completed with the address of the document.
+fn unpack(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let mut unpacked = Vec::new();
+    GzDecoder::new(bytes.as_slice()).read_to_end(&mut unpacked)?;
+    Ok(unpacked)
 }

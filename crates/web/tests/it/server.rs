@@ -247,6 +247,8 @@ async fn the_openapi_document_and_swagger_ui_are_served() {
     let page = app.get("/api/docs/").await;
     assert!(page.text().contains("swagger-ui"), "{}", page.text());
     assert!(!page.header("content-security-policy").contains("script-src 'self' 'unsafe"));
+    let script = app.get("/api/docs/swagger-ui-bundle.js").await;
+    assert!(script.text().contains("SwaggerUIBundle"), "the script is not compressed");
     let initializer = app.get("/api/docs/swagger-initializer.js").await;
     assert!(initializer.text().contains("/api/openapi.json"), "{}", initializer.text());
     assert_eq!(app.get("/api/docs/../../etc/passwd").await.status, 404);
