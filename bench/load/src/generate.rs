@@ -10,7 +10,7 @@ use crate::CONNECTIONS;
 /// So many requests a second; 0 for all that it can.
 pub(crate) fn generate(url: &str, rate: u32, seconds: u64) -> Result<()> {
     let load = if rate > 0 {
-        format!("{{ rate = {rate}, for = \"{seconds}s\", most_users = {CONNECTIONS} }}")
+        format!("{{ rate = {rate}, for = \"{seconds}s\", max_users = {CONNECTIONS} }}")
     } else {
         format!("{{ users = {CONNECTIONS}, for = \"{seconds}s\" }}")
     };

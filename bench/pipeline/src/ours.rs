@@ -60,7 +60,7 @@ pub(crate) async fn pipelines(
 ) -> Result<(ServiceContext, Pipelines)> {
     let database = Database::open(&Address::sqlite(folder.join("bench.db")), &[MIGRATIONS]).await?;
     let context = ServiceContext::new(store.clone(), Layout::Plain, database, NodeName::random());
-    let config = Config { folder: folder.to_owned(), batch, ..Config::default() };
+    let config = Config { folder: folder.to_owned(), batch_size: batch, ..Config::default() };
     let pipelines = Pipelines::open(&context, Live::fixed(config)).await?;
     Ok((context, pipelines))
 }

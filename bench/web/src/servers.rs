@@ -19,7 +19,7 @@ impl Hob {
         let folder = tempfile::tempdir()?;
         let any = "127.0.0.1:0";
         let mut command = hob()?;
-        command.current_dir(&folder).args(["serve", "--listen", any, "--store-listen", any]);
+        command.current_dir(&folder).args(["serve", "--listen", any, "--embedded-listen", any]);
         let mut process = Process::start(&mut command)?;
         let listen = process.line(|line| line.strip_prefix("Hob is on http://")?.parse().ok())?;
         Ok(Hob { process, listen, _folder: folder })

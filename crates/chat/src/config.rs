@@ -38,9 +38,9 @@ section! {
         pub queue_bytes: u32 = 1_048_576,
         /// The shortest interval between two writes to a busy connection. Pushes in between are sent together.
         /// Replies, and pushes to an idle connection, are written at once.
-        pub write_every: Period = Period::from_millis(20),
+        pub write_interval: Period = Period::from_millis(20),
         /// The interval between pings to an idle connection.
-        pub ping_every: Period = Period::from_secs(25),
+        pub ping_interval: Period = Period::from_secs(25),
         /// The lease of a node. Other nodes set the users of a node offline when its lease has expired.
         pub node_lease: Period = Period::from_secs(9),
     }

@@ -95,8 +95,8 @@ impl Session {
         self.expires_at = Instant::now() + Duration::from_secs(left) + self.config.token_grace.get();
     }
 
-    pub(crate) fn ping_every(&self) -> Duration {
-        self.config.ping_every.get()
+    pub(crate) fn ping_interval(&self) -> Duration {
+        self.config.ping_interval.get()
     }
 
     /// Ends all subscriptions and removes the connection.
@@ -182,7 +182,7 @@ impl Session {
         };
         let limits = WriteLimits {
             max_bytes: self.config.queue_bytes as usize,
-            interval: self.config.write_every.get(),
+            interval: self.config.write_interval.get(),
         };
         let client = Arc::new(Client::new(verified.user, limits));
         match self.chat.connect(&client).await {
@@ -196,7 +196,7 @@ impl Session {
         }
         self.expire(verified.expires_s);
         let mut connected = self.connected(&client);
-        connected.ping = Some(self.config.ping_every.get().as_secs().max(1));
+        connected.ping = Some(self.config.ping_interval.get().as_secs().max(1));
         connected.pong = Some(true);
         connected.node = Some(self.chat.node_name().to_owned());
         client.queue.reply(protocol::reply(id, &ReplyResult::Connect(connected)));

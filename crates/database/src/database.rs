@@ -44,17 +44,17 @@ pub struct Options {
     /// Maximum number of PostgreSQL connections, or of SQLite readers in addition to the one writer.
     pub connections: u32,
     /// Maximum wait for a PostgreSQL connection.
-    pub connect_within: Duration,
+    pub connect_timeout: Duration,
     /// Maximum duration of a read or write, including waits and retries.
-    pub answer_within: Duration,
+    pub statement_timeout: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             connections: 10,
-            connect_within: Duration::from_secs(3),
-            answer_within: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(3),
+            statement_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -174,7 +174,7 @@ impl Database {
     }
 
     fn deadline(&self) -> Instant {
-        Instant::now() + self.inner.options.answer_within
+        Instant::now() + self.inner.options.statement_timeout
     }
 
     /// Runs the work until it commits or fails. `Ok` if the result is the one that the work has kept.

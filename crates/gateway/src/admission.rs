@@ -105,10 +105,10 @@ impl Admission {
         Self { inner: Arc::new(Inner { active, limiter, meter, endpoints }) }
     }
 
-    /// Applies another policy to the next requests. `store_within` is how long a request waits for the store.
-    pub fn replace(&self, policy: Policy, store_within: Duration) {
+    /// Applies another policy to the next requests. `store_timeout` is how long a request waits for the store.
+    pub fn replace(&self, policy: Policy, store_timeout: Duration) {
         let mut active = self.inner.active.write();
-        self.inner.limiter.replace(&policy, store_within);
+        self.inner.limiter.replace(&policy, store_timeout);
         *active = Arc::new(ActivePolicy { policy, rules: self.inner.limiter.rules() });
     }
 

@@ -20,34 +20,34 @@ hob_service::section! {
         pub upstream: Vec<String> = Vec::new(),
         /// A PEM file with the root certificates that https upstreams are verified against. Default:
         /// Mozilla's roots.
-        pub upstream_roots: Option<String> = None,
+        pub upstream_ca_file: Option<String> = None,
         /// The health check: a path that a healthy upstream answers with a status below 500. Empty: no health checks.
         pub health_path: String = String::new(),
         /// The interval between health checks of an upstream.
-        pub health_every: Period = Period::from_secs(5),
+        pub health_interval: Period = Period::from_secs(5),
         /// A PEM file with the certificate chain. With `tls_key`, clients connect with TLS. Read again on SIGHUP.
         pub tls_certificate: Option<String> = None,
         /// A PEM file with the private key.
         pub tls_key: Option<String> = None,
         /// The timeout for connecting to an upstream.
-        pub connect_within: Period = Period::from_secs(3),
+        pub connect_timeout: Period = Period::from_secs(3),
         /// The timeout for the first byte of an upstream's response.
-        pub answer_within: Period = Period::from_secs(60),
+        pub response_timeout: Period = Period::from_secs(60),
         /// How many other upstreams a request without a body is sent to after a failure. If the failed upstream may have
         /// seen the request, only idempotent methods are sent again.
         pub retries: u32 = 1,
         /// The maximum number of client connections; further ones wait.
-        pub connections: u32 = 10_000,
+        pub max_connections: u32 = 10_000,
         /// The timeout for the head of a request. An idle connection is closed after this time, at most twice it.
-        pub head_within: Period = Period::from_secs(15),
+        pub header_timeout: Period = Period::from_secs(15),
         /// The timeout for a client that does not read its response.
-        pub unread_within: Period = Period::from_secs(30),
+        pub write_timeout: Period = Period::from_secs(30),
         /// How long requests may continue after the gateway begins to stop.
-        pub drain_within: Period = Period::from_secs(5),
+        pub drain_timeout: Period = Period::from_secs(5),
         /// The networks of proxies in front, whose forwarding header is trusted.
         pub trusted_proxies: Vec<IpNet> = Vec::new(),
         /// The forwarding header: "x_forwarded_for" or "forwarded".
-        pub chain: ForwardingHeader = ForwardingHeader::XForwardedFor,
+        pub forwarded_header: ForwardingHeader = ForwardingHeader::XForwardedFor,
         /// Route templates such as "/api/users/:id": matching requests count as one endpoint. Other paths are endpoints
         /// themselves.
         pub routes: Vec<String> = Vec::new(),
@@ -58,7 +58,7 @@ hob_service::section! {
         /// The name of this instance in the metrics. Default: the node's name.
         pub instance: Option<String> = None,
         /// The interval between two checkpoints of the totals to the database.
-        pub checkpoint_every: Period = Period::from_secs(10),
+        pub checkpoint_interval: Period = Period::from_secs(10),
         /// Callers that no rule limits: addresses, networks, or names such as "user:123".
         pub allow: Vec<String> = Vec::new(),
         /// Callers that are always refused.
@@ -66,7 +66,7 @@ hob_service::section! {
         /// Whether responses also have X-RateLimit-Limit, -Remaining and -Reset.
         pub x_ratelimit: bool = false,
         /// The timeout for a limit's call to Redis; then `on_store_failure` applies.
-        pub store_within: Period = Period::from_millis(100),
+        pub store_timeout: Period = Period::from_millis(100),
         /// Rate limits, as tables [[gateway.rules]] with name and windows ("20/1s, 500/1m"). Optional: methods, route,
         /// header, by, cost, algorithm, exactness, lease, public, shadow, on_store_failure, applies_to.
         pub rules: Vec<RuleConfig> = Vec::new(),

@@ -74,7 +74,7 @@ impl Service for Gateway {
         let now = config.now();
         let policy = Policy::new(&now)?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
-        let store = context.store.with_deadline(now.store_within.get());
+        let store = context.store.with_deadline(now.store_timeout.get());
         let limiter = Limiter::new(store, keys.clone(), &policy);
         let (meter, endpoints) = (Arc::new(Meter::default()), Arc::new(Endpoints::default()));
         let admission = Admission::new(policy, limiter.clone(), Arc::clone(&meter), Arc::clone(&endpoints));
@@ -189,7 +189,7 @@ impl Gateway {
 
     async fn check_upstreams(self, task: Task) {
         let Some(frontend) = &self.inner.frontend else { return task.stopped().await };
-        while task.pause(self.inner.config.now().health_every.get()).await {
+        while task.pause(self.inner.config.now().health_interval.get()).await {
             let path = self.inner.config.now().health_path.clone();
             let path = path.parse::<PathAndQuery>().ok().filter(|_| !path.is_empty());
             frontend.proxy.check_health(path.as_ref()).await;
@@ -197,7 +197,7 @@ impl Gateway {
         }
     }
 
-    /// Flushes ten times a second and saves every `checkpoint_every`. Flushes and saves once more when the gateway
+    /// Flushes ten times a second and saves every `checkpoint_interval`. Flushes and saves once more when the gateway
     /// stops.
     async fn publish_counts(self, task: Task) {
         let (mut saved_at, mut checked_at) = (Instant::now(), Instant::now());
@@ -209,7 +209,7 @@ impl Gateway {
                 result = publisher.restore_lost_shards().await;
                 checked_at = Instant::now();
             }
-            if result.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_every.get() {
+            if result.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_interval.get() {
                 result = publisher.save().await;
                 saved_at = Instant::now();
             }
@@ -256,7 +256,7 @@ impl Gateway {
         if let Some(frontend) = &self.inner.frontend {
             frontend.proxy.apply_config(config)?;
         }
-        self.inner.admission.replace(policy, config.store_within.get());
+        self.inner.admission.replace(policy, config.store_timeout.get());
         Ok(())
     }
 }

@@ -141,10 +141,10 @@ impl Limiter {
     }
 
     /// Replaces the rules. A rule that did not change keeps its tokens.
-    pub fn replace(&self, policy: &Policy, store_within: Duration) {
-        let (current, store) = (self.rules(), self.inner.store.with_deadline(store_within));
+    pub fn replace(&self, policy: &Policy, store_timeout: Duration) {
+        let (current, store) = (self.rules(), self.inner.store.with_deadline(store_timeout));
         let same =
-            |old: &&Arc<ActiveRule>, rule: &Rule| old.rule == *rule && old.store.deadline() == store_within;
+            |old: &&Arc<ActiveRule>, rule: &Rule| old.rule == *rule && old.store.deadline() == store_timeout;
         let renew = |rule: &Rule| match current.iter().find(|old| same(old, rule)) {
             Some(old) => Arc::clone(old),
             None => Arc::new(ActiveRule::new(rule.clone(), &store, &self.inner.availability)),

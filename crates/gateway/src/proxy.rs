@@ -46,7 +46,7 @@ impl Proxy {
         Ok(Self { inner: Arc::new(Inner { admission, forwarder, server, tls }) })
     }
 
-    /// Serves clients until `stop` is cancelled, then lets requests finish within `drain_within`.
+    /// Serves clients until `stop` is cancelled, then lets requests finish within `drain_timeout`.
     pub(crate) async fn serve(&self, listener: &TcpListener, stop: &CancellationToken) {
         self.inner.server.serve(self, listener, stop).await;
     }
@@ -112,12 +112,12 @@ fn bad_tls(error: TlsError) -> Error {
 
 fn limits(config: &Config) -> Limits {
     Limits {
-        connections: config.connections as usize,
+        connections: config.max_connections as usize,
         streams: MAX_STREAMS,
         head_bytes: MAX_HEAD_BYTES,
-        head_within: config.head_within.get(),
-        unread_within: config.unread_within.get(),
-        drain_within: config.drain_within.get(),
+        header_timeout: config.header_timeout.get(),
+        write_timeout: config.write_timeout.get(),
+        drain_timeout: config.drain_timeout.get(),
     }
 }
 

@@ -369,9 +369,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Address of the embedded store for Redis clients [default: 127.0.0.1:7379] [env: HOB_STORE_LISTEN]
+    /// Address of the embedded store for Redis clients [default: 127.0.0.1:7379] [env: HOB_EMBEDDED_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
-    pub(crate) store_listen: Option<SocketAddr>,
+    pub(crate) embedded_listen: Option<SocketAddr>,
 
     /// Redis URL: redis://, rediss://, redis+cluster://, redis+sentinel:// or embedded:// [default: embedded://]
     /// [env: HOB_REDIS_URL]
@@ -381,9 +381,9 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) database: DatabaseOptions,
 
-    /// Memory limit of the embedded store in MiB [default: 512] [env: HOB_STORE_MEMORY_MIB]
+    /// Memory limit of the embedded store in MiB [default: 512] [env: HOB_EMBEDDED_MEMORY_MIB]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    pub(crate) store_memory_mib: Option<u32>,
+    pub(crate) embedded_memory_mib: Option<u32>,
 
     /// Run only these services on this node, separated by commas
     #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
@@ -453,7 +453,7 @@ pub(crate) struct LoadTargets {
     pub(crate) allow: Vec<String>,
     /// Maximum requests per second to such a host
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(crate) most_rate: u32,
+    pub(crate) max_rate: u32,
     /// Number of threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,

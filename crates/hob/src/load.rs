@@ -90,7 +90,7 @@ async fn run_locally(
     options: &LoadTargets,
     outbound: Outbound,
 ) -> Result<(Report, RunEnd)> {
-    let targets = Targets { hosts: options.allow.clone(), max_rate: f64::from(options.most_rate), outbound };
+    let targets = Targets { hosts: options.allow.clone(), max_rate: f64::from(options.max_rate), outbound };
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let threads = options.threads.unwrap_or_else(|| u32::try_from(cores).unwrap_or(1));
     let mut run = LocalRun::start(plan, run_type, &targets, threads).await?;

@@ -133,8 +133,8 @@ impl Overrides {
     fn apply(&self, mut config: Config) -> Config {
         let options = &self.options;
         config.server.listen = self.listen;
-        config.redis.store_listen = options.store_listen.unwrap_or(config.redis.store_listen);
-        config.redis.store_memory_mib = options.store_memory_mib.unwrap_or(config.redis.store_memory_mib);
+        config.redis.embedded_listen = options.embedded_listen.unwrap_or(config.redis.embedded_listen);
+        config.redis.embedded_memory_mib = options.embedded_memory_mib.unwrap_or(config.redis.embedded_memory_mib);
         if let Some(url) = &options.redis {
             config.redis.url = Some(url.clone().into());
         }

@@ -11,28 +11,28 @@ hob_service::section! {
         /// Hosts other than this machine that may be tested, as they are written in URLs.
         pub hosts: Vec<String> = Vec::new(),
         /// The highest rate of a run to these hosts, in requests per second.
-        pub most_rate: u32 = 1000,
+        pub max_rate: u32 = 1000,
         /// The highest number of concurrent users of a run.
-        pub most_users: u32 = 10_000,
+        pub max_users: u32 = 10_000,
         /// The number of runs that this node works on at a time; 0 for a node that generates no load.
-        pub runs_at_once: u32 = 1,
+        pub max_concurrent_runs: u32 = 1,
         /// Threads of the generator; 0 for one less than the number of cores.
         pub threads: u32 = 0,
         /// How long a run waits for its runners before it starts with those that have joined.
-        pub gather: Period = Period::from_secs(3),
+        pub gather_timeout: Period = Period::from_secs(3),
         /// The lease of a runner. A runner that does not renew it is lost, and its run ends as lost.
         pub lease: Period = Period::from_secs(5),
-        /// A pending run gains one priority for each of these periods in the queue.
-        pub ageing: Period = Period::from_secs(60),
+        /// A pending run gains one priority for each of these intervals in the queue.
+        pub aging_interval: Period = Period::from_secs(60),
         /// How long the measurements of a run are kept. Reports are kept forever.
-        pub keep: Period = Period::from_days(30),
+        pub keep_results: Period = Period::from_days(30),
     }
 }
 
 impl Config {
     pub(crate) fn targets(&self, outbound: &Outbound) -> Targets {
         let (hosts, outbound) = (self.hosts.clone(), outbound.clone());
-        Targets { hosts, max_rate: f64::from(self.most_rate), outbound }
+        Targets { hosts, max_rate: f64::from(self.max_rate), outbound }
     }
 
     pub(crate) fn generator_threads(&self) -> u32 {

@@ -219,7 +219,7 @@ impl Load {
             max_users: request.max_users,
             runners: request.runners.unwrap_or(1).clamp(1, MAX_RUNNERS),
         };
-        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
+        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get()).await? {
             InsertOutcome::PlanNotFound => return Ok(QueueOutcome::PlanNotFound),
             InsertOutcome::Inserted | InsertOutcome::Exists => {}
         }
@@ -295,7 +295,7 @@ impl Load {
         let Some(plan) = self.plan_version(run.plan_id, run.plan_version).await? else { return Ok(None) };
         let plan = plan.read()?;
         let run_type = plan.run_type(&run.run_type).unwrap_or(0);
-        let max_users = run.max_users.unwrap_or(u32::MAX).min(self.config().most_users);
+        let max_users = run.max_users.unwrap_or(u32::MAX).min(self.config().max_users);
         Ok(Some((plan.capped(max_users, run_type), run_type)))
     }
 
@@ -396,7 +396,7 @@ impl Load {
             }
         }
         if round.is_multiple_of(DELETE_ROUNDS) {
-            lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep.get()).await?;
+            lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep_results.get()).await?;
         }
         Ok(())
     }
@@ -435,7 +435,7 @@ impl Load {
             return Ok(());
         }
         run.run_type = plan.run_types[0].name.clone();
-        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().ageing.get()).await? {
+        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get()).await? {
             InsertOutcome::Inserted => {
                 self.publish_state(&id, Progress::default()).await;
                 self.inner.work_available.notify_one();

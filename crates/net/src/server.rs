@@ -38,11 +38,11 @@ pub struct Limits {
     /// Maximum size of a request head, in bytes.
     pub head_bytes: u32,
     /// Maximum duration of a TLS handshake, of sending a request head, and of an idle connection.
-    pub head_within: Duration,
+    pub header_timeout: Duration,
     /// How long a client may stop reading.
-    pub unread_within: Duration,
+    pub write_timeout: Duration,
     /// How long requests may continue after the server stops.
-    pub drain_within: Duration,
+    pub drain_timeout: Duration,
 }
 
 /// The client of a connection.
@@ -109,7 +109,7 @@ impl Server {
             () = self.accept(handler, listener, &graceful, &cut) => {}
             () = stop.cancelled() => {}
         }
-        if tokio::time::timeout(self.limits.drain_within, graceful.shutdown()).await.is_err() {
+        if tokio::time::timeout(self.limits.drain_timeout, graceful.shutdown()).await.is_err() {
             tracing::warn!("drain timed out, closing connections");
         }
     }
@@ -128,7 +128,7 @@ impl Server {
                     // The connection works without these options, too.
                     let _ = set_options(&stream);
                     let connection =
-                        Connection::new(stream, self.limits.unread_within, permit, handler.connected());
+                        Connection::new(stream, self.limits.write_timeout, permit, handler.connected());
                     let client = Client { address, secure: self.tls.is_some(), cut: cut.clone() };
                     let (server, handler) = (Arc::clone(self), handler.clone());
                     let (watcher, cut) = (graceful.watcher(), cut.clone());
@@ -156,7 +156,7 @@ impl Server {
             return self.serve_connection(handler, connection, client, watcher).await;
         };
         let peer = client.address;
-        match tokio::time::timeout(self.limits.head_within, tls.accept(connection)).await {
+        match tokio::time::timeout(self.limits.header_timeout, tls.accept(connection)).await {
             Ok(Ok(stream)) => self.serve_connection(handler, stream, client, watcher).await,
             Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "TLS handshake timed out"),
@@ -184,7 +184,7 @@ impl Server {
                     tracing::debug!(%peer, error, "connection failed");
                 }
             }
-            () = activity.idle(self.limits.head_within) => tracing::debug!(%peer, "idle connection closed"),
+            () = activity.idle(self.limits.header_timeout) => tracing::debug!(%peer, "idle connection closed"),
         }
     }
 }
@@ -193,7 +193,7 @@ fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
     let mut http1 = http.http1();
     http1.timer(TokioTimer::new());
-    http1.header_read_timeout(limits.head_within).max_buf_size(limits.head_bytes as usize);
+    http1.header_read_timeout(limits.header_timeout).max_buf_size(limits.head_bytes as usize);
     let mut http2 = http1.http2();
     http2.timer(TokioTimer::new()).keep_alive_interval(PING_EVERY);
     http2.max_concurrent_streams(limits.streams).max_header_list_size(limits.head_bytes);

@@ -12,11 +12,11 @@ section! {
         /// The folder for the files that plans read and write.
         pub folder: PathBuf = PathBuf::from("hob-data/pipelines"),
         /// Maximum number of items that a node claims of one run.
-        pub batch: u32 = 200,
+        pub batch_size: u32 = 200,
         /// Lease on claimed items. Other nodes take them over when it expires.
         pub lease: Period = Period::from_secs(8),
         /// Maximum number of runs that a node executes at the same time.
-        pub runs: u32 = 32,
+        pub max_concurrent_runs: u32 = 32,
         /// How long the call log is kept, or longer if a quota has a longer window.
         pub keep_calls: Period = Period::from_days(2),
         /// How long archived runs are kept before they are deleted.

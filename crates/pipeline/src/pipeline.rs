@@ -258,7 +258,7 @@ impl Pipelines {
             }
             match runs::running(&self.shared.context.database).await {
                 Ok(running) => {
-                    let max = self.shared.config.now().runs as usize;
+                    let max = self.shared.config.now().max_concurrent_runs as usize;
                     for id in running {
                         if driven.len() < max && !driven.contains_key(&id) {
                             driven.insert(id.clone(), ());

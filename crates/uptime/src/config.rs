@@ -26,13 +26,13 @@ hob_service::section! {
         pub keep_days: Period = Period::from_days(730),
         /// `host:port` addresses that tell whether this node's own network works. While none of them accepts a
         /// connection, failed checks of this node do not count. If empty, the node only checks for a route.
-        pub anchors: Vec<String> = Vec::new(),
+        pub connectivity_targets: Vec<String> = Vec::new(),
         /// Title of the public status page.
         pub status_title: String = "Status".to_owned(),
         /// A check fails if the response body is larger.
-        pub largest_body_kib: u32 = 1024,
+        pub max_body_kib: u32 = 1024,
         /// A PEM file of certificate authorities that are trusted besides the public ones.
-        pub roots: Option<PathBuf> = None,
+        pub ca_file: Option<PathBuf> = None,
         /// `address:port` of the name server. Default: the name servers of the system.
         pub name_server: Option<SocketAddr> = None,
         /// Where to read the URL of the mail server from, since it contains a password: `env:NAME` or `file:PATH`. The
@@ -43,7 +43,7 @@ hob_service::section! {
         /// Attempts to deliver an alert.
         pub alert_attempts: u32 = 10,
         /// Pause after the first failed attempt. It doubles with every attempt, up to half an hour.
-        pub alert_pause: Period = Period::from_secs(10),
+        pub alert_backoff: Period = Period::from_secs(10),
         /// Timeout of an attempt.
         pub alert_timeout: Period = Period::from_secs(10),
     }
@@ -54,7 +54,7 @@ impl Config {
     pub fn limits(&self, outbound: &Outbound) -> Result<Limits> {
         Ok(Limits {
             outbound: outbound.clone(),
-            max_body_bytes: self.largest_body_kib as usize * 1024,
+            max_body_bytes: self.max_body_kib as usize * 1024,
             roots: self.read_roots()?,
             name_server: self.name_server,
         })
@@ -62,7 +62,7 @@ impl Config {
 
     /// Certificate authorities that are trusted besides the public ones.
     pub(crate) fn read_roots(&self) -> Result<Vec<CertificateDer<'static>>> {
-        let Some(path) = &self.roots else { return Ok(Vec::new()) };
+        let Some(path) = &self.ca_file else { return Ok(Vec::new()) };
         let refuse = |reason: String| Error::Roots { path: path.clone(), reason };
         let pem = std::fs::read(path).map_err(|error| refuse(error.to_string()))?;
         let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();

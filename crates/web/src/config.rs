@@ -35,17 +35,17 @@ hob_service::section! {
         /// The largest request body, in KiB. Some routes accept more.
         pub max_body_kib: u32 = 1_024,
         /// How long a client may take to send the request headers.
-        pub head_within: Period = Period::from_secs(10),
+        pub header_timeout: Period = Period::from_secs(10),
         /// How long a request may take until its response starts.
-        pub answer_within: Period = Period::from_secs(30),
+        pub request_timeout: Period = Period::from_secs(30),
         /// How long a client may stop reading before the connection is closed.
-        pub unread_within: Period = Period::from_secs(30),
+        pub write_timeout: Period = Period::from_secs(30),
         /// How long running requests may take to finish after the server starts to shut down.
-        pub drain_within: Period = Period::from_secs(10),
+        pub drain_timeout: Period = Period::from_secs(10),
         /// How long a console session lasts.
-        pub session_lasts: Period = Period::from_secs(12 * 3_600),
+        pub session_ttl: Period = Period::from_secs(12 * 3_600),
         /// How long entries of the audit log are kept.
-        pub audit_kept: Period = Period::from_days(90),
+        pub keep_audit_log: Period = Period::from_days(90),
     }
 }
 

@@ -97,7 +97,7 @@ impl Web {
     /// Deletes expired sessions, tokens and audit entries, and writes the times of token use. Runs every minute.
     pub async fn tidy(&self) -> Result<(), Error> {
         self.inner.authenticator.flush_token_uses().await?;
-        let kept = self.config().audit_kept.get();
+        let kept = self.config().keep_audit_log.get();
         let forget = |tx: Transaction| async move {
             let (now, oldest) = (tx.now(), tx.now().minus(kept));
             tx.execute(sql("DELETE FROM web_session WHERE expires_at < $1").bind(now)).await?;

@@ -40,8 +40,8 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
         }
         return end;
     }
-    let ping_every = session.ping_every();
-    let mut pings = PingTimer::new(ping_every);
+    let ping_interval = session.ping_interval();
+    let mut pings = PingTimer::new(ping_interval);
     // One timer for the whole connection, since most wake-ups have another cause.
     let mut timer = pin!(tokio::time::sleep_until(pings.next.into()));
     loop {

@@ -234,7 +234,7 @@ async fn slow_client_is_disconnected() {
     let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
     let chat = start(
         context.context(),
-        Config { queue_bytes: 20_000, ping_every: Period::from_secs(600), ..config() },
+        Config { queue_bytes: 20_000, ping_interval: Period::from_secs(600), ..config() },
     )
     .await;
     let app = TestApp::start(context.context(), chat.routes()).await;

@@ -47,9 +47,9 @@ impl Pools {
             .foreign_keys(true)
             .statement_cache_capacity(MAX_CACHED_STATEMENTS)
             // Only another process can hold the lock. Half of the limit, so that SQLite reports the lock before we time out.
-            .busy_timeout(options.answer_within / 2);
+            .busy_timeout(options.statement_timeout / 2);
         let pool = SqlitePoolOptions::new()
-            .acquire_timeout(options.answer_within)
+            .acquire_timeout(options.statement_timeout)
             .idle_timeout(None)
             .max_lifetime(None)
             .test_before_acquire(false);
@@ -61,7 +61,7 @@ impl Pools {
     }
 
     fn postgres(connect: &PgConnectOptions, options: &Options) -> Self {
-        let limit = milliseconds(options.answer_within);
+        let limit = milliseconds(options.statement_timeout);
         let name = connect.get_application_name().unwrap_or("hob");
         let connect = connect.clone().application_name(name);
         let connect = connect.statement_cache_capacity(MAX_CACHED_STATEMENTS).options([
@@ -73,7 +73,7 @@ impl Pools {
         ]);
         let pool = PgPoolOptions::new()
             .max_connections(options.connections)
-            .acquire_timeout(options.connect_within)
+            .acquire_timeout(options.connect_timeout)
             .test_before_acquire(false);
         Pools::Postgres(pool.connect_lazy_with(connect))
     }

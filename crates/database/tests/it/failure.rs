@@ -24,7 +24,7 @@ fn server(test_database: &TestDatabase) -> &Postgres {
 /// A database with short time limits.
 async fn open_impatient(test_database: &TestDatabase) -> Database {
     notes::open(test_database).await.close().await;
-    let options = Options { connections: 4, connect_within: ANSWER_WITHIN, answer_within: ANSWER_WITHIN };
+    let options = Options { connections: 4, connect_timeout: ANSWER_WITHIN, statement_timeout: ANSWER_WITHIN };
     let address = notes::address(test_database);
     Database::open_with(&address, &[notes::MIGRATIONS], options).await.unwrap()
 }
@@ -177,7 +177,7 @@ async fn commit_without_a_response_is_uncertain() {
 async fn opening_an_unreachable_database_fails() {
     let test_database = TestDatabase::postgres();
     server(&test_database).stop();
-    let options = Options { connect_within: Duration::from_millis(200), ..Options::default() };
+    let options = Options { connect_timeout: Duration::from_millis(200), ..Options::default() };
     assert_unavailable(Database::open_with(&notes::address(&test_database), &[], options)).await;
 }
 

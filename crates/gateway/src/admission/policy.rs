@@ -50,7 +50,7 @@ impl Policy {
             rules,
             trusted_proxies: TrustedProxies {
                 networks: config.trusted_proxies.clone(),
-                header: config.chain,
+                header: config.forwarded_header,
             },
             allow: CallerList::new(&config.allow),
             deny: CallerList::new(&config.deny),

@@ -39,8 +39,8 @@ pub(crate) struct Forwarder {
 #[derive(Debug)]
 pub(crate) struct Settings {
     upstreams: Upstreams,
-    connect_within: Duration,
-    answer_within: Duration,
+    connect_timeout: Duration,
+    response_timeout: Duration,
     retries: u32,
 }
 
@@ -173,7 +173,7 @@ impl Forwarder {
                 let Some(path) = path else { return };
                 let mut request = Request::new(Either::Right(Empty::new()));
                 *request.uri_mut() = path.clone().into();
-                let within = settings.answer_within.min(Duration::from_secs(5));
+                let within = settings.response_timeout.min(Duration::from_secs(5));
                 let answer = tokio::time::timeout(within, settings.send_to(request, &upstream)).await;
                 let healthy = matches!(&answer, Ok(Ok(response)) if response.status().as_u16() < 500);
                 upstream.set_health(if healthy { Health::Healthy } else { Health::Unhealthy });
@@ -185,12 +185,12 @@ impl Forwarder {
 
 impl Settings {
     fn new(config: &Config, before: &Upstreams) -> Result<Self, Error> {
-        let roots = config.upstream_roots.as_deref().map(Path::new);
+        let roots = config.upstream_ca_file.as_deref().map(Path::new);
         let tls = connector(roots)?;
         Ok(Self {
             upstreams: before.with_addresses(&config.upstream, &tls).map_err(bad_upstream)?,
-            connect_within: config.connect_within.get(),
-            answer_within: config.answer_within.get(),
+            connect_timeout: config.connect_timeout.get(),
+            response_timeout: config.response_timeout.get(),
             retries: config.retries,
         })
     }
@@ -200,7 +200,7 @@ impl Settings {
         request: Request<RequestBody>,
         picked: &InFlight,
     ) -> Result<Response<ResponseBody>, ForwardFailure> {
-        match tokio::time::timeout(self.answer_within, self.send_to(request, picked.upstream())).await {
+        match tokio::time::timeout(self.response_timeout, self.send_to(request, picked.upstream())).await {
             Ok(Ok(response)) => {
                 self.upstreams.record_success(picked);
                 Ok(response)
@@ -231,7 +231,7 @@ impl Settings {
         {
             request.headers_mut().insert(HOST, host);
         }
-        upstream.pool.send(request, &upstream.target, self.connect_within).await
+        upstream.pool.send(request, &upstream.target, self.connect_timeout).await
     }
 }
 

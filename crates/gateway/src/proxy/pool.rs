@@ -61,7 +61,7 @@ impl ConnectionPool {
         self: &Arc<Self>,
         mut request: Request<RequestBody>,
         target: &Target,
-        connect_within: Duration,
+        connect_timeout: Duration,
     ) -> Result<Response<ResponseBody>, SendError> {
         while let Some(mut connection) = self.take() {
             match connection.send(request).await {
@@ -71,7 +71,7 @@ impl ConnectionPool {
                 Err((error, None)) => return Err(SendError::Interrupted(error)),
             }
         }
-        let connecting = tokio::time::timeout(connect_within, Connection::connect(target));
+        let connecting = tokio::time::timeout(connect_timeout, Connection::connect(target));
         let mut connection = connecting
             .await
             .unwrap_or_else(|_| Err("connect timed out".into()))

@@ -1,4 +1,4 @@
-//! Publishes the counts of this instance: ten times a second to the store, every `checkpoint_every` to the database.
+//! Publishes the counts of this instance: ten times a second to the store, every `checkpoint_interval` to the database.
 //!
 //! A count is unsent, pending (sent without a reply), flushed, or saved in the database. It moves in that order. When
 //! the store was lost, all counts that are not saved become unsent again.

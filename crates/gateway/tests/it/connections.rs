@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::upstream::{TestProxy, Upstream};
 
-const SHORT_HEAD_TIMEOUT: &str = "head_within = \"200ms\"\n";
+const SHORT_HEAD_TIMEOUT: &str = "header_timeout = \"200ms\"\n";
 
 /// Reads until the gateway closes the connection.
 async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
@@ -91,7 +91,7 @@ async fn idle_connections_are_closed() {
     let _ = tokio::time::timeout(LIMIT, ended).await.expect("an end").unwrap();
 }
 
-/// A request that takes longer than `head_within` is in progress, and so is a response that never ends.
+/// A request that takes longer than `header_timeout` is in progress, and so is a response that never ends.
 #[tokio::test]
 async fn connections_in_use_stay_open() {
     let upstream = Upstream::start().await;
@@ -110,7 +110,7 @@ async fn connections_in_use_stay_open() {
 #[tokio::test]
 async fn clients_that_do_not_read_are_disconnected() {
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], "unread_within = \"200ms\"\nconnections = 1").await;
+    let proxy = TestProxy::start(&[upstream.address], "write_timeout = \"200ms\"\nmax_connections = 1").await;
     let mut slow = connect(&proxy, b"GET /large HTTP/1.1\r\nhost: a\r\n\r\n").await;
     // There is one permit: the next client is served once this one is disconnected.
     assert_eq!(proxy.get("/").await.0, StatusCode::OK);
@@ -144,7 +144,7 @@ async fn upgraded_connection_keeps_its_permit() {
 #[tokio::test]
 async fn stop_ends_requests_and_upgraded_connections() {
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], "drain_within = \"200ms\"").await;
+    let proxy = TestProxy::start(&[upstream.address], "drain_timeout = \"200ms\"").await;
     let (mut socket, _) =
         tokio_tungstenite::connect_async(format!("ws://{}/socket", proxy.address)).await.unwrap();
     let mut endless = connect(&proxy, b"GET /stream HTTP/1.1\r\nhost: a\r\n\r\n").await;

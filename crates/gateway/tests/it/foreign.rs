@@ -108,7 +108,7 @@ every_service! {
 
     /// G3 G4 G7–G15: a foreign value makes no flush count twice, and the total is restored.
     async fn foreign_values_in_counters_are_overwritten(context: TestContext) {
-        let config = format!("instance = \"gw\"\ncheckpoint_every = \"300ms\"\n{RULE}");
+        let config = format!("instance = \"gw\"\ncheckpoint_interval = \"300ms\"\n{RULE}");
         let instance = TestInstance::start(&context, &config).await;
         let mut sent = 0;
         for _ in 0..5 {
@@ -278,7 +278,7 @@ every_service! {
 
     /// A rule's counts start again, and other counts are still saved.
     async fn foreign_values_in_rule_counts_are_overwritten(context: TestContext) {
-        let rule = "checkpoint_every = \"100ms\"\n[[rules]]\nname = \"api\"\nwindows = \"1/1h\"\n";
+        let rule = "checkpoint_interval = \"100ms\"\n[[rules]]\nname = \"api\"\nwindows = \"1/1h\"\n";
         let instance = TestInstance::start(&context, rule).await;
         instance.request(Method::GET, "/a", 200).await;
         instance.expect(1, Keys::requests_total).await;

@@ -35,9 +35,9 @@ impl TestInstance {
     /// Notifies open pages through `changes`.
     pub(crate) async fn start_with_changes(context: &ServiceContext, toml: &str, changes: &Changes) -> Self {
         let mut config: Config = toml::from_str(toml).expect("a section");
-        if !toml.contains("store_within") {
+        if !toml.contains("store_timeout") {
             // On a busy machine a slow store must not make requests pass.
-            config.store_within = Period::from_secs(LIMIT.as_secs());
+            config.store_timeout = Period::from_secs(LIMIT.as_secs());
         }
         let gateway = Gateway::open(context, Live::fixed(config)).await.expect("a gateway");
         gateway.start(changes);

@@ -228,7 +228,7 @@ fn requests_do_not_wait_for_an_unavailable_store() {
             )
         };
         let rules = [rule("open", "open"), rule("closed", "closed"), rule("local", "local")].concat();
-        let instance = TestInstance::start(&context, &format!("store_within = \"100ms\"\n{rules}")).await;
+        let instance = TestInstance::start(&context, &format!("store_timeout = \"100ms\"\n{rules}")).await;
         let hob_fixtures::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
         assert!(instance.request_from(CLIENT, Method::GET, "/open", 200).await);
         server.freeze();
@@ -254,7 +254,7 @@ fn requests_do_not_wait_for_an_unavailable_store() {
 mod slow {
     use super::*;
 
-    /// With a store that is stalled for five seconds, requests under open and local rules take at most `store_within`,
+    /// With a store that is stalled for five seconds, requests under open and local rules take at most `store_timeout`,
     /// most of them no time, and none waits behind another.
     #[test]
     fn requests_do_not_queue_behind_a_stalled_store() {
@@ -271,7 +271,7 @@ mod slow {
                 rule("leased", "exactness = \"leased\"\non_store_failure = \"local\""),
             ];
             let instance =
-                TestInstance::start(&context, &format!("store_within = \"100ms\"\n{}", rules.concat())).await;
+                TestInstance::start(&context, &format!("store_timeout = \"100ms\"\n{}", rules.concat())).await;
             let instance = Arc::new(instance);
             let hob_fixtures::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")

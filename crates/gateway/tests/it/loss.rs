@@ -10,8 +10,8 @@ use http::Method;
 
 use crate::kit::{NEEDS, TestInstance, endpoint};
 
-const SAVES_OFTEN: &str = "checkpoint_every = \"100ms\"";
-const NEVER_SAVES: &str = "checkpoint_every = \"1h\"";
+const SAVES_OFTEN: &str = "checkpoint_interval = \"100ms\"";
+const NEVER_SAVES: &str = "checkpoint_interval = \"1h\"";
 
 async fn saved(instance: &TestInstance, total: u64) {
     wait_for(format!("{total} to be in the database"), LIMIT, async || {
@@ -60,7 +60,7 @@ every_service! {
     /// A clean stop loses nothing, and a restart continues the totals, also on an empty store.
     async fn totals_survive_a_restart_on_an_empty_store(context: TestContext) {
         let first = context.another_node().await;
-        let first = TestInstance::start(&first, "instance = \"gw\"\ncheckpoint_every = \"1h\"").await;
+        let first = TestInstance::start(&first, "instance = \"gw\"\ncheckpoint_interval = \"1h\"").await;
         for _ in 0..7 {
             first.request(Method::GET, "/a", 500).await;
         }
@@ -111,7 +111,7 @@ every_service! {
 
     /// Losing the store repeatedly, with counts in flight, changes no total.
     async fn repeated_losses_change_no_total(context: TestContext) {
-        let instance = TestInstance::start(&context, "checkpoint_every = \"150ms\"").await;
+        let instance = TestInstance::start(&context, "checkpoint_interval = \"150ms\"").await;
         for round in 1..=5 {
             for _ in 0..20 {
                 instance.request(Method::GET, "/a", 200).await;
@@ -130,7 +130,7 @@ every_service! {
         for _ in 0..4 {
             nodes.push(context.another_node().await);
         }
-        let toml = ["checkpoint_every = \"10ms\"", SAVES_OFTEN, NEVER_SAVES];
+        let toml = ["checkpoint_interval = \"10ms\"", SAVES_OFTEN, NEVER_SAVES];
         let starts = nodes.iter().zip(toml.iter().cycle()).map(|(node, toml)| TestInstance::start(node, toml));
         let instances = futures_util::future::join_all(starts).await;
         for round in 1..=4 {

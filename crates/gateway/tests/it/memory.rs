@@ -30,7 +30,7 @@ mod slow {
             let rules = "trusted_proxies = [\"10.0.0.0/8\"]\n\
                 [[rules]]\nname = \"leased\"\nwindows = \"1000/1s burst 2000\"\nexactness = \"leased\"\n\
                 on_store_failure = \"local\"\nlease = \"100ms\"\n";
-            let instance = TestInstance::start(&context, &format!("store_within = \"50ms\"\n{rules}")).await;
+            let instance = TestInstance::start(&context, &format!("store_timeout = \"50ms\"\n{rules}")).await;
             let hob_fixtures::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")
             };

@@ -131,7 +131,7 @@ async fn reload_during_a_request_keeps_its_client_address() {
     let config = |more: &str| {
         let rule = "[[rules]]\nname = \"api\"\nwindows = \"100/1m\"\n";
         let toml = format!(
-            "listen = \"127.0.0.1:0\"\nupstream = [\"http://{}\"]\nstore_within = \"30s\"\n{more}\n{rule}",
+            "listen = \"127.0.0.1:0\"\nupstream = [\"http://{}\"]\nstore_timeout = \"30s\"\n{more}\n{rule}",
             upstream.address
         );
         toml::from_str::<hob_gateway::Config>(&toml).unwrap()
@@ -223,7 +223,7 @@ async fn early_response_to_an_upload_does_not_block_the_pool() {
             });
         }
     });
-    let proxy = TestProxy::start(&[address], "answer_within = \"10s\"\nretries = 0").await;
+    let proxy = TestProxy::start(&[address], "response_timeout = \"10s\"\nretries = 0").await;
     let mut uploads = Vec::new();
     for length in ["content-length: 1000", "transfer-encoding: chunked"] {
         let mut upload = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
@@ -309,7 +309,7 @@ async fn failed_upstream_is_502_and_slow_upstream_is_504() {
     let proxy = TestProxy::start(&[unused_address().await], "").await;
     assert_eq!(proxy.get("/").await.0, StatusCode::BAD_GATEWAY);
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], "answer_within = \"100ms\"").await;
+    let proxy = TestProxy::start(&[upstream.address], "response_timeout = \"100ms\"").await;
     assert_eq!(proxy.get("/slow").await.0, StatusCode::GATEWAY_TIMEOUT);
 }
 
@@ -320,7 +320,7 @@ async fn unhealthy_upstream_gets_no_requests() {
     let unwell = Upstream::start().await;
     let proxy = TestProxy::start(
         &[well.address, unwell.address],
-        "health_path = \"/status/404\"\nhealth_every = \"20ms\"",
+        "health_path = \"/status/404\"\nhealth_interval = \"20ms\"",
     )
     .await;
     drop(unwell);

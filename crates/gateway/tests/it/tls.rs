@@ -79,7 +79,7 @@ async fn renewed_certificate_is_served_after_a_reload() {
     assert_eq!(next.hits(), 0);
 }
 
-/// An https upstream must have a certificate from a root in `upstream_roots`.
+/// An https upstream must have a certificate from a root in `upstream_ca_file`.
 #[tokio::test]
 async fn https_upstreams_are_verified_against_the_configured_roots() {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
@@ -110,7 +110,7 @@ async fn https_upstreams_are_verified_against_the_configured_roots() {
         }
     });
     let upstream = format!("https://localhost:{port}");
-    let proxy = TestProxy::with_urls(&[&upstream], &format!("upstream_roots = {roots:?}")).await;
+    let proxy = TestProxy::with_urls(&[&upstream], &format!("upstream_ca_file = {roots:?}")).await;
     for _ in 0..3 {
         let (status, _, body) = proxy.get("/").await;
         assert_eq!((status, body.as_str()), (StatusCode::OK, "over TLS"));

@@ -22,8 +22,8 @@ const REDIS_PARTS: [&str; 3] = ["REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD"];
 const ALIASES: [Alias; 9] = [
     Alias::new("HOB_NODE", "node", "name", Rank::AboveFile),
     Alias::new("HOB_LISTEN", "server", "listen", Rank::AboveFile),
-    Alias::new("HOB_STORE_LISTEN", "redis", "store_listen", Rank::AboveFile),
-    Alias::new("HOB_STORE_MEMORY_MIB", "redis", "store_memory_mib", Rank::AboveFile),
+    Alias::new("HOB_EMBEDDED_LISTEN", "redis", "embedded_listen", Rank::AboveFile),
+    Alias::new("HOB_EMBEDDED_MEMORY_MIB", "redis", "embedded_memory_mib", Rank::AboveFile),
     // It holds the token itself, and the setting says where the token is.
     Alias {
         convert: |_| "env:HOB_ADMIN_TOKEN".to_owned(),

@@ -21,9 +21,9 @@ section! {
         /// Without it, REDIS_URL or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are used, else the embedded engine.
         pub url: Option<SecretUrl> = None,
         /// The address on which the embedded engine accepts redis-cli and other Redis clients.
-        pub store_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into(),
+        pub embedded_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into(),
         /// The memory limit of the embedded engine, in MiB.
-        pub store_memory_mib: u32 = 512,
+        pub embedded_memory_mib: u32 = 512,
     }
 }
 

@@ -78,18 +78,18 @@ impl EmbeddedStore {
         let password = config.server.admin()?;
         let config = &config.redis;
         let engine = Engine::new(hob_engine::Config {
-            max_memory_bytes: config.store_memory_mib as usize * MIB,
+            max_memory_bytes: config.embedded_memory_mib as usize * MIB,
             password: password.map(|password| password.reveal().to_owned()),
             ..hob_engine::Config::default()
         });
-        let listener = match Listener::bind(engine.clone(), config.store_listen).await {
+        let listener = match Listener::bind(engine.clone(), config.embedded_listen).await {
             Err(error) if error.kind() == ErrorKind::AddrInUse && stage == Stage::Demo => {
-                Listener::bind(engine.clone(), SocketAddr::new(config.store_listen.ip(), 0)).await
+                Listener::bind(engine.clone(), SocketAddr::new(config.embedded_listen.ip(), 0)).await
             }
             bound => bound,
         };
         let listener = listener
-            .with_context(|| format!("cannot listen on {} for Redis clients", config.store_listen))?;
+            .with_context(|| format!("cannot listen on {} for Redis clients", config.embedded_listen))?;
         Ok(EmbeddedStore { engine, listener })
     }
 }

@@ -70,7 +70,7 @@ async fn snapshot(config: &Config, database: &Database) -> Result<Snapshot> {
 
 /// The address of the embedded store of a server, with its password.
 fn embedded(config: &Config) -> Result<Address> {
-    let listen = config.redis.store_listen;
+    let listen = config.redis.embedded_listen;
     let host = Host { name: listen.ip().to_string(), port: listen.port() };
     let password = config.server.admin()?.map(|password| Secret::new(password.reveal()));
     Ok(Address::Server { host, db: 0, access: Access { password, ..Access::default() } })

@@ -39,7 +39,7 @@ fn a_mistake_is_reported_with_file_line_and_field() {
             "[outbound]\nallow = [\"intern.example\"]\n",
             "hob: hob.toml:2:9: \"intern.example\" is not a network;",
         ),
-        ("[redis]\nstore_memory_mib = -1\n", "hob: hob.toml:2:20: invalid value"),
+        ("[redis]\nembedded_memory_mib = -1\n", "hob: hob.toml:2:23: invalid value"),
         (
             "[secrets]\nslack = \"env:SLACK_URL\"\n",
             "hob: hob.toml:2:9: the services and hosts of this secret are missing; write slack = { from = \"env:SLACK_URL\", \
@@ -94,7 +94,7 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
     let allow = "allow = [\"10.0.0.0/8\", \"10.1.2.3\"]";
     assert!(line(allow).ends_with("# environment HOB_OUTBOUND_ALLOW"), "{shown}");
     assert!(line("url = \"redis://…@127.0.0.1:6390\"").ends_with("# hob.toml:2"), "{shown}");
-    assert!(line("store_memory_mib = 512").ends_with("# default"), "{shown}");
+    assert!(line("embedded_memory_mib = 512").ends_with("# default"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");
     let slack = r#"slack = { for = ["uptime"], from = "env:SLACK_URL", hosts = ["*.slack.com:443"] }"#;
     assert!(line(slack).ends_with("# hob.toml:3"), "{shown}");

@@ -77,8 +77,8 @@ fn documented_names_set_their_settings() {
     for (name, text, section, key, value) in [
         ("HOB_NODE", "a", "node", "name", "\"a\""),
         ("HOB_LISTEN", "127.0.0.1:7171", "server", "listen", "\"127.0.0.1:7171\""),
-        ("HOB_STORE_LISTEN", "127.0.0.1:7172", "redis", "store_listen", "\"127.0.0.1:7172\""),
-        ("HOB_STORE_MEMORY_MIB", "64", "redis", "store_memory_mib", "64"),
+        ("HOB_EMBEDDED_LISTEN", "127.0.0.1:7172", "redis", "embedded_listen", "\"127.0.0.1:7172\""),
+        ("HOB_EMBEDDED_MEMORY_MIB", "64", "redis", "embedded_memory_mib", "64"),
         ("HOB_REDIS_URL", "redis://a", "redis", "url", "\"redis://a\""),
         ("REDIS_URL", "redis://a", "redis", "url", "\"redis://a\""),
         ("REDIS_HOST", "a", "redis", "url", "\"redis://a:6379\""),

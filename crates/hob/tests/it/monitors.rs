@@ -136,7 +136,7 @@ async fn the_list_shows_how_monitors_are() {
     let list = |admin: &str| {
         let command = &mut hob();
         command.current_dir(&desk.folder).args(["uptime", "list"]).env("HOB_DATABASE_URL", &database);
-        command.env("HOB_STORE_LISTEN", &store).env("HOB_ADMIN_TOKEN", admin).output().unwrap()
+        command.env("HOB_EMBEDDED_LISTEN", &store).env("HOB_ADMIN_TOKEN", admin).output().unwrap()
     };
     let shows = async |state: &str, code: i32| {
         wait_for(format!("both to be {state}"), LIMIT, async || {

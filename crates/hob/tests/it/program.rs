@@ -71,7 +71,7 @@ impl Server {
 
     /// Starts `hob serve` with whatever `prepare` adds to the command.
     pub(crate) fn launch(address: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Server {
-        let ports = ["--listen", address, "--store-listen", address];
+        let ports = ["--listen", address, "--embedded-listen", address];
         // The database goes below the folder that the server was started in.
         let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = hob();

@@ -227,14 +227,14 @@ fn startup_errors_are_one_line() {
         complaint(&hob().current_dir(&folder).arg("serve").args(arguments).output().unwrap())
     };
     assert!(run(&["--listen", &taken]).starts_with(&format!("hob: cannot listen on {taken}: ")));
-    let text = run(&["--listen", "127.0.0.1:0", "--store-listen", &taken]);
+    let text = run(&["--listen", "127.0.0.1:0", "--embedded-listen", &taken]);
     assert!(text.starts_with(&format!("hob: cannot listen on {taken} for Redis clients: ")), "{text}");
     assert!(run(&["--listen", "0.0.0.0:0"]).contains("set HOB_ADMIN_TOKEN"));
-    let text = run(&["--listen", "127.0.0.1:0", "--store-listen", "0.0.0.0:0"]);
+    let text = run(&["--listen", "127.0.0.1:0", "--embedded-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password or bind a loopback address"), "{text}");
     let text = run(&["--listen", "127.0.0.1:0", "--redis", "http://:secret@nowhere"]);
     assert!(text.starts_with("hob: [redis] url: ") && !text.contains("secret"), "{text}");
-    let ports = ["--listen", "127.0.0.1:0", "--store-listen", "127.0.0.1:0", "--database"];
+    let ports = ["--listen", "127.0.0.1:0", "--embedded-listen", "127.0.0.1:0", "--database"];
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
     assert!(text.starts_with("hob: cannot open the database postgres://hob@127.0.0.1:1/hob: "), "{text}");
     assert!(!text.contains("secret"), "{text}");

@@ -64,7 +64,9 @@ pub(super) struct LoadSection {
     pub(super) ramp: Option<String>,
     pub(super) stages: Option<Vec<Stage>>,
     pub(super) arrivals: Option<String>,
-    pub(super) most_users: Option<u32>,
+    /// `most_users` in plans of earlier versions.
+    #[serde(alias = "most_users")]
+    pub(super) max_users: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]

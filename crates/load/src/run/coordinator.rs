@@ -72,7 +72,7 @@ pub(crate) async fn work(load: Load, task: Task) {
 
 async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
     let (database, node) = (&load.inner.context.database, load.inner.context.node.as_str());
-    let (lease, max_runs) = (load.config().lease.get(), load.config().runs_at_once as usize);
+    let (lease, max_runs) = (load.config().lease.get(), load.config().max_concurrent_runs as usize);
     while let Some(expired) = lifecycle::recover_expired(database, node, lease).await? {
         match expired {
             ExpiredRun::Requeued(id) => load.publish_state(&id, Progress::default()).await,
@@ -218,7 +218,7 @@ impl Coordinator {
     /// Starts the run when all runners have joined, or when the time to wait for them is over.
     async fn start_when_ready(&mut self, runners: &[Runner]) -> Result<(), Error> {
         let all_joined = runners.len() >= self.run.runners as usize;
-        let timed_out = self.claimed.elapsed() > self.load.config().gather.get();
+        let timed_out = self.claimed.elapsed() > self.load.config().gather_timeout.get();
         if runners.is_empty() || !(all_joined || timed_out) {
             return Ok(());
         }

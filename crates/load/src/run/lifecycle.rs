@@ -78,16 +78,16 @@ pub(crate) enum Membership {
     Removed,
 }
 
-/// The position in the queue. Each priority counts as one `ageing` of waiting, so that low priorities do not starve.
-fn rank(queued_at: UnixMs, priority: i32, ageing: Duration) -> i64 {
-    let step = i64::try_from(ageing.as_millis()).unwrap_or(i64::MAX);
+/// The position in the queue. Each priority counts as one `aging_interval` of waiting, so that low priorities do not starve.
+fn rank(queued_at: UnixMs, priority: i32, aging_interval: Duration) -> i64 {
+    let step = i64::try_from(aging_interval.as_millis()).unwrap_or(i64::MAX);
     queued_at.0.saturating_sub(step.saturating_mul(i64::from(priority)))
 }
 
 pub(crate) async fn enqueue(
     database: &Database,
     run: &NewRun,
-    ageing: Duration,
+    aging_interval: Duration,
 ) -> Result<InsertOutcome, Error> {
     let seed = rand::random::<u32>();
     let outcome = database
@@ -98,7 +98,7 @@ pub(crate) async fn enqueue(
             let Some(plan) = plans::find(&tx, run.plan_id).await? else {
                 return Ok(InsertOutcome::PlanNotFound);
             };
-            let rank = rank(tx.now(), run.priority, ageing);
+            let rank = rank(tx.now(), run.priority, aging_interval);
             runs::insert(&tx, run, plan.version, seed, rank).await?;
             Ok::<_, hob_database::Error>(InsertOutcome::Inserted)
         })

@@ -24,7 +24,7 @@ pub(crate) async fn worker_node(context: &ServiceContext) -> Load {
 
 /// A node that only maintains the queue.
 pub(crate) async fn queue_node(context: &ServiceContext) -> Load {
-    let config = Config { runs_at_once: 0, ..Config::default() };
+    let config = Config { max_concurrent_runs: 0, ..Config::default() };
     Load::open(context, Live::fixed(config)).await.unwrap()
 }
 

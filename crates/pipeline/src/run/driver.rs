@@ -122,9 +122,9 @@ impl Driver {
 
     async fn claim(&self, in_flight: usize) -> Result<Option<Claim>> {
         let config = self.shared.config.now();
-        let room = config.batch.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX));
+        let room = config.batch_size.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX));
         // At least half a batch: claims of single items would cost a write each.
-        if self.stop.is_cancelled() || room < config.batch.div_ceil(2) {
+        if self.stop.is_cancelled() || room < config.batch_size.div_ceil(2) {
             return Ok(None);
         }
         let database = &self.shared.context.database;

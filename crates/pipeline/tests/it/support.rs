@@ -173,7 +173,7 @@ impl Node {
 }
 
 pub(crate) async fn open(test_database: &TestDatabase) -> Database {
-    let options = Options { connect_within: LIMIT, answer_within: LIMIT, ..Options::default() };
+    let options = Options { connect_timeout: LIMIT, statement_timeout: LIMIT, ..Options::default() };
     let address = test_database.url().parse().unwrap();
     Database::open_with(&address, &[hob_pipeline::MIGRATIONS], options).await.unwrap()
 }

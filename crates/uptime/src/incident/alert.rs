@@ -89,7 +89,7 @@ impl Alerts {
 
     fn retry_policy(&self) -> RetryPolicy {
         let config = self.config.now();
-        RetryPolicy { max_attempts: config.alert_attempts.max(1), first_pause: config.alert_pause.get() }
+        RetryPolicy { max_attempts: config.alert_attempts.max(1), first_pause: config.alert_backoff.get() }
     }
 
     /// Timeout of an attempt.

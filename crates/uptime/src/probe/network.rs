@@ -10,7 +10,7 @@ use crate::monitor::check::{FailureClass, Observation};
 
 /// How long a result is reused, so that many failing checks test the network once.
 const MAX_AGE: Duration = Duration::from_secs(2);
-const ANCHOR_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An address outside this network. Nothing is sent: connecting a UDP socket only looks up a route.
 const FAR_AWAY: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
@@ -27,15 +27,15 @@ pub(crate) enum NetworkHealth {
 }
 
 impl LocalNetwork {
-    /// Connects to the anchors, or looks up a route if there are none.
-    pub(crate) async fn health(&self, anchors: &[String]) -> NetworkHealth {
+    /// Connects to the targets, or looks up a route if there are none.
+    pub(crate) async fn health(&self, targets: &[String]) -> NetworkHealth {
         let mut seen = self.seen.lock().await;
         if let Some((at, health)) = *seen
             && at.elapsed() < MAX_AGE
         {
             return health;
         }
-        let health = if anchors.is_empty() { route() } else { reach_any(anchors).await };
+        let health = if targets.is_empty() { route() } else { reach_any(targets).await };
         if health == NetworkHealth::Down && seen.is_none_or(|(_, before)| before == NetworkHealth::Up) {
             tracing::warn!("network of this node is down, failed checks do not count");
         }
@@ -56,12 +56,12 @@ fn route() -> NetworkHealth {
     if connected.is_ok() { NetworkHealth::Up } else { NetworkHealth::Down }
 }
 
-async fn reach_any(anchors: &[String]) -> NetworkHealth {
-    let connect = |anchor: String| async move {
-        let connected = tokio::time::timeout(ANCHOR_TIMEOUT, TcpStream::connect(anchor)).await;
+async fn reach_any(targets: &[String]) -> NetworkHealth {
+    let connect = |target: String| async move {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(target)).await;
         matches!(connected, Ok(Ok(_)))
     };
-    let mut all: tokio::task::JoinSet<bool> = anchors.iter().cloned().map(connect).collect();
+    let mut all: tokio::task::JoinSet<bool> = targets.iter().cloned().map(connect).collect();
     while let Some(reached) = all.join_next().await {
         if matches!(reached, Ok(true)) {
             return NetworkHealth::Up;
@@ -75,12 +75,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_reachable_anchor_is_enough() {
+    async fn one_reachable_target_is_enough() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let anchors = [free.to_string(), listener.local_addr().unwrap().to_string()];
-        assert_eq!(LocalNetwork::default().health(&anchors).await, NetworkHealth::Up);
-        assert_eq!(LocalNetwork::default().health(&anchors[..1]).await, NetworkHealth::Down);
+        let targets = [free.to_string(), listener.local_addr().unwrap().to_string()];
+        assert_eq!(LocalNetwork::default().health(&targets).await, NetworkHealth::Up);
+        assert_eq!(LocalNetwork::default().health(&targets[..1]).await, NetworkHealth::Down);
     }
 
     #[test]

@@ -121,8 +121,8 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
         Check::Heartbeat(_) => Observation::failed(FailureClass::Silent, "the job did not call in time"),
         check => uptime.inner.probe.run(check, &monitor.assertions, monitor.timeout()).await,
     };
-    let anchors = &uptime.config().anchors;
-    if may_be_local(&observation) && uptime.inner.network.health(anchors).await == NetworkHealth::Down {
+    let targets = &uptime.config().connectivity_targets;
+    if may_be_local(&observation) && uptime.inner.network.health(targets).await == NetworkHealth::Down {
         metrics::unjudged();
         let again_ms = now_ms(claim, claimed) + RECHECK_AFTER_MS;
         return uptime.schedule().release(claim, again_ms).await;

@@ -44,7 +44,7 @@ impl AlertHarness {
     async fn new(test_database: TestDatabase) -> Self {
         let test = TestContext::over(NEEDS, TestStore::embedded(Layout::Plain), test_database).await;
         let config = Config {
-            alert_pause: Period::from_millis(10),
+            alert_backoff: Period::from_millis(10),
             alert_timeout: Period::from_secs(20),
             grace: Period::from_millis(100),
             ..Config::default()
@@ -304,7 +304,7 @@ every_database! {
 
     async fn delivery_to_a_removed_channel_fails(test_database: TestDatabase) {
         let mut harness = AlertHarness::new(test_database).await;
-        harness.config.alert_pause = Period::from_secs(1000);
+        harness.config.alert_backoff = Period::from_secs(1000);
         let target = Target::responding(|_| answer(500, "", "")).await;
         let id = harness.webhook("Operations", &target).await;
         harness.open("i1", &[&id]).await;
@@ -436,12 +436,12 @@ async fn email_uses_starttls_or_implicit_tls() {
         let server = MailServer::start(security).await;
         let url = format!("{scheme}://ann:{SECRET}@{}{query}", server.address);
         harness.use_mail_server(&url);
-        harness.config.roots = None;
+        harness.config.ca_file = None;
         let refused = harness.alerts().test(id).await.unwrap().unwrap();
         assert!(!refused.delivered && refused.message.contains("certificate"), "{url}: {refused:?}");
         assert!(server.emails().is_empty());
 
-        harness.config.roots = Some(roots.clone());
+        harness.config.ca_file = Some(roots.clone());
         let attempt = harness.alerts().test(id).await.unwrap().unwrap();
         assert!(attempt.delivered, "{url}: {attempt:?}");
         let emails = server.emails();

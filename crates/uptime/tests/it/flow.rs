@@ -104,7 +104,7 @@ async fn failures_do_not_count_without_a_network() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     // A free port: no connection is accepted, as without a network.
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let config = Config { anchors: vec![closed], ..Config::default() };
+    let config = Config { connectivity_targets: vec![closed], ..Config::default() };
     let service = Service::configured(&context, config).await;
     let monitor =
         json!({"name": "x", "kind": "dns", "target": "nowhere.invalid", "interval_s": 1, "retries": 0});

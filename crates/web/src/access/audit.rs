@@ -1,4 +1,4 @@
-//! The audit log: who did what. `[server] audit_kept` sets how long entries are kept.
+//! The audit log: who did what. `[server] keep_audit_log` sets how long entries are kept.
 
 use hob_database::{
     Database, Error, Keyset, Kind, Page, PageRequest, Read as _, Transaction, UnixMs, from_row, sql,

@@ -67,7 +67,7 @@ async fn sign_in(
         let page = console.page("Sign in", &SignIn { to, error: Some("This token is not valid.") })?;
         return Ok((StatusCode::FORBIDDEN, page).into_response());
     };
-    let lasts = web.config().session_lasts.get();
+    let lasts = web.config().session_ttl.get();
     let session = web.authenticator().create_session(&token_owner, lasts).await?;
     let cookie = cookie(&web, &session, lasts.as_secs())?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(to)).into_response())

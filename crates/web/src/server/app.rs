@@ -74,7 +74,7 @@ impl App {
         &self.document
     }
 
-    /// Serves requests until `stop` is cancelled, then waits for running requests within `[server] drain_within`.
+    /// Serves requests until `stop` is cancelled, then waits for running requests within `[server] drain_timeout`.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let (config, tls, streams) = (self.web.config(), self.web.tls(), self.stopping);
         // Streams would not end by themselves.
@@ -107,7 +107,7 @@ fn services(entries: &[Entry]) -> BTreeSet<String> {
 /// Adds the middleware, outermost first.
 fn with_middleware(router: Router, web: &Web, frame: AppContext) -> Router {
     let config = web.config();
-    let limits = Limits::new(config.max_requests, config.answer_within.get());
+    let limits = Limits::new(config.max_requests, config.request_timeout.get());
     let all = ServiceBuilder::new()
         .layer(Extension(frame))
         .layer(from_fn(trace))

@@ -34,9 +34,9 @@ pub(crate) async fn serve(
         connections: config.max_connections as usize,
         streams: MAX_STREAMS,
         head_bytes: MAX_HEAD,
-        head_within: config.head_within.get(),
-        unread_within: config.unread_within.get(),
-        drain_within: config.drain_within.get(),
+        header_timeout: config.header_timeout.get(),
+        write_timeout: config.write_timeout.get(),
+        drain_timeout: config.drain_timeout.get(),
     };
     Server::new(limits, tls).serve(&RouterHandler(router), &listener, &stop).await;
 }

@@ -180,7 +180,7 @@ async fn a_session_ends_with_its_token_and_with_its_time() {
     door.with_token(ADMIN).delete(&format!("/api/v1/tokens/{id}")).await;
     assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 303);
 
-    let brief = Config { session_lasts: Period::from_millis(1), ..Config::default() };
+    let brief = Config { session_ttl: Period::from_millis(1), ..Config::default() };
     let mut door = Locked::with(&context, brief).await;
     let cookie = door.sign_in(ADMIN).await;
     let door = door.with_cookie(&cookie);
@@ -238,7 +238,7 @@ async fn token_requests_are_validated() {
 #[tokio::test]
 async fn audit_entries_are_deleted_after_their_retention() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let config = Config { audit_kept: Period::from_millis(1), ..Config::default() };
+    let config = Config { keep_audit_log: Period::from_millis(1), ..Config::default() };
     let mut door = Locked::with(&context, config).await;
     door.app.web().audit().record("ada", "garden.mow", "all of it").await.unwrap();
     let trail: Value = door.with_token(ADMIN).get("/api/v1/audit").await.json();

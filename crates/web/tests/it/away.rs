@@ -16,8 +16,8 @@ const GNOMES: &str = "/api/v1/garden/gnomes";
 async fn impatient(context: &TestContext) -> ServiceContext {
     let address = context.test_database().url().parse().unwrap();
     let options = Options {
-        connect_within: Duration::from_millis(500),
-        answer_within: Duration::from_secs(2),
+        connect_timeout: Duration::from_millis(500),
+        statement_timeout: Duration::from_secs(2),
         ..Options::default()
     };
     let database = Database::open_with(&address, &[hob_web::MIGRATIONS], options).await.unwrap();

@@ -66,7 +66,7 @@ async fn http_2_is_spoken_to_who_begins_with_it() {
 
 #[tokio::test]
 async fn a_client_with_an_unfinished_head_is_disconnected() {
-    let config = Config { head_within: Period::from_millis(200), ..Config::default() };
+    let config = Config { header_timeout: Period::from_millis(200), ..Config::default() };
     let (_context, app) = app(config).await;
     for bytes in
         [b"".as_slice(), b"P", b"PRI * HTTP/2.0\r\n\r\nSM", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "]
@@ -78,7 +78,7 @@ async fn a_client_with_an_unfinished_head_is_disconnected() {
 
 #[tokio::test]
 async fn an_unfinished_body_times_out() {
-    let config = Config { answer_within: Period::from_millis(300), ..Config::default() };
+    let config = Config { request_timeout: Period::from_millis(300), ..Config::default() };
     let (_context, app) = app(config).await;
     let head = "POST /api/v1/garden/gnomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Content-Length: 1000\r\nConnection: close\r\n\r\n{\"name\":";
@@ -97,7 +97,7 @@ async fn a_head_that_is_too_large_is_refused() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_is_disconnected() {
-    let config = Config { unread_within: Period::from_millis(200), max_connections: 1, ..Config::default() };
+    let config = Config { write_timeout: Period::from_millis(200), max_connections: 1, ..Config::default() };
     let (_context, app) = app(config).await;
     let mut greedy = TcpStream::connect(app.address()).await.unwrap();
     greedy.write_all(b"GET /garden/hay HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -163,7 +163,7 @@ async fn running_requests_finish_when_the_server_stops() {
 async fn a_request_that_never_ends_is_cancelled_when_the_server_stops() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
-    let config = Live::fixed(Config { drain_within: Period::from_millis(200), ..Config::default() });
+    let config = Live::fixed(Config { drain_timeout: Period::from_millis(200), ..Config::default() });
     let app = TestApp::configured(&context, config, |_| routes(garden.clone())).await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden/nap HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();

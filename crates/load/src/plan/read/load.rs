@@ -58,11 +58,11 @@ pub(super) fn load(path: &str, from: &document::LoadSection) -> Result<LoadModel
         Some("poisson") => ArrivalKind::Poisson,
         Some(_) => return Err(wrong(format!("{path}.arrivals"), "arrivals are \"even\" or \"poisson\"")),
     };
-    let max_users = from.most_users.unwrap_or(DEFAULT_MAX_USERS);
+    let max_users = from.max_users.unwrap_or(DEFAULT_MAX_USERS);
     if !(1..=Plan::MAX_USERS as u32).contains(&max_users) {
         return Err(wrong(
-            format!("{path}.most_users"),
-            format!("most_users is between 1 and {}", Plan::MAX_USERS),
+            format!("{path}.max_users"),
+            format!("max_users is between 1 and {}", Plan::MAX_USERS),
         ));
     }
     Ok(LoadModel::Open { rate: curve, arrivals, max_users })
