@@ -33,5 +33,5 @@ pub use postgres::Postgres;
 pub use redis_server::cluster::RedisCluster;
 pub use redis_server::sentinel::SentinelSet;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
-pub use runtime::run;
+pub use runtime::{KillableNode, run};
 pub use wait::{Condition, LIMIT, until, wait_for};

@@ -1,7 +1,60 @@
-//! The runtime of a test.
+//! The runtime of a test, and of a node that a test kills.
+
+use std::ops::Deref;
+
+use tokio::runtime::{Builder, Runtime};
 
 /// Runs the future of a test. Called by `every_database!` and the macros of `hob-fixtures`.
 pub fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.unwrap_or_else(|error| panic!("cannot start a runtime: {error}")).block_on(test);
+    runtime(2).block_on(test);
+}
+
+/// A node in the test process, with its own runtime. When it is killed or dropped, its tasks end without any cleanup, as
+/// if its process were killed. Derefs to what the node is: a service, for example.
+///
+/// Connections that were opened before [`KillableNode::start`] belong to the runtime of the test, and stay open.
+#[derive(Debug)]
+pub struct KillableNode<S> {
+    service: S,
+    /// `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl<S: Send + 'static> KillableNode<S> {
+    /// Runs `starting` on the runtime of the node.
+    pub async fn start(starting: impl Future<Output = S> + Send + 'static) -> Self {
+        let runtime = runtime(1);
+        match runtime.spawn(starting).await {
+            Ok(service) => Self { service, runtime: Some(runtime) },
+            Err(error) => {
+                runtime.shutdown_background();
+                panic!("the node did not start: {error}")
+            }
+        }
+    }
+
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl<S> Deref for KillableNode<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.service
+    }
+}
+
+impl<S> Drop for KillableNode<S> {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn runtime(threads: usize) -> Runtime {
+    let runtime = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    runtime.unwrap_or_else(|error| panic!("cannot start a runtime: {error}"))
 }

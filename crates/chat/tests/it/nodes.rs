@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::proxy::Proxy;
 use crate::world::{
-    KillableNode, NEEDS, config, done, get, keys, open, room, say, start, user, wait_for_heartbeats,
+    NEEDS, config, done, get, keys, killable_node, open, room, say, start, user, wait_for_heartbeats,
 };
 
 /// Two nodes that know each other.
@@ -90,7 +90,7 @@ every_service! {
     /// A removal does not wait forever for a dead node.
     async fn removal_waits_for_a_dead_node_at_most_until_its_lease_expires(context: TestContext) {
         let one = open(&context).await;
-        let killable = KillableNode::start(&context).await;
+        let killable = killable_node(&context).await;
         wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
         killable.kill();

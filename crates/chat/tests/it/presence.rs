@@ -11,7 +11,7 @@ use hob_store::{BusEvent, ChannelFilter, Subscription, cmd};
 use hob_testkit::{LIMIT, wait_for};
 use serde_json::Value;
 
-use crate::world::{KillableNode, NEEDS, config, get, keys, open, user, wait_for_heartbeats};
+use crate::world::{NEEDS, config, get, keys, killable_node, open, user, wait_for_heartbeats};
 
 fn socket(id: &str) -> SocketId {
     SocketId::new(id).unwrap()
@@ -125,12 +125,12 @@ every_service! {
     /// C1: the users of a dead node are swept by another node.
     async fn users_of_a_dead_node_go_offline_with_one_event_each(context: TestContext) {
         let survivor = open(&context).await;
-        let killable = KillableNode::start(&context).await;
+        let killable = killable_node(&context).await;
         // Both nodes must be known first.
         wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
         let mut events = events(&context).await;
         for n in 0..5 {
-            add(&killable.chat, &format!("user{n}"), &format!("doomed{n}")).await;
+            add(&killable, &format!("user{n}"), &format!("doomed{n}")).await;
         }
         add(&survivor, "user0", "alive").await;
         for _ in 0..5 {
@@ -160,12 +160,12 @@ fn users_of_a_dead_node_go_offline_even_if_a_master_loses_its_data() {
         let survivor = open(&context).await;
         let Server::Cluster(cluster) = context.test_store().server() else { unreachable!("it is a Cluster") };
         for lost in 0..cluster.masters().len() {
-            let killable = KillableNode::start(&context).await;
+            let killable = killable_node(&context).await;
             wait_for("two nodes", LIMIT, async || survivor.nodes().await.is_ok_and(|nodes| nodes.len() == 2))
                 .await;
             let users: Vec<UserId> = (0..30).map(|n| user(&format!("user{lost}-{n}"))).collect();
             for (n, who) in users.iter().enumerate() {
-                add(&killable.chat, who.as_str(), &format!("s{lost}-{n}")).await;
+                add(&killable, who.as_str(), &format!("s{lost}-{n}")).await;
             }
             // All witnesses must be known, or the loss is not detected.
             wait_for_heartbeats(&context, &survivor, 5).await;

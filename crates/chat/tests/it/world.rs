@@ -9,7 +9,7 @@ use hob_database::outbox::{Relay, Retention};
 use hob_fixtures::{Needs, TestContext};
 use hob_service::{Live, Period, ServiceContext};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, wait_for};
+use hob_testkit::{KillableNode, LIMIT, wait_for};
 
 pub(crate) const NEEDS: Needs = Needs {
     schemas: &[("schemas/chat.toml", include_str!("../../../../schemas/chat.toml"))],
@@ -52,32 +52,10 @@ pub(crate) async fn open(context: &TestContext) -> Chat {
     start(context.context(), config()).await
 }
 
-/// A node that can be killed without any cleanup.
-pub(crate) struct KillableNode {
-    pub(crate) chat: Chat,
-    runtime: Option<tokio::runtime::Runtime>,
-}
-
-impl KillableNode {
-    pub(crate) async fn start(context: &TestContext) -> Self {
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let other = context.another_node().await;
-        let chat = runtime.spawn(async move { start(&other, config()).await }).await.unwrap();
-        Self { chat, runtime: Some(runtime) }
-    }
-
-    pub(crate) fn kill(mut self) {
-        self.runtime.take().unwrap().shutdown_background();
-    }
-}
-
-impl Drop for KillableNode {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
-    }
+/// Another node, to be killed.
+pub(crate) async fn killable_node(context: &TestContext) -> KillableNode<Chat> {
+    let other = context.another_node().await;
+    KillableNode::start(async move { start(&other, config()).await }).await
 }
 
 pub(crate) fn user(id: &str) -> UserId {

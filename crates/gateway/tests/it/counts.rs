@@ -6,7 +6,7 @@ use std::time::Duration;
 use hob_fixtures::{Layout, every_service};
 use hob_gateway::keys::{Hour, InstanceId, Keys, StatusCode};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, wait_for};
+use hob_testkit::{KillableNode, LIMIT, wait_for};
 use http::Method;
 
 use crate::kit::{NEEDS, TestInstance, endpoint, with_clock};
@@ -95,14 +95,13 @@ every_service! {
         let instance = TestInstance::start(&driven, "instance = \"survivor\"").await;
         let survivors: Vec<_> = (0..2).map(|_| instance.gateway.admission().meter().connected()).collect();
         instance.expect(2, Keys::connections_current).await;
-        // An instance with its own runtime, which ends like a killed process.
         let mut other = context.another_node().await;
         other.store = driven.store.clone();
-        let process = tokio::runtime::Runtime::new().unwrap();
-        let victim = process.spawn(async move { TestInstance::start(&other, "instance = \"victim\"").await }).await.unwrap();
+        let victim = async move { TestInstance::start(&other, "instance = \"victim\"").await };
+        let victim = KillableNode::start(victim).await;
         let _open: Vec<_> = (0..5).map(|_| victim.gateway.admission().meter().connected()).collect();
         instance.expect(7, Keys::connections_current).await;
-        process.shutdown_background();
+        victim.kill();
         instance.expect(7, Keys::connections_max).await;
         clock.advance(Duration::from_secs(6));
         instance.expect(2, Keys::connections_current).await;

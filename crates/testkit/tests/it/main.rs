@@ -7,5 +7,6 @@ mod leftovers;
 mod port;
 mod postgres;
 mod redis_server;
+mod runtime;
 mod sentinel;
 mod wait;

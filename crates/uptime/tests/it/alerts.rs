@@ -11,7 +11,7 @@ use hob_database::{Query, Read as _, sql};
 use hob_fixtures::{Layout, TestApp, TestContext, TestStore};
 use hob_service::config::{Live, Secret, Secrets, SecretsConfig};
 use hob_service::{Period, SecretRef, ServiceContext};
-use hob_testkit::{LIMIT, TestDatabase, every_database, wait_for};
+use hob_testkit::{KillableNode, LIMIT, TestDatabase, every_database, wait_for};
 use hob_uptime::database;
 use hob_uptime::incident::alert::{Alerts, channel, signature};
 use hob_uptime::incident::{INCIDENTS, IncidentEvent, IncidentEventKind};
@@ -279,17 +279,17 @@ every_database! {
         let id = harness.webhook("Operations", &target).await;
         harness.open("i1", &[&id]).await;
 
-        let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let first = harness.test.another_node().await;
         let first = ServiceContext { secrets: harness.context.secrets.clone(), ..first };
         let alerts = harness.alerts_in(&first);
         let web = Web::open(&first, Live::fixed(hob_web::Config::default())).unwrap();
-        doomed.spawn(async move {
+        let first = KillableNode::start(async move {
             alerts.start(web.changes());
-            std::future::pending::<()>().await;
-        });
+            (alerts, web)
+        })
+        .await;
         wait_for("the first visit", LIMIT, async || connections.load(Ordering::SeqCst) > 0).await;
-        doomed.shutdown_background();
+        first.kill();
 
         harness.start();
         wait_for("the delivery", LIMIT, async || {

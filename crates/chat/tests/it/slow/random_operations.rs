@@ -7,13 +7,13 @@ use hob_chat::keys::{ConversationId, UserId};
 use hob_chat::{BlockAction, Chat, ReceiptKind};
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::ServiceContext;
-use hob_testkit::{LIMIT, budget, wait_for};
+use hob_testkit::{KillableNode, LIMIT, budget, wait_for};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
 use crate::client::{Client, message_of};
-use crate::world::{KillableNode, NEEDS, done, get, keys, message, open, room, user};
+use crate::world::{NEEDS, done, get, keys, killable_node, message, open, room, user};
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -78,7 +78,7 @@ struct World {
     context: TestContext,
     chat: Chat,
     app: TestApp,
-    killable: KillableNode,
+    killable: KillableNode<Chat>,
     rooms: Vec<ConversationId>,
     watcher: Client,
     /// The messages that the watcher has received, by conversation and offset.
@@ -92,7 +92,7 @@ impl World {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let chat = open(&context).await;
         let app = TestApp::start(context.context(), chat.routes()).await;
-        let killable = KillableNode::start(&context).await;
+        let killable = killable_node(&context).await;
         wait_for("two nodes", LIMIT, async || chat.nodes().await.is_ok_and(|nodes| nodes.len() == 2)).await;
         let mut rooms = Vec::new();
         for id in ROOMS {
@@ -143,7 +143,7 @@ impl World {
                 self.sent += 1;
                 let chat = match on {
                     Node::Lasting => &self.chat,
-                    Node::Killable => &self.killable.chat,
+                    Node::Killable => &self.killable,
                 };
                 let new = message(&self.rooms[room], USERS[who], &format!("message {}", self.sent));
                 if let Ok(message) = chat.send(&new).await.unwrap() {
@@ -172,7 +172,7 @@ impl World {
                 self.subscribe().await;
             }
             Step::KillNode => {
-                let next = KillableNode::start(&self.context).await;
+                let next = killable_node(&self.context).await;
                 std::mem::replace(&mut self.killable, next).kill();
             }
             Step::Flush => self.context.test_store().flush_all().await,
