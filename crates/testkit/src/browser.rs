@@ -1,5 +1,6 @@
 //! A headless Chromium, driven through chromedriver.
 
+pub mod page;
 pub(crate) mod readable;
 
 use std::fs;
@@ -118,14 +119,14 @@ impl Browser {
     }
 }
 
-/// Writes a screenshot of the window to `file`, as a PNG.
-pub async fn screenshot(client: &Client, file: &Path) {
+/// Writes a screenshot of the window to `target/screenshots/NAME.png`, and returns its path.
+pub async fn screenshot(client: &Client, name: &str) -> PathBuf {
     let png = client.screenshot().await.unwrap_or_else(|error| panic!("cannot take a screenshot: {error}"));
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)
-            .unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
-    }
-    fs::write(file, png).unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/screenshots"));
+    fs::create_dir_all(folder).unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
+    let file = folder.join(format!("{name}.png"));
+    fs::write(&file, png).unwrap_or_else(|error| panic!("cannot write {}: {error}", file.display()));
+    file
 }
 
 fn capabilities(chromium: &Path, profile: &Path, window: Window) -> Capabilities {

@@ -3,7 +3,8 @@
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::Live;
 use hob_testkit::fantoccini::{Client, Locator};
-use hob_testkit::{Browser, LIMIT, Scheme, Scripts, Window, assert_readable, screenshot, wait_for};
+use hob_testkit::page::{check_pages, fill, press_labelled, text, wait_for_text};
+use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
 use hob_web::{Service as _, Web};
 use http::Method;
 
@@ -12,21 +13,6 @@ use crate::kit::{CLIENT, NEEDS, TestInstance};
 const RULES: &str = "instance = \"gw-1\"\n\
     [[rules]]\nname = \"few\"\nwindows = \"6/1h\"\nroute = \"/api/*\"\n\
     [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\n";
-
-async fn text(window: &Client, css: &str) -> String {
-    match window.find(Locator::Css(css)).await {
-        Ok(element) => element.text().await.unwrap_or_default(),
-        Err(_) => String::new(),
-    }
-}
-
-async fn shows(window: &Client, css: &str, words: &str) {
-    wait_for(format_args!("{css} to show {words:?}"), LIMIT, async || {
-        let text = text(window, css).await;
-        if text.contains(words) { Ok(()) } else { Err(text) }
-    })
-    .await;
-}
 
 /// The first column of the endpoint table.
 async fn endpoints(window: &Client) -> Vec<String> {
@@ -56,7 +42,7 @@ async fn traffic_page_updates_sorts_and_searches() {
     let browser = Browser::start();
     let window = browser.open(Window::default()).await;
     window.goto(&app.url("/gateway")).await.unwrap();
-    shows(&window, "#now", "12").await;
+    wait_for_text(&window, "#now", "12").await;
     wait_for("the busiest endpoint first", LIMIT, async || {
         endpoints(&window).await == ["GET /api/users", "GET /about", "GET /slow"]
     })
@@ -65,20 +51,20 @@ async fn traffic_page_updates_sorts_and_searches() {
     for _ in 0..30 {
         instance.request(Method::GET, "/about", 200).await;
     }
-    shows(&window, "#now", "42").await;
+    wait_for_text(&window, "#now", "42").await;
     wait_for("the order to follow", LIMIT, async || {
         endpoints(&window).await.first().is_some_and(|name| name == "GET /about")
     })
     .await;
-    shows(&window, "#instances", "gw-1").await;
-    shows(&window, "#statuses", "500").await;
+    wait_for_text(&window, "#instances", "gw-1").await;
+    wait_for_text(&window, "#statuses", "500").await;
 
-    window.find(Locator::LinkText("Errors")).await.unwrap().click().await.unwrap();
+    press_labelled(&window, "Errors").await;
     wait_for("the worst first", LIMIT, async || {
         endpoints(&window).await.first().is_some_and(|name| name == "GET /slow")
     })
     .await;
-    window.find(Locator::Css("input[name=q]")).await.unwrap().send_keys("users\u{e007}").await.unwrap();
+    fill(&window, "input[name=q]", "users\u{e007}").await;
     wait_for("only what was searched for", LIMIT, async || endpoints(&window).await == ["GET /api/users"])
         .await;
     window.close().await.unwrap();
@@ -90,7 +76,7 @@ async fn limits_page_shows_refused_callers_and_shadow_rules() {
     let browser = Browser::start();
     let window = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
     window.goto(&app.url("/gateway")).await.unwrap();
-    window.find(Locator::LinkText("Limits")).await.unwrap().click().await.unwrap();
+    press_labelled(&window, "Limits").await;
     for _ in 0..3 {
         instance.request(Method::GET, "/api/users", 200).await;
     }
@@ -105,23 +91,9 @@ async fn limits_page_shows_refused_callers_and_shadow_rules() {
     window.close().await.unwrap();
 }
 
-/// Wide, narrow and dark: nothing is too faint or too wide. `HOB_TEST_SCREENSHOTS` names a folder for screenshots.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_are_readable_in_every_window() {
     let (_context, _counting, app) = start().await;
-    let browser = Browser::start();
-    for (name, width, scheme) in
-        [("wide", 1280, Scheme::Light), ("narrow", 390, Scheme::Light), ("dark", 1280, Scheme::Dark)]
-    {
-        let window = browser.open(Window { width, scheme, ..Window::default() }).await;
-        for (page, path) in [("traffic", "/gateway"), ("limits", "/gateway/limits")] {
-            window.goto(&app.url(path)).await.unwrap();
-            assert_readable(&window, &format!("{page}, {name}")).await;
-            if let Some(folder) = std::env::var_os("HOB_TEST_SCREENSHOTS") {
-                let file = std::path::Path::new(&folder).join(format!("gateway-{page}-{name}.png"));
-                screenshot(&window, &file).await;
-            }
-        }
-        window.close().await.unwrap();
-    }
+    let pages = [("gateway-traffic", app.url("/gateway")), ("gateway-limits", app.url("/gateway/limits"))];
+    check_pages(&Browser::start(), &pages).await;
 }

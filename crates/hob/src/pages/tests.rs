@@ -242,9 +242,8 @@ async fn pages_without_access_are_not_mentioned() {
 }
 
 mod browser {
-    use std::path::PathBuf;
-
-    use hob_testkit::{Browser, Scheme, Window, assert_readable, screenshot};
+    use hob_testkit::Browser;
+    use hob_testkit::page::check_pages;
     use hob_web::look::Unit;
 
     use super::*;
@@ -302,16 +301,6 @@ mod browser {
     async fn the_overview_of_a_busy_node_is_readable() {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let app = app(&context, busy()).await;
-        let browser = Browser::start();
-        let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
-        for (name, width, scheme) in
-            [("light", 1280, Scheme::Light), ("dark", 1280, Scheme::Dark), ("phone", 500, Scheme::Dark)]
-        {
-            let client = browser.open(Window { width, height: 1000, scheme, ..Window::default() }).await;
-            client.goto(&app.url("/")).await.unwrap();
-            screenshot(&client, &folder.join(format!("busy-overview-{name}.png"))).await;
-            assert_readable(&client, &format!("a busy Overview, {name}")).await;
-            client.close().await.unwrap();
-        }
+        check_pages(&Browser::start(), &[("busy-overview", app.url("/"))]).await;
     }
 }

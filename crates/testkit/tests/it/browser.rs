@@ -3,6 +3,7 @@
 use std::fs;
 
 use hob_testkit::fantoccini::{Client, Locator};
+use hob_testkit::page::{fill, press, press_labelled, text, wait_for_text};
 use hob_testkit::{Browser, Scheme, Scripts, Window, assert_readable, screenshot};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -31,10 +32,6 @@ async fn serve() -> String {
     format!("http://{address}/")
 }
 
-async fn text(client: &Client, selector: &str) -> String {
-    client.find(Locator::Css(selector)).await.unwrap().text().await.unwrap()
-}
-
 async fn background(client: &Client) -> String {
     client.find(Locator::Css("body")).await.unwrap().css_value("background-color").await.unwrap()
 }
@@ -48,9 +45,8 @@ async fn page_opens_and_screenshot_is_written() {
     assert_eq!(text(&client, "#script").await, "on");
     assert_eq!(background(&client).await, "rgba(255, 255, 255, 1)");
 
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("shots/page.png");
-    screenshot(&client, &file).await;
+    let file = screenshot(&client, "testkit").await;
+    assert!(file.ends_with("target/screenshots/testkit.png"), "{}", file.display());
     let png = fs::read(&file).unwrap();
     assert!(png.starts_with(b"\x89PNG"));
     assert_eq!(png[16..20], 800_u32.to_be_bytes());
@@ -65,6 +61,32 @@ async fn window_can_be_dark_and_without_scripts() {
     client.goto(&url).await.unwrap();
     assert_eq!(background(&client).await, "rgba(1, 2, 3, 1)");
     assert_eq!(text(&client, "#script").await, "off");
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn elements_may_appear_late_and_be_replaced() {
+    const CHANGING: &str = "<body><p id=n></p><script>\
+        const pressed = [], field = document.createElement('input'), buttons = '<button onclick=pressed.push(1)>Go\
+        </button> <a href=javascript:void(pressed.push(2))>There</a>';\
+        let n = 0;\
+        const timer = setInterval(() => {\
+            n += 1; document.body.innerHTML = `<p id=n>${n} Times</p>`;\
+            if (n == 20) { clearInterval(timer); document.body.innerHTML += buttons; document.body.append(field) }\
+        }, 20)</script>";
+    let browser = Browser::start();
+    let client = browser.open(Window::default()).await;
+    client.goto(&format!("data:text/html,{CHANGING}")).await.unwrap();
+    text(&client, "#n").await;
+    press(&client, "button").await;
+    press_labelled(&client, "There").await;
+    press_labelled(&client, "Go").await;
+    fill(&client, "input", "first").await;
+    fill(&client, "input", "second").await;
+    wait_for_text(&client, "#n", "20 times").await;
+    assert_eq!(text(&client, "#n").await, "20 Times");
+    let result = client.execute("return [pressed, field.value]", Vec::new()).await.unwrap();
+    assert_eq!(result, serde_json::json!([[1, 2, 1], "second"]));
     client.close().await.unwrap();
 }
 

@@ -4,10 +4,11 @@ use std::fs;
 
 use hob_testkit::fantoccini::Locator;
 use hob_testkit::fantoccini::key::Key;
+use hob_testkit::page::{fill, find, press, text, wait_for_text};
 use hob_testkit::{Browser, LIMIT, Scripts, Window, screenshot, wait_for};
 use hob_web::Config;
 
-use super::{find, picture, room, text, until_shown};
+use super::room;
 
 #[tokio::test]
 async fn pages_are_reached_by_keyboard_and_by_mouse() {
@@ -17,8 +18,8 @@ async fn pages_are_reached_by_keyboard_and_by_mouse() {
     assert_eq!(text(&client, "h1").await, "Room");
     assert_eq!(find(&client, ".nav a[aria-current]").await.attr("href").await.unwrap().unwrap(), "/room");
 
-    find(&client, ".nav a[href='/gallery']").await.click().await.unwrap();
-    until_shown(&client, "h1", "Gallery").await;
+    press(&client, ".nav a[href='/gallery']").await;
+    wait_for_text(&client, "h1", "Gallery").await;
 
     let tab = async || {
         let focused = client.active_element().await.unwrap();
@@ -33,7 +34,7 @@ async fn pages_are_reached_by_keyboard_and_by_mouse() {
     let first = tab().await;
     assert_eq!(first.text().await.unwrap(), "Room");
     first.send_keys(&char::from(Key::Enter).to_string()).await.unwrap();
-    client.wait().for_element(Locator::Css("#visits")).await.unwrap();
+    find(&client, "#visits").await;
     client.close().await.unwrap();
 }
 
@@ -43,8 +44,8 @@ async fn without_scripts_pages_are_complete() {
     let client = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
     client.goto(&app.url("/room")).await.unwrap();
     assert!(text(&client, "#visits").await.starts_with("0 visits"));
-    find(&client, "#visit button").await.click().await.unwrap();
-    until_shown(&client, "#visits", "1 visits").await;
+    press(&client, "#visit button").await;
+    wait_for_text(&client, "#visits", "1 visits").await;
     let search = find(&client, "#field-q").await;
     search.send_keys("A").await.unwrap();
     search.send_keys(&char::from(Key::Enter).to_string()).await.unwrap();
@@ -66,17 +67,17 @@ async fn people_sign_in_and_out() {
     assert_eq!(text(&client, "h1").await, "Sign in");
     assert!(client.find(Locator::Css(".nav")).await.is_err(), "nothing of the inside is shown");
     hob_testkit::assert_readable(&client, "the page to sign in").await;
-    screenshot(&client, &picture("sign-in")).await;
+    screenshot(&client, "sign-in").await;
 
-    find(&client, "#token").await.send_keys("a guess").await.unwrap();
-    find(&client, "main button").await.click().await.unwrap();
-    client.wait().for_element(Locator::Css("[role=alert]")).await.unwrap();
-    find(&client, "#token").await.send_keys("an unguessable admin token").await.unwrap();
-    find(&client, "main button").await.click().await.unwrap();
-    client.wait().for_element(Locator::Css("#visits")).await.unwrap();
+    fill(&client, "#token", "a guess").await;
+    press(&client, "main button").await;
+    find(&client, "[role=alert]").await;
+    fill(&client, "#token", "an unguessable admin token").await;
+    press(&client, "main button").await;
+    find(&client, "#visits").await;
 
-    find(&client, "form[action='/sign-out'] button").await.click().await.unwrap();
-    client.wait().for_element(Locator::Css("#token")).await.unwrap();
+    press(&client, "form[action='/sign-out'] button").await;
+    find(&client, "#token").await;
     client.goto(&app.url("/room")).await.unwrap();
     assert_eq!(text(&client, "h1").await, "Sign in");
     client.close().await.unwrap();
@@ -87,32 +88,30 @@ async fn an_admin_creates_and_revokes_a_token() {
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window { height: 1100, ..Window::default() }).await;
     client.goto(&app.url("/room")).await.unwrap();
-    find(&client, ".who a").await.click().await.unwrap();
-    until_shown(&client, "main", "No tokens yet").await;
+    press(&client, ".who a").await;
+    wait_for_text(&client, "main", "No tokens yet").await;
 
-    find(&client, "#field-name").await.send_keys("<ada>").await.unwrap();
-    find(&client, "#field-scopes").await.send_keys("room:read nothing:read").await.unwrap();
-    find(&client, "main button.primary").await.click().await.unwrap();
-    client.wait().for_element(Locator::Css("#error-scopes")).await.unwrap();
+    fill(&client, "#field-name", "<ada>").await;
+    fill(&client, "#field-scopes", "room:read nothing:read").await;
+    press(&client, "main button.primary").await;
+    find(&client, "#error-scopes").await;
     assert!(text(&client, "#error-scopes").await.contains("unknown service nothing"));
     assert_eq!(find(&client, "#field-name").await.prop("value").await.unwrap().as_deref(), Some("<ada>"));
 
-    let scopes = find(&client, "#field-scopes").await;
-    scopes.clear().await.unwrap();
-    scopes.send_keys("room:read").await.unwrap();
-    find(&client, "main button.primary").await.click().await.unwrap();
-    client.wait().for_element(Locator::Css("#secret")).await.unwrap();
+    fill(&client, "#field-scopes", "room:read").await;
+    press(&client, "main button.primary").await;
+    find(&client, "#secret").await;
     assert!(text(&client, "#secret").await.starts_with("hob_"));
     hob_testkit::assert_readable(&client, "the tokens").await;
-    screenshot(&client, &picture("access")).await;
+    screenshot(&client, "access").await;
 
-    find(&client, "button.danger").await.click().await.unwrap();
+    press(&client, "button.danger").await;
     client.accept_alert().await.unwrap();
-    client.wait().for_element(Locator::Css(".badge.idle")).await.unwrap();
+    find(&client, ".badge.idle").await;
     assert!(client.find(Locator::Css("#secret")).await.is_err(), "it is shown once");
-    find(&client, ".tabs a[href='/access/audit']").await.click().await.unwrap();
-    until_shown(&client, "main table", "token.create").await;
-    until_shown(&client, "main table", "token.revoke").await;
-    screenshot(&client, &picture("audit")).await;
+    press(&client, ".tabs a[href='/access/audit']").await;
+    wait_for_text(&client, "main table", "token.create").await;
+    wait_for_text(&client, "main table", "token.revoke").await;
+    screenshot(&client, "audit").await;
     client.close().await.unwrap();
 }

@@ -1,17 +1,17 @@
 //! Live updates, as people see them.
 
-use hob_testkit::fantoccini::Locator;
+use hob_testkit::page::{find, press, text, wait_for_text};
 use hob_testkit::{Browser, LIMIT, Window, wait_for};
 use hob_web::Config;
 
-use super::{find, room, text};
+use super::room;
 
 #[tokio::test]
 async fn a_live_update_keeps_user_input() {
     let (browser, (_context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
-    find(&client, "#more summary").await.click().await.unwrap();
+    press(&client, "#more summary").await;
     let note = find(&client, "#field-note").await;
     note.send_keys("half of a sen").await.unwrap();
     client
@@ -57,8 +57,8 @@ async fn an_interruption_shows_a_banner() {
     .await;
     assert!(!find(&client, "#banner").await.is_displayed().await.unwrap());
     app.stop().await;
-    client.wait().for_element(Locator::Css("#banner:not([hidden])")).await.unwrap();
-    wait_for("the banner", LIMIT, async || text(&client, "#banner").await.contains("Reconnecting")).await;
+    find(&client, "#banner:not([hidden])").await;
+    wait_for_text(&client, "#banner", "Reconnecting").await;
     drop(context);
     client.close().await.unwrap();
 }
