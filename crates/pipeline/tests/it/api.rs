@@ -1,6 +1,6 @@
 //! The HTTP API and the console pages.
 
-use hob_fixtures::{TestApp, TestStore};
+use hob_fixtures::{TestApp, TestStore, every_service};
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::quota::{Limits, QuotaFeedback, ReserveDecision};
 use hob_pipeline::run::RunState;
@@ -8,9 +8,8 @@ use hob_testkit::{LIMIT, TestDatabase, run, wait_for};
 use hob_web::Service as _;
 use serde_json::{Value, json};
 
-use crate::every_backend;
 use crate::runs::{api_config, plan, wait_for_state};
-use crate::support::{Node, TestEnv, new_reservation};
+use crate::support::{NEEDS, Node, TestEnv, new_reservation};
 
 async fn app(node: &Node) -> TestApp {
     TestApp::over(node.web.clone(), node.pipelines.routes()).await
@@ -78,9 +77,12 @@ except ConnectionRefusedError:
     });
 }
 
-every_backend! {
+every_service! {
+    NEEDS;
+
     /// P10, P11
-    async fn health_has_the_documented_fields(env: TestEnv) {
+    async fn health_has_the_documented_fields(context: TestContext) {
+        let env = TestEnv::new(context);
         let node = env.node().await;
         let app = app(&node).await;
         let health: Value = app.get("/api/v1/pipelines/health").await.json();
@@ -97,7 +99,7 @@ every_backend! {
 #[test]
 fn health_shows_a_lost_connection_and_its_recovery() {
     run(async {
-        let env = TestEnv::new(TestStore::redis().await, TestDatabase::sqlite()).await;
+        let env = TestEnv::over(TestStore::redis().await, TestDatabase::sqlite()).await;
         let node = env.node().await;
         let app = app(&node).await;
         let becomes = async |healthy: bool| -> Value {
@@ -249,25 +251,10 @@ fn card_is_bad_while_the_database_is_unavailable() {
 mod browser {
     use std::time::Duration;
 
-    use hob_testkit::fantoccini::{Client, Locator};
-    use hob_testkit::{Browser, Scheme, Scripts, Window, assert_readable, screenshot};
+    use hob_testkit::page::{check_pages, press_labelled, text, wait_for_text};
+    use hob_testkit::{Browser, Window};
 
     use super::*;
-
-    async fn press(page: &Client, label: &str) {
-        let button = format!("//button[normalize-space()='{label}']");
-        let found = page.wait().at_most(LIMIT).for_element(Locator::XPath(&button)).await;
-        found.unwrap_or_else(|error| panic!("{label}: {error}")).click().await.unwrap();
-    }
-
-    /// Waits for live updates; does not reload the page.
-    async fn shows(page: &Client, text: &str) {
-        wait_for(format!("{text:?} on the page"), LIMIT, async || {
-            let main = page.find(Locator::Id("main")).await.ok()?.text().await.ok()?;
-            main.contains(text).then_some(())
-        })
-        .await;
-    }
 
     #[test]
     fn run_is_started_paused_resumed_and_replayed() {
@@ -285,22 +272,21 @@ mod browser {
             let app = app(&node).await;
             node.pipelines.put_plan(&plan(&server)).await.unwrap();
             let browser = Browser::start();
-            let page = browser.open(Window { scripts: Scripts::On, ..Window::default() }).await;
+            let page = browser.open(Window::default()).await;
             page.goto(&app.url("/pipelines")).await.unwrap();
-            press(&page, "Start run").await;
-            shows(&page, "running").await;
-            shows(&page, "docket").await;
-            press(&page, "Pause").await;
-            shows(&page, "paused").await;
-            press(&page, "Resume").await;
-            shows(&page, "completed").await;
-            let failures = page.wait().at_most(LIMIT).for_element(Locator::Id("failures")).await.unwrap();
-            assert!(failures.text().await.unwrap().contains("1 dead letters"));
-            press(&page, "Replay client").await;
-            shows(&page, "running").await;
-            shows(&page, "completed").await;
+            press_labelled(&page, "Start run").await;
+            wait_for_text(&page, "#main", "running").await;
+            wait_for_text(&page, "#main", "docket").await;
+            press_labelled(&page, "Pause").await;
+            wait_for_text(&page, "#main", "paused").await;
+            press_labelled(&page, "Resume").await;
+            wait_for_text(&page, "#main", "completed").await;
+            wait_for_text(&page, "#failures", "1 dead letters").await;
+            press_labelled(&page, "Replay client").await;
+            wait_for_text(&page, "#main", "running").await;
+            wait_for_text(&page, "#main", "completed").await;
             wait_for("no failure to be left", LIMIT, async || {
-                !page.find(Locator::Id("main")).await.unwrap().text().await.unwrap().contains("dead letters,")
+                !text(&page, "#main").await.contains("dead letters,")
             })
             .await;
             page.close().await.unwrap();
@@ -325,22 +311,9 @@ mod browser {
                 !node.pipelines.progress(&started.id).await.unwrap().failures.is_empty()
             })
             .await;
-            let browser = Browser::start();
-            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/screenshots");
             let run = format!("/pipelines/runs/{}", started.id);
-            for (name, width, height, scheme) in [
-                ("wide", 1280, 1500, Scheme::Light),
-                ("dark", 1280, 1500, Scheme::Dark),
-                ("narrow", 500, 2600, Scheme::Light),
-            ] {
-                let page = browser.open(Window { width, height, scheme, ..Window::default() }).await;
-                for (what, path) in [("pipelines", "/pipelines"), ("pipeline-run", run.as_str())] {
-                    page.goto(&app.url(path)).await.unwrap();
-                    screenshot(&page, &folder.join(format!("{what}-{name}.png"))).await;
-                    assert_readable(&page, &format!("{what}, {name}")).await;
-                }
-                page.close().await.unwrap();
-            }
+            let pages = [("pipelines", app.url("/pipelines")), ("pipeline-run", app.url(&run))];
+            check_pages(&Browser::start(), &pages).await;
         });
     }
 }

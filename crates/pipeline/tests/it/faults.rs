@@ -4,6 +4,7 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_database::{PageRequest, Read as _, sql};
+use hob_fixtures::every_service;
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
 use hob_pipeline::quota::Limits;
 use hob_pipeline::run::{RunAction, RunState};
@@ -11,9 +12,8 @@ use hob_pipeline::{Config, FailureClass, ItemState, Pipelines};
 use hob_service::{Live, Period};
 use hob_testkit::{LIMIT, run, wait_for};
 
-use crate::every_backend;
 use crate::runs::{api_config, ids_in, plan, start_run, start_run_as, wait_for_state};
-use crate::support::{TestEnv, api};
+use crate::support::{NEEDS, TestEnv, api};
 
 /// A run is rows in the database: the store may be lost, and its clock a month ahead.
 #[test]
@@ -29,7 +29,7 @@ fn run_resumes_after_a_month() {
         let folder = node.stop().await;
         let before = server.served();
         assert!(before < 78, "the run was stopped in the middle");
-        env.test_store.flush_all().await;
+        env.test_store().flush_all().await;
         env.advance(Duration::from_secs(31 * 86_400));
 
         let node = env.node_in(folder, env.store()).await;
@@ -109,7 +109,7 @@ fn poison_item_becomes_a_dead_letter() {
         let folder = node.stop().await;
 
         // All workers of item 2 were killed. The last claim exists and has expired.
-        let stopped = env.node_in(folder, env.test_store.store().clone()).await;
+        let stopped = env.node_in(folder, env.test_store().store().clone()).await;
         let started = start_run(&stopped.pipelines, &text).await;
         let folder = {
             wait_for_state(&stopped.pipelines, &started, RunState::Completed).await;
@@ -125,7 +125,7 @@ fn poison_item_becomes_a_dead_letter() {
         ] {
             env.database.execute(sql(change)).await.unwrap();
         }
-        let node = env.node_in(folder, env.test_store.store().clone()).await;
+        let node = env.node_in(folder, env.test_store().store().clone()).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
         let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
@@ -180,7 +180,7 @@ fn file_is_truncated_to_the_committed_length() {
         ] {
             env.database.execute(sql(change)).await.unwrap();
         }
-        let node = env.node_in(folder, env.test_store.store().clone()).await;
+        let node = env.node_in(folder, env.test_store().store().clone()).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=4).collect());
     });
@@ -231,9 +231,12 @@ fn long_responses_are_rejected_and_concurrency_is_limited() {
     });
 }
 
-every_backend! {
+every_service! {
+    NEEDS;
+
     /// P9: an archived run is deleted with all of its rows, and nothing else is.
-    async fn archived_runs_are_deleted(env: TestEnv) {
+    async fn archived_runs_are_deleted(context: TestContext) {
+        let env = TestEnv::new(context);
         let server = FakeApi::start(FakeApiConfig { dockets: 3, ..api_config() }).await.unwrap();
         let node = env.node().await;
         let mut runs = Vec::new();
@@ -244,7 +247,7 @@ every_backend! {
         }
         node.pipelines.apply(&runs[0], RunAction::Archive).await.unwrap();
         let folder = node.stop().await;
-        let context = env.context(env.test_store.store().clone());
+        let context = env.context(env.test_store().store().clone());
         let keep_archived = Period::from_millis(1);
         let config = Config { folder: folder.path().to_owned(), keep_archived, ..Config::default() };
         let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();

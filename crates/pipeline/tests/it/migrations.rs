@@ -1,16 +1,17 @@
 //! A run that an earlier version of Hob started continues after the migration.
 
 use hob_database::{Database, Migrations, Read as _, sql};
-use hob_fixtures::Layout;
-use hob_pipeline::MIGRATIONS;
+use hob_fixtures::{Layout, TestStore};
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig};
 use hob_pipeline::plan::Plan;
 use hob_pipeline::run::{RunId, RunState};
+use hob_pipeline::{MIGRATIONS, keys};
+use hob_schema::Catalog;
 use hob_testkit::{LIMIT, TestDatabase, run, wait_for};
 use tempfile::TempDir;
 
 use crate::runs::{api_config, ids_in, plan, start_run, wait_for_state};
-use crate::support::{TestEnv, embedded};
+use crate::support::TestEnv;
 
 /// Three dockets: one is done, one was claimed by a crashed node, one failed and waits for a retry.
 const ITEMS: &str = "
@@ -52,7 +53,8 @@ async fn run_of_an_earlier_version_continues(test_database: TestDatabase) {
     }
     database.close().await;
 
-    let env = TestEnv::new(embedded(Layout::Plain), test_database).await;
+    let catalog = Catalog::new(vec![keys::schema().clone()], Layout::Plain).unwrap();
+    let env = TestEnv::over(TestStore::embedded_for(catalog), test_database).await;
     let id: RunId = "old".parse().unwrap();
     let texts = sql("SELECT text FROM pipeline_plan UNION ALL SELECT text FROM pipeline_run");
     let texts: Vec<(String,)> = env.database.all(texts).await.unwrap();
@@ -61,7 +63,7 @@ async fn run_of_an_earlier_version_continues(test_database: TestDatabase) {
     let folder = TempDir::new().unwrap();
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/dockets.jsonl"), "{\"id\": 1}\n{\"id").unwrap();
-    let node = env.node_in(folder, env.test_store.store().clone()).await;
+    let node = env.node_in(folder, env.test_store().store().clone()).await;
     wait_for("the run to be over", LIMIT, async || {
         node.pipelines.run(&id).await.unwrap().state == RunState::Completed
     })

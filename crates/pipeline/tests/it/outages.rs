@@ -15,7 +15,7 @@ const IN_FLIGHT: u64 = 4;
 
 /// P12: the quota fails closed, and the run continues when the store is back.
 async fn no_calls_during(away: impl Fn(&RedisServer), back: impl Fn(&RedisServer)) {
-    let env = TestEnv::new(TestStore::redis().await, TestDatabase::sqlite()).await;
+    let env = TestEnv::over(TestStore::redis().await, TestDatabase::sqlite()).await;
     let latency = Duration::from_millis(20);
     let api =
         FakeApi::start(FakeApiConfig { dockets: 300, entries: 0, latency, ..api_config() }).await.unwrap();
@@ -56,7 +56,7 @@ mod slow {
     #[test]
     fn every_result_arrives_once_despite_crashes() {
         run(async {
-            let env = TestEnv::new(TestStore::redis().await, TestDatabase::postgres()).await;
+            let env = TestEnv::over(TestStore::redis().await, TestDatabase::postgres()).await;
             let dockets = budget(400, 8_000);
             let limits = vec![(60, Duration::from_secs(2))];
             let latency = Duration::from_millis(15);
@@ -64,11 +64,11 @@ mod slow {
             let api = FakeApi::start(api_config).await.unwrap();
             let text = plan(&api).replace("1000/1m", "60/2s");
             let folder = TempDir::new().unwrap();
-            let mut alive = Some(env.crashing_node(folder.path()));
+            let mut alive = Some(env.killable_node(folder.path()).await);
             let started = {
                 let node = env.node().await;
                 let started = start_run(&node.pipelines, &text).await;
-                // Only the crashing nodes execute the run.
+                // Only the killable nodes execute the run.
                 let _ = node.stop().await;
                 started
             };
@@ -97,12 +97,12 @@ mod slow {
                         env.redis().kill();
                         env.redis().restart();
                     }
-                    1 | 3 => env.test_store.flush_all().await,
+                    1 | 3 => env.test_store().flush_all().await,
                     _ => {}
                 }
                 if round.is_multiple_of(4) {
                     drop(alive.take());
-                    alive = Some(env.crashing_node(folder.path()));
+                    alive = Some(env.killable_node(folder.path()).await);
                 }
             }
             // In the short run, the machine may be busy with other tests.
@@ -111,7 +111,7 @@ mod slow {
             env.assert_counts_match(&started.id).await;
             drop(alive);
             assert_eq!(api.throttled(), 0, "the quota was never exceeded");
-            let node = env.node_in(folder, env.test_store.store().clone()).await;
+            let node = env.node_in(folder, env.test_store().store().clone()).await;
             assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=dockets).collect());
         });
     }

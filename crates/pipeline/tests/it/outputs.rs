@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hob_database::sql;
+use hob_fixtures::every_service;
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
 use hob_pipeline::run::{Run, RunAction, RunState};
 use hob_pipeline::{ItemState, Pipelines};
 use hob_testkit::{LIMIT, run, wait_for};
 use tempfile::TempDir;
 
-use crate::every_backend;
 use crate::runs::{api_config, ids_in, plan, start_run, start_run_as, wait_for_state};
-use crate::support::{Node, TestEnv};
+use crate::support::{NEEDS, Node, TestEnv};
 
 const DOCKETS: &str = "out/dockets.jsonl";
 const ENTRIES: &str = "out/entries.jsonl";
@@ -63,9 +63,12 @@ fn case_name_of(node: &Node, docket: u64) -> String {
     found[0]["case_name"].as_str().unwrap().to_owned()
 }
 
-every_backend! {
+every_service! {
+    NEEDS;
+
     /// P9
-    async fn second_run_has_complete_output_and_preserves_the_first(env: TestEnv) {
+    async fn second_run_has_complete_output_and_preserves_the_first(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(api_config()).await.unwrap();
         let node = env.node().await;
         completed(&node.pipelines, &plan_for_files(&api)).await;
@@ -94,7 +97,8 @@ every_backend! {
     }
 
     /// P5: an item without a stored result is fetched, although its parent did not change.
-    async fn later_run_fetches_items_without_stored_results(env: TestEnv) {
+    async fn later_run_fetches_items_without_stored_results(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(FakeApiConfig { dockets: 5, ..api_config() }).await.unwrap();
         let node = env.node().await;
         api.fail("/docket-entries/2000/", Fault::Status(403));
@@ -108,7 +112,8 @@ every_backend! {
     }
 
     /// A run with dead letters does not replace the link of a complete run until they are replayed.
-    async fn run_with_dead_letters_does_not_replace_a_complete_one(env: TestEnv) {
+    async fn run_with_dead_letters_does_not_replace_a_complete_one(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
         completed(&node.pipelines, &plan(&api)).await;
@@ -167,7 +172,8 @@ fn run_ids_make_file_names_inside_the_folder() {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 2, entries: 0, ..api_config() }).await.unwrap();
         let outer = TempDir::new().unwrap();
-        let node = env.node_in(TempDir::new_in(outer.path()).unwrap(), env.test_store.store().clone()).await;
+        let node =
+            env.node_in(TempDir::new_in(outer.path()).unwrap(), env.test_store().store().clone()).await;
         let text = plan(&api).replace("jsonl = \"out/dockets.jsonl\"", "jsonl = \"${run}/dockets.jsonl\"");
         let long = |end: &str| format!("{}{end}", "x".repeat(249));
         // The long ids differ only in the truncated part.
@@ -192,7 +198,7 @@ fn run_with_a_reused_id_preserves_existing_files() {
         let mut folder = TempDir::new().unwrap();
         for dockets in 1..=3 {
             let env = TestEnv::embedded().await;
-            let node = env.node_in(folder, env.test_store.store().clone()).await;
+            let node = env.node_in(folder, env.test_store().store().clone()).await;
             api.change(dockets);
             completed_as(&node.pipelines, &plan(&api), "daily").await;
             assert_eq!(case_name_of(&node, dockets), format!("Renamed No. {dockets}"));
@@ -230,7 +236,7 @@ fn missing_link_is_created_after_a_crash() {
         let folder = node.stop().await;
         std::fs::remove_file(folder.path().join(DOCKETS)).unwrap();
         env.database.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
-        let node = env.node_in(folder, env.test_store.store().clone()).await;
+        let node = env.node_in(folder, env.test_store().store().clone()).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=3).collect());
         let hidden =

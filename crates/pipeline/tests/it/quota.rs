@@ -2,21 +2,24 @@
 
 use std::time::Duration;
 
+use hob_fixtures::every_service;
 use hob_pipeline::Error;
 use hob_pipeline::keys::Quota;
 use hob_pipeline::quota::{Limits, NewReservation, QuotaFeedback, ReserveDecision};
 use hob_store::cmd;
 
-use crate::every_backend;
-use crate::support::{api, new_reservation, reserve, wait_time};
+use crate::support::{NEEDS, TestEnv, api, new_reservation, reserve, wait_time};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-every_backend! {
+every_service! {
+    NEEDS;
+
     /// P1 P2 P8: a key that another client has replaced counts as lost, and is rebuilt from the call log.
-    async fn key_of_the_wrong_type_is_rebuilt_from_the_log(env: TestEnv) {
+    async fn key_of_the_wrong_type_is_rebuilt_from_the_log(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("20/1h", 0).await;
         let (keys, name) = (env.keys(), Quota::new("api").unwrap());
         let own = [
@@ -28,14 +31,15 @@ every_backend! {
         for (made, key) in own.iter().chain(&env.counters()).enumerate() {
             let call = reserve(&quotas, &new_reservation(&format!("call-{made}"))).await;
             quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
-            env.test_store.as_outsider(cmd("DEL").arg(key).clone()).await;
-            env.test_store.as_outsider(cmd("RPUSH").arg(key).arg("x").clone()).await;
+            env.test_store().as_outsider(cmd("DEL").arg(key).clone()).await;
+            env.test_store().as_outsider(cmd("RPUSH").arg(key).arg("x").clone()).await;
             assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, made as u32 + 1, "{key}");
         }
     }
 
     /// P1, P8
-    async fn call_must_fit_every_window_and_gets_a_waiting_time(env: TestEnv) {
+    async fn call_must_fit_every_window_and_gets_a_waiting_time(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("2/1m, 3/1h", 0).await;
         for id in ["a", "b"] {
             let call = reserve(&quotas, &new_reservation(id)).await;
@@ -56,7 +60,8 @@ every_backend! {
     }
 
     /// P8
-    async fn calls_in_flight_count_and_unused_calls_are_released(env: TestEnv) {
+    async fn calls_in_flight_count_and_unused_calls_are_released(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("10/1h", 4).await;
         let all = reserve(&quotas, &NewReservation { calls: 6, ..new_reservation("all") }).await;
         let usage = quotas.usage(&api()).await.unwrap();
@@ -73,7 +78,8 @@ every_backend! {
     }
 
     /// P1: the call may have reached the API at the last moment.
-    async fn call_of_a_crashed_caller_occupies_its_windows_after_the_deadline(env: TestEnv) {
+    async fn call_of_a_crashed_caller_occupies_its_windows_after_the_deadline(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("1/1m", 0).await;
         reserve(&quotas, &new_reservation("dead")).await;
         env.advance(MINUTE + 29 * SECOND);
@@ -83,7 +89,8 @@ every_backend! {
     }
 
     /// P8
-    async fn same_id_returns_the_same_reservation(env: TestEnv) {
+    async fn same_id_returns_the_same_reservation(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("2/1m", 0).await;
         let first = reserve(&quotas, &new_reservation("same")).await;
         env.advance(SECOND);
@@ -93,14 +100,15 @@ every_backend! {
     }
 
     /// P8: granted calls are restored before new ones are granted.
-    async fn quota_survives_the_loss_of_the_store(env: TestEnv) {
+    async fn quota_survives_the_loss_of_the_store(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("3/1h", 0).await;
         let done = reserve(&quotas, &new_reservation("done")).await;
         quotas.settle(&done, 1, QuotaFeedback::default()).await.unwrap();
         let flying = reserve(&quotas, &new_reservation("flying")).await;
         let unused = reserve(&quotas, &new_reservation("unused")).await;
         quotas.settle(&unused, 0, QuotaFeedback::default()).await.unwrap();
-        env.test_store.flush_all().await;
+        env.test_store().flush_all().await;
 
         let usage = env.quotas().usage(&api()).await.unwrap();
         assert_eq!((usage.in_flight, usage.windows[0].used), (1, 2));
@@ -114,7 +122,8 @@ every_backend! {
     }
 
     /// P2
-    async fn calls_counted_with_the_documented_script_use_the_quota(env: TestEnv) {
+    async fn calls_counted_with_the_documented_script_use_the_quota(context: TestContext) {
+        let env = TestEnv::new(context);
         const DOCUMENTED: &str = "local current = tonumber(redis.call('GET', KEYS[1]) or 0)
             if current + tonumber(ARGV[1]) <= tonumber(ARGV[2]) then
                 local new_count = redis.call('INCRBY', KEYS[1], ARGV[1])
@@ -127,20 +136,21 @@ every_backend! {
         reserve(&quotas, &new_reservation("ours")).await;
         let [rate_limit, counter] = env.counters();
         let documented = || cmd("EVAL").arg(DOCUMENTED).arg(1).arg(counter.as_bytes()).arg(3).arg(5).arg(7200).clone();
-        let answer: (i64, i64) = env.test_store.store().run(documented()).await.unwrap();
+        let answer: (i64, i64) = env.test_store().store().run(documented()).await.unwrap();
         assert_eq!(answer, (4, 1));
         reserve(&quotas, &new_reservation("fifth")).await;
         assert_eq!(wait_time(&quotas, &new_reservation("sixth")).await, HOUR);
         assert_eq!(env.get(&rate_limit).await.as_deref(), Some("5"));
-        let answer: (i64, i64) = env.test_store.store().run(documented()).await.unwrap();
+        let answer: (i64, i64) = env.test_store().store().run(documented()).await.unwrap();
         assert_eq!(answer, (5, 0));
         // Foreign calls are in the log, too.
-        env.test_store.flush_all().await;
+        env.test_store().flush_all().await;
         assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 5);
     }
 
     /// P6: the store's clock decides the hour, not the node's.
-    async fn counters_use_the_hour_of_the_store(env: TestEnv) {
+    async fn counters_use_the_hour_of_the_store(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("50/1h", 0).await;
         reserve(&quotas, &new_reservation("first")).await;
         env.advance(50 * MINUTE);
@@ -156,7 +166,8 @@ every_backend! {
     }
 
     /// P1: rate limit headers show calls of other clients.
-    async fn response_headers_update_the_quota(env: TestEnv) {
+    async fn response_headers_update_the_quota(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("10/1m", 0).await;
         let call = reserve(&quotas, &new_reservation("one")).await;
         let counted = QuotaFeedback { counted: Some((7, MINUTE)), ..QuotaFeedback::default() };
@@ -167,13 +178,14 @@ every_backend! {
         quotas.settle(&call, 1, refused).await.unwrap();
         assert_eq!(wait_time(&quotas, &new_reservation("three")).await, 17 * SECOND);
         // The block survives a loss of the store.
-        env.test_store.flush_all().await;
+        env.test_store().flush_all().await;
         assert_eq!(wait_time(&quotas, &new_reservation("three")).await, 17 * SECOND);
         env.advance(17 * SECOND);
         reserve(&quotas, &new_reservation("three")).await;
     }
 
-    async fn runs_share_a_quota_by_their_weights(env: TestEnv) {
+    async fn runs_share_a_quota_by_their_weights(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("12/10s", 0).await;
         let mut had = [0_u32; 2];
         let mut comes_at = [0_u64; 2];
@@ -202,7 +214,8 @@ every_backend! {
         assert!(light + heavy >= 228, "{light} light, {heavy} heavy of 240");
     }
 
-    async fn lower_limit_applies_at_once_and_unknown_quota_is_rejected(env: TestEnv) {
+    async fn lower_limit_applies_at_once_and_unknown_quota_is_rejected(context: TestContext) {
+        let env = TestEnv::new(context);
         let quotas = env.quotas_with("10/1m", 0).await;
         reserve(&quotas, &NewReservation { calls: 5, ..new_reservation("five") }).await;
         quotas.define(&api(), &Limits::parse("5/1m", 0).unwrap()).await.unwrap();

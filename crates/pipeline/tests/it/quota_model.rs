@@ -3,19 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hob_fixtures::every_service;
 use hob_pipeline::quota::{Limits, NewReservation, QuotaFeedback, Reservation, ReserveDecision};
 use hob_testkit::budget;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::every_backend;
-use crate::support::{START, TestEnv, new_reservation};
+use crate::support::{NEEDS, START, TestEnv, new_reservation};
 
 const HOLD_MS: u64 = 20_000;
 
-every_backend! {
+every_service! {
+    NEEDS;
+
     /// P1, P8
-    async fn reservations_match_the_model(env: TestEnv) {
+    async fn reservations_match_the_model(context: TestContext) {
+        let env = TestEnv::new(context);
         compare(&env);
     }
 }
@@ -113,7 +116,7 @@ async fn follow(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[St
                 now += ms;
                 env.advance(Duration::from_millis(ms));
             }
-            Step::Flush => env.test_store.flush_all().await,
+            Step::Flush => env.test_store().flush_all().await,
             Step::Reserve { calls } => {
                 let new_reservation = NewReservation {
                     calls,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hob_database::{PageRequest, Read as _, sql};
+use hob_fixtures::every_service;
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
 use hob_pipeline::keys::{HourKey, TaskId};
 use hob_pipeline::run::{Run, RunAction, RunState};
@@ -11,8 +12,7 @@ use hob_pipeline::{Error, FailureClass, ItemState, Pipelines};
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
 
-use crate::every_backend;
-use crate::support::Node;
+use crate::support::{NEEDS, Node, TestEnv};
 
 pub(crate) fn api_config() -> FakeApiConfig {
     let limits = vec![(1000, Duration::from_secs(60))];
@@ -90,9 +90,12 @@ async fn rows_in(node: &Node, file: &str) -> usize {
     usize::try_from(rows).unwrap()
 }
 
-every_backend! {
+every_service! {
+    NEEDS;
+
     /// P3, P9
-    async fn run_fetches_all_items_and_follows_them(env: TestEnv) {
+    async fn run_fetches_all_items_and_follows_them(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(api_config()).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;
@@ -115,13 +118,14 @@ every_backend! {
     }
 
     /// P3, P4, P5, P7
-    async fn public_views_show_the_run(env: TestEnv) {
+    async fn public_views_show_the_run(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(FakeApiConfig { dockets: 3, latency: Duration::from_millis(300), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let text = plan(&api).replace("server = { attempts = 3", "server = { attempts = 1");
         api.fail("/dockets/2/", Fault::Status(500));
         let run = start_run(&node.pipelines, &text).await;
-        let (store, keys) = (env.test_store.store(), env.keys());
+        let (store, keys) = (env.test_store().store(), env.keys());
         let id = hob_pipeline::keys::DagRunId::new(run.id.as_str()).unwrap();
         let start = keys.task_start(&id, &TaskId::new("docket_1").unwrap());
         wait_for("the start of a task", LIMIT, async || env.get(&start).await).await;
@@ -149,7 +153,8 @@ every_backend! {
     }
 
     /// P5: failures are retried by class, become dead letters, and are replayed.
-    async fn failures_are_retried_and_dead_letters_replayed(env: TestEnv) {
+    async fn failures_are_retried_and_dead_letters_replayed(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
         api.fail("/dockets/3/", Fault::Truncated);
@@ -181,14 +186,15 @@ every_backend! {
     }
 
     /// P12: every result arrives once, although the store loses its data twice.
-    async fn run_survives_losses_of_the_store(env: TestEnv) {
+    async fn run_survives_losses_of_the_store(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(20), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;
         wait_for("some calls", LIMIT, async || api.served() > 10).await;
-        env.test_store.flush_all().await;
+        env.test_store().flush_all().await;
         wait_for("some more", LIMIT, async || api.served() > 30).await;
-        env.test_store.flush_all().await;
+        env.test_store().flush_all().await;
         wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
         let used = node.pipelines.quotas().usage(&"api".parse().unwrap()).await.unwrap().windows[0].used;
@@ -196,7 +202,8 @@ every_backend! {
     }
 
     /// P7
-    async fn run_is_paused_resumed_and_cancelled(env: TestEnv) {
+    async fn run_is_paused_resumed_and_cancelled(context: TestContext) {
+        let env = TestEnv::new(context);
         let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(50), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;

@@ -37,7 +37,7 @@ async fn open(
     folder: &TempDir,
     secrets: Live<SecretsConfig>,
 ) -> (hob_service::ServiceContext, Pipelines) {
-    let mut context = env.context(env.test_store.store().clone());
+    let mut context = env.context(env.test_store().store().clone());
     context.secrets = Secrets::new(secrets);
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
     let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();

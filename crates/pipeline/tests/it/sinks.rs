@@ -23,7 +23,7 @@ async fn node(
 ) -> (hob_service::ServiceContext, Pipelines) {
     let file = folder.path().join("warehouse");
     std::fs::write(&file, warehouse.url()).unwrap();
-    let mut context = env.context(env.test_store.store().clone());
+    let mut context = env.context(env.test_store().store().clone());
     context.secrets = Secrets::new(Live::fixed(secret("warehouse", &file, &["127.0.0.1", "localhost"])));
     let config = Config { folder: folder.path().to_owned(), ..Config::default() };
     let pipelines = Pipelines::open(&context, Live::fixed(config)).await.unwrap();

@@ -4,45 +4,56 @@ use hob_web::{Changes, Service as _, Web};
 use std::path::Path;
 use std::time::Duration;
 
-use hob_database::{Database, Options, Read as _, sql};
-use hob_fixtures::{Layout, Server, TestStore};
+use hob_database::{Database, Read as _, sql};
+use hob_fixtures::{Layout, Needs, Server, TestContext, TestStore};
 use hob_pipeline::keys::{self, Keys};
 use hob_pipeline::quota::{Limits, NewReservation, QuotaName, Quotas, Reservation, ReserveDecision};
 use hob_pipeline::run::RunId;
-use hob_pipeline::{Config, FailureClass, ItemState, Pipelines, Runs};
-use hob_schema::Catalog;
+use hob_pipeline::{Config, FailureClass, ItemState, MIGRATIONS, Pipelines, Runs};
 use hob_service::{Live, NodeName, ServiceContext};
 use hob_store::{Clock, Store, cmd};
-use hob_testkit::{LIMIT, RedisServer, TestDatabase};
+use hob_testkit::{KillableNode, LIMIT, RedisServer, TestDatabase};
 use tempfile::TempDir;
 
 /// Sunday, 15 November 2026, 08:10:00 UTC.
 pub(crate) const START: Duration = Duration::from_secs(1_794_730_200);
 
+pub(crate) const NEEDS: Needs = Needs {
+    schemas: &[("schemas/pipeline.toml", include_str!("../../../../schemas/pipeline.toml"))],
+    migrations: &[MIGRATIONS],
+};
+
 pub(crate) struct TestEnv {
-    pub(crate) test_store: TestStore,
-    pub(crate) test_database: TestDatabase,
+    test: TestContext,
     pub(crate) database: Database,
     pub(crate) clock: Clock,
 }
 
 impl TestEnv {
-    pub(crate) async fn new(test_store: TestStore, test_database: TestDatabase) -> Self {
-        let database = open(&test_database).await;
-        Self { test_store, test_database, database, clock: Clock::driven(START) }
+    pub(crate) fn new(test: TestContext) -> Self {
+        let database = test.database.clone();
+        Self { test, database, clock: Clock::driven(START) }
     }
 
     pub(crate) async fn embedded() -> Self {
-        Self::new(embedded(Layout::Plain), TestDatabase::sqlite()).await
+        Self::new(TestContext::embedded(NEEDS, Layout::Plain).await)
+    }
+
+    pub(crate) async fn over(test_store: TestStore, test_database: TestDatabase) -> Self {
+        Self::new(TestContext::over(NEEDS, test_store, test_database).await)
+    }
+
+    pub(crate) fn test_store(&self) -> &TestStore {
+        self.test.test_store()
     }
 
     /// The store with the driven clock.
     pub(crate) fn store(&self) -> Store {
-        self.test_store.store().with_clock(self.clock.clone())
+        self.test_store().store().with_clock(self.clock.clone())
     }
 
     pub(crate) fn keys(&self) -> Keys {
-        Keys::new(self.test_store.layout())
+        Keys::new(self.test.layout)
     }
 
     /// The quotas of one node; "api" is the public one.
@@ -63,7 +74,7 @@ impl TestEnv {
 
     /// A node that executes runs, with the store's own clock.
     pub(crate) async fn node(&self) -> Node {
-        self.node_with_store(self.test_store.store().clone()).await
+        self.node_with_store(self.test_store().store().clone()).await
     }
 
     pub(crate) async fn node_with_store(&self, store: Store) -> Node {
@@ -71,7 +82,7 @@ impl TestEnv {
     }
 
     pub(crate) fn context(&self, store: Store) -> ServiceContext {
-        ServiceContext::new(store, self.test_store.layout(), self.database.clone(), NodeName::random())
+        ServiceContext::new(store, self.test.layout, self.database.clone(), NodeName::random())
     }
 
     pub(crate) async fn node_in(&self, folder: TempDir, store: Store) -> Node {
@@ -81,26 +92,23 @@ impl TestEnv {
         Node { context, web, pipelines, folder }
     }
 
-    /// A node with its own runtime and connections. Dropping it is like killing the process.
-    pub(crate) fn crashing_node(&self, folder: &Path) -> CrashingNode {
-        let (store, test_database, folder) =
-            (self.redis().url(), self.test_database.url(), folder.to_owned());
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        runtime.spawn(async move {
-            let store = Store::open(&store.parse().unwrap()).unwrap();
-            let database =
-                Database::open(&test_database.parse().unwrap(), &[hob_pipeline::MIGRATIONS]).await.unwrap();
+    /// A node whose connections are closed when it is killed.
+    pub(crate) async fn killable_node(&self, folder: &Path) -> KillableNode<Pipelines> {
+        let store = self.redis().url().parse().unwrap();
+        let database = self.test.test_database().url().parse().unwrap();
+        let folder = folder.to_owned();
+        KillableNode::start(async move {
+            let store = Store::open(&store).unwrap();
+            let database = Database::open(&database, &[hob_web::MIGRATIONS, MIGRATIONS]).await.unwrap();
             let context = ServiceContext::new(store, Layout::Plain, database, NodeName::random());
-            let _pipelines = start(&context, &folder, &Changes::detached(&context)).await;
-            std::future::pending::<()>().await;
-        });
-        CrashingNode(Some(runtime))
+            start(&context, &folder, &Changes::detached(&context)).await
+        })
+        .await
     }
 
     /// The Redis server of the environment.
     pub(crate) fn redis(&self) -> &RedisServer {
-        match self.test_store.server() {
+        match self.test_store().server() {
             Server::Redis(server) => server,
             other => panic!("{other:?} is not one Redis"),
         }
@@ -123,7 +131,7 @@ impl TestEnv {
     }
 
     pub(crate) async fn get(&self, key: &hob_store::Key) -> Option<String> {
-        self.test_store.store().run(cmd("GET").arg(key.as_bytes())).await.unwrap()
+        self.test_store().store().run(cmd("GET").arg(key.as_bytes())).await.unwrap()
     }
 
     /// The public counters of the hour of START: rate_limit and counter.
@@ -140,15 +148,6 @@ async fn start(context: &ServiceContext, folder: &Path, changes: &Changes) -> Pi
     let pipelines = Pipelines::open(context, Live::fixed(config)).await.unwrap();
     pipelines.start(changes);
     pipelines
-}
-
-pub(crate) struct CrashingNode(Option<tokio::runtime::Runtime>);
-
-impl Drop for CrashingNode {
-    fn drop(&mut self) {
-        // Without graceful shutdown.
-        self.0.take().unwrap().shutdown_background();
-    }
 }
 
 /// A node. Several can share a store and a database.
@@ -170,17 +169,6 @@ impl Node {
         assert!(running.is_empty(), "{running:?} still run");
         self.folder
     }
-}
-
-pub(crate) async fn open(test_database: &TestDatabase) -> Database {
-    let options = Options { connect_timeout: LIMIT, statement_timeout: LIMIT, ..Options::default() };
-    let address = test_database.url().parse().unwrap();
-    Database::open_with(&address, &[hob_pipeline::MIGRATIONS], options).await.unwrap()
-}
-
-/// A strict embedded store, which rejects keys that the schema does not declare.
-pub(crate) fn embedded(layout: Layout) -> TestStore {
-    TestStore::embedded_for(Catalog::new(vec![keys::schema().clone()], layout).unwrap())
 }
 
 pub(crate) fn api() -> QuotaName {
@@ -205,41 +193,4 @@ pub(crate) async fn wait_time(quotas: &Quotas, new_reservation: &NewReservation)
         ReserveDecision::Wait { after, .. } => after,
         reserve @ ReserveDecision::Granted(_) => panic!("{}: {reserve:?}", new_reservation.id),
     }
-}
-
-/// Defines a test for each backend: embedded stores with SQLite, Redis and a Cluster with PostgreSQL.
-#[macro_export]
-macro_rules! every_backend {
-    ($($(#[$about:meta])* async fn $name:ident($env:ident: TestEnv) $body:block)*) => {$(
-        $(#[$about])*
-        mod $name {
-            #[allow(unused_imports, reason = "a test may need nothing else")]
-            use super::*;
-            use hob_fixtures::{Layout, TestStore};
-            use hob_testkit::{TestDatabase, run};
-            use $crate::support::{TestEnv, embedded};
-
-            async fn on_backend($env: TestEnv) $body
-
-            #[test]
-            fn embedded_plain() {
-                run(async { on_backend(TestEnv::new(embedded(Layout::Plain), TestDatabase::sqlite()).await).await });
-            }
-
-            #[test]
-            fn embedded_tagged() {
-                run(async { on_backend(TestEnv::new(embedded(Layout::Tagged), TestDatabase::sqlite()).await).await });
-            }
-
-            #[test]
-            fn on_redis_and_postgres() {
-                run(async { on_backend(TestEnv::new(TestStore::redis().await, TestDatabase::postgres()).await).await });
-            }
-
-            #[test]
-            fn on_cluster_and_postgres() {
-                run(async { on_backend(TestEnv::new(TestStore::cluster().await, TestDatabase::postgres()).await).await });
-            }
-        }
-    )*};
 }
