@@ -1,6 +1,6 @@
 //! The chat's card on the Overview.
 
-use hob_web::look::{Tone, Unit};
+use hob_web::components::{Tone, Unit};
 use hob_web::{Card, Figure, Service as _};
 
 use crate::chat::Chat;
@@ -19,7 +19,7 @@ pub(crate) async fn card(chat: &Chat) -> Card {
         title: Chat::TITLE,
         href: Chat::HREF,
         tone,
-        word,
+        status: word,
         figures: vec![
             figure("connections", load.connections as f64, Unit::Count),
             figure("messages", load.messages_per_s(), Unit::PerSecond),

@@ -82,7 +82,7 @@ impl Service for Chat {
     const TOPICS: &'static [&'static str] = &[MESSAGE_CREATED.0, COUNTS.0];
 
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
-        let now = config.now();
+        let now = config.current();
         let env = |name: &str| match name {
             "MESSAGE_RATE_WINDOW" if now.message_rate_window.is_some() => {
                 now.message_rate_window.map(|window| window.as_millis().to_string())
@@ -166,7 +166,7 @@ impl Chat {
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {
-        self.inner.config.now()
+        self.inner.config.current()
     }
 
     /// Issues a token for a user, if this process has a secret.

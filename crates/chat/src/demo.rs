@@ -98,7 +98,7 @@ async fn play(chat: &Chat, script: &Script, task: &Task) -> Result<(), Error> {
                 let _ = chat.record_receipt(&id, reader, message.sequence, ReceiptKind::Read).await?;
             }
         }
-        task.beat();
+        task.heartbeat();
     }
     Ok(())
 }

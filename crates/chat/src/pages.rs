@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
 use hob_database::{PageRequest, outbox};
-use hob_web::look::When;
+use hob_web::components::RelativeTime;
 use hob_web::{Access, AuditDetail, Audited, Console, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 

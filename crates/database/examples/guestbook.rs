@@ -4,7 +4,8 @@
 
 use hob_database::outbox::{Consumer, Relay, Replay, Retention, Start, Topic};
 use hob_database::{
-    Address, Database, Error, Keyset, Kind, Migration, Migrations, PageRequest, Query, Read, Transaction, sql,
+    Address, Database, Error, Keyset, Migration, Migrations, PageRequest, Query, Read, Transaction,
+    ValueKind, sql,
 };
 
 const MIGRATIONS: Migrations = Migrations {
@@ -18,7 +19,7 @@ const MIGRATIONS: Migrations = Migrations {
 };
 
 const SIGNED: Topic = Topic("guestbook.signed");
-const LATEST_FIRST: Keyset = Keyset::descending(&[("id", Kind::Int)]);
+const LATEST_FIRST: Keyset = Keyset::descending(&[("id", ValueKind::Int)]);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -36,7 +37,7 @@ async fn main() -> Result<(), Error> {
     }
 
     let mut relay = Relay::new(&database, Retention::default());
-    relay.turn(async |_| Ok::<_, Error>(())).await?;
+    relay.run_round(async |_| Ok::<_, Error>(())).await?;
     relay.release().await?;
     if let Replay::Events(events) = printer.next_batch(100).await? {
         for event in events {

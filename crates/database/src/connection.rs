@@ -14,7 +14,7 @@ use sqlx::{Arguments, Postgres, SqlSafeStr, Sqlite};
 use crate::address::Dialect;
 use crate::query::{Bound, Statement};
 use crate::value::row::{Inner, Row};
-use crate::{Error, Kind, UnixMs, Value};
+use crate::{Error, UnixMs, Value, ValueKind};
 
 /// A connection taken from a pool. Unless it is returned with [`Connection::release`], a statement may still be
 /// running on it, so dropping it closes it.
@@ -192,11 +192,11 @@ fn postgres_arguments(bound: Vec<Bound>) -> Result<PgArguments, Error> {
     let mut arguments = PgArguments::default();
     for bound in bound {
         let added = match bound {
-            (Kind::Int, None) => arguments.add(None::<i64>),
-            (Kind::Real, None) => arguments.add(None::<f64>),
-            (Kind::Bool, None) => arguments.add(None::<bool>),
-            (Kind::Text, None) => arguments.add(None::<String>),
-            (Kind::Bytes, None) => arguments.add(None::<Vec<u8>>),
+            (ValueKind::Int, None) => arguments.add(None::<i64>),
+            (ValueKind::Real, None) => arguments.add(None::<f64>),
+            (ValueKind::Bool, None) => arguments.add(None::<bool>),
+            (ValueKind::Text, None) => arguments.add(None::<String>),
+            (ValueKind::Bytes, None) => arguments.add(None::<Vec<u8>>),
             (_, Some(Value::Int(n))) => arguments.add(n),
             (_, Some(Value::Real(x))) => arguments.add(x),
             (_, Some(Value::Bool(flag))) => arguments.add(flag),

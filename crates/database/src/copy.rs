@@ -13,7 +13,7 @@ use crate::migration;
 use crate::query::insert::Bulk;
 use crate::query::{PerDialect, Query, Statement, sql};
 use crate::value::row::{FromRow, Row};
-use crate::{Database, Error, Kind, Options, from_row};
+use crate::{Database, Error, Options, ValueKind, from_row};
 
 /// What a copy contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,7 +130,7 @@ async fn copy_rows(source: &mut Connection, target: &mut Connection, table: &Tab
     let names = names.join(", ");
     let select = format!("SELECT {names} FROM {}", quoted(&table.name));
     let head = format!("INSERT INTO {} ({names})", quoted(&table.name));
-    let kinds: Result<Vec<Kind>, Error> =
+    let kinds: Result<Vec<ValueKind>, Error> =
         table.columns.iter().map(|column| column.kind(&table.name)).collect();
     let kinds = kinds?;
     let mut bulk = Bulk::new(&head, "");
@@ -150,7 +150,11 @@ async fn copy_rows(source: &mut Connection, target: &mut Connection, table: &Tab
 }
 
 /// A row's values, converted to the kinds of the target's columns.
-fn bound(row: &Row, table: &Table, kinds: &[Kind]) -> Result<Vec<(Kind, Option<crate::Value>)>, Error> {
+fn bound(
+    row: &Row,
+    table: &Table,
+    kinds: &[ValueKind],
+) -> Result<Vec<(ValueKind, Option<crate::Value>)>, Error> {
     let values = kinds.iter().enumerate().map(|(index, kind)| {
         let Some(value) = row.value(index)? else {
             return Ok((*kind, None));
@@ -168,13 +172,13 @@ fn bound(row: &Row, table: &Table, kinds: &[Kind]) -> Result<Vec<(Kind, Option<c
 }
 
 impl TableColumn {
-    fn kind(&self, table: &str) -> Result<Kind, Error> {
+    fn kind(&self, table: &str) -> Result<ValueKind, Error> {
         Ok(match self.declared.to_ascii_uppercase().as_str() {
-            "INTEGER" | "INT" | "BIGINT" | "SMALLINT" => Kind::Int,
-            "REAL" | "DOUBLE PRECISION" => Kind::Real,
-            "BOOLEAN" => Kind::Bool,
-            "TEXT" | "CHARACTER VARYING" => Kind::Text,
-            "BLOB" | "BYTEA" => Kind::Bytes,
+            "INTEGER" | "INT" | "BIGINT" | "SMALLINT" => ValueKind::Int,
+            "REAL" | "DOUBLE PRECISION" => ValueKind::Real,
+            "BOOLEAN" => ValueKind::Bool,
+            "TEXT" | "CHARACTER VARYING" => ValueKind::Text,
+            "BLOB" | "BYTEA" => ValueKind::Bytes,
             other => {
                 let reason =
                     format!("cannot copy {table}.{}: the other database has no type {other}", self.name);

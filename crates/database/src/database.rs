@@ -234,7 +234,7 @@ impl Database {
             (reason, _) => {
                 rollback(opened).await;
                 let broken = reason.is_some() && succeeded;
-                Attempt::Finished(if broken { Err(Error::Broken) } else { Ok(()) })
+                Attempt::Finished(if broken { Err(Error::TransactionFailed) } else { Ok(()) })
             }
         }
     }

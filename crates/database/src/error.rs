@@ -32,7 +32,7 @@ pub enum Error {
     },
     /// A statement of the transaction failed, so the transaction cannot continue or commit.
     #[error("the transaction cannot continue: one of its statements failed")]
-    Broken,
+    TransactionFailed,
     /// A query that must return a row returned none.
     #[error("query returned no row, expected one: {sql}")]
     NoRow { sql: String },
@@ -47,10 +47,10 @@ pub enum Error {
     Misuse { reason: String },
     /// A value that SQLite or PostgreSQL cannot store. Refused on both.
     #[error("{reason}")]
-    Unfit { reason: String },
+    InvalidValue { reason: String },
     /// A cursor that does not belong to the list.
     #[error("the cursor does not belong to this list; start again with the first page")]
-    Cursor,
+    InvalidCursor,
     #[error("the database address {reason}")]
     Address { reason: String },
     /// The migrations of the program do not fit the database.
@@ -98,11 +98,11 @@ pub enum MigrationError {
         "the migration {service} {name} is missing from this database, although later ones were applied; \
          restore a backup"
     )]
-    LeftOut { service: String, name: String },
+    Missing { service: String, name: String },
     #[error("the migration {service} {name} is out of order: number migrations 0001, 0002, … without gaps")]
-    Misnumbered { service: String, name: String },
+    OutOfOrder { service: String, name: String },
     #[error("two sets of migrations have the same name {service}")]
-    Twice { service: String },
+    DuplicateName { service: String },
     #[error("the migration {service} {name} failed")]
     Failed {
         service: String,
@@ -127,7 +127,7 @@ impl Error {
     }
 
     pub(crate) fn unfit(reason: impl Into<String>) -> Self {
-        Error::Unfit { reason: reason.into() }
+        Error::InvalidValue { reason: reason.into() }
     }
 
     pub(crate) fn misuse(reason: impl Into<String>) -> Self {

@@ -108,4 +108,4 @@ pub use query::{PerDialect, Query, Sql, sql};
 pub use transaction::{Snapshot, Transaction};
 pub use value::row::{FromRow, Row};
 pub use value::time::UnixMs;
-pub use value::{Bind, Column, Kind, Value};
+pub use value::{Bind, Column, Value, ValueKind};

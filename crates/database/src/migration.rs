@@ -145,7 +145,7 @@ pub(crate) async fn apply_in(
     execute(connection, id.bind(DatabaseId::random()).bind(now)).await?;
     let id: Query<(DatabaseId,)> = sql("SELECT id FROM hob_meta");
     let rows = connection.fetch(id.statement(dialect)?, 1).await?;
-    let (id,) = rows.first().map_or_else(|| Err(Error::Broken), FromRow::from_row)?;
+    let (id,) = rows.first().map_or_else(|| Err(Error::TransactionFailed), FromRow::from_row)?;
     Ok(id)
 }
 
@@ -205,7 +205,7 @@ fn pending(sets: &[Migrations], applied: &[Applied], dialect: Dialect) -> Result
                 Some(row) if !step.matches(row) => return Err(MigrationError::Changed { service, name }),
                 Some(_) => {}
                 None if rows.iter().any(|row| row.number > step.number) => {
-                    return Err(MigrationError::LeftOut { service, name });
+                    return Err(MigrationError::Missing { service, name });
                 }
                 None => pending.push(step),
             }
@@ -238,11 +238,11 @@ impl Step {
 fn check(sets: &[Migrations]) -> Result<(), MigrationError> {
     for (index, set) in sets.iter().enumerate() {
         if sets[..index].iter().any(|other| other.service == set.service) {
-            return Err(MigrationError::Twice { service: set.service.to_owned() });
+            return Err(MigrationError::DuplicateName { service: set.service.to_owned() });
         }
         for (number, step) in (1..).zip(set.steps) {
             if !step.name.starts_with(&format!("{number:04}_")) {
-                return Err(MigrationError::Misnumbered {
+                return Err(MigrationError::OutOfOrder {
                     service: set.service.to_owned(),
                     name: step.name.to_owned(),
                 });

@@ -23,8 +23,8 @@ mod relay;
 mod retention;
 
 pub use consumer::{Consumer, Start};
-pub use relay::{Relay, Turn};
-pub use retention::{Limits, Retention};
+pub use relay::{Relay, RelayRound};
+pub use retention::{Retention, RetentionLimit};
 
 use crate::{Error, Query, Read, Transaction, UnixMs, from_row, sql};
 

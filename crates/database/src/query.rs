@@ -12,7 +12,7 @@ use sqlx::SqlSafeStr;
 use sqlx::SqlStr;
 
 use crate::address::Dialect;
-use crate::{Bind, Error, Kind, Value};
+use crate::{Bind, Error, Value, ValueKind};
 
 /// Makes a query from SQL that both databases understand, or from one text per dialect. Placeholders are `$1`, `$2`, …
 ///
@@ -54,7 +54,7 @@ pub(crate) struct Untyped {
 }
 
 /// The value of a placeholder; `None` is a NULL of that kind.
-pub(crate) type Bound = (Kind, Option<Value>);
+pub(crate) type Bound = (ValueKind, Option<Value>);
 
 /// A query for one dialect.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ impl<T> Query<T> {
 }
 
 impl Untyped {
-    fn bind(&mut self, kind: Kind, value: Result<Option<Value>, Error>) {
+    fn bind(&mut self, kind: ValueKind, value: Result<Option<Value>, Error>) {
         match value {
             Ok(value) => self.bound.push((kind, value)),
             Err(error) => _ = self.refused.get_or_insert(error),
@@ -122,7 +122,7 @@ impl Untyped {
     }
 
     /// Ends the list that began at `begin`.
-    fn end_list(&mut self, begin: usize, kind: Kind) {
+    fn end_list(&mut self, begin: usize, kind: ValueKind) {
         if self.bound.len() == begin {
             self.bound.push((kind, None));
         }

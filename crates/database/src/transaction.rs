@@ -145,7 +145,7 @@ impl State {
         result.map_err(|error| {
             if error.is_conflict() || error.is_unavailable() {
                 self.abort_reason = Some(AbortReason::Retry(error));
-                return Error::Broken;
+                return Error::TransactionFailed;
             }
             self.abort_reason.get_or_insert(AbortReason::Broken);
             error

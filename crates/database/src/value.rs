@@ -17,7 +17,7 @@ pub enum Value {
 
 /// The kind of a value. NULL has one too, because PostgreSQL needs its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     Int,
     Real,
     Bool,
@@ -27,7 +27,7 @@ pub enum Kind {
 
 /// A type that can be bound to a placeholder.
 pub trait Bind {
-    const KIND: Kind;
+    const KIND: ValueKind;
 
     /// The value to store; `None` is NULL.
     fn store(self) -> Result<Option<Value>, Error>;
@@ -43,13 +43,13 @@ pub trait Column: Sized {
 }
 
 impl Value {
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ValueKind {
         match self {
-            Value::Int(_) => Kind::Int,
-            Value::Real(_) => Kind::Real,
-            Value::Bool(_) => Kind::Bool,
-            Value::Text(_) => Kind::Text,
-            Value::Bytes(_) => Kind::Bytes,
+            Value::Int(_) => ValueKind::Int,
+            Value::Real(_) => ValueKind::Real,
+            Value::Bool(_) => ValueKind::Bool,
+            Value::Text(_) => ValueKind::Text,
+            Value::Bytes(_) => ValueKind::Bytes,
         }
     }
 
@@ -63,10 +63,10 @@ impl Value {
     }
 
     /// Converts between integers and booleans, which SQLite does not distinguish.
-    pub(crate) fn into_kind(self, kind: Kind) -> Result<Value, Value> {
+    pub(crate) fn into_kind(self, kind: ValueKind) -> Result<Value, Value> {
         match (self, kind) {
-            (Value::Int(n @ (0 | 1)), Kind::Bool) => Ok(Value::Bool(n == 1)),
-            (Value::Bool(flag), Kind::Int) => Ok(Value::Int(flag.into())),
+            (Value::Int(n @ (0 | 1)), ValueKind::Bool) => Ok(Value::Bool(n == 1)),
+            (Value::Bool(flag), ValueKind::Int) => Ok(Value::Int(flag.into())),
             (value, kind) if value.kind() == kind => Ok(value),
             (value, _) => Err(value),
         }
@@ -76,7 +76,7 @@ impl Value {
 macro_rules! integers {
     ($($integer:ty),*) => {$(
         impl Bind for $integer {
-            const KIND: Kind = Kind::Int;
+            const KIND: ValueKind = ValueKind::Int;
 
             fn store(self) -> Result<Option<Value>, Error> {
                 i64::try_from(self)
@@ -101,7 +101,7 @@ macro_rules! integers {
 integers!(i16, i32, i64, u8, u16, u32, u64, usize);
 
 impl Bind for f64 {
-    const KIND: Kind = Kind::Real;
+    const KIND: ValueKind = ValueKind::Real;
 
     fn store(self) -> Result<Option<Value>, Error> {
         if self.is_nan() {
@@ -123,7 +123,7 @@ impl Column for f64 {
 }
 
 impl Bind for bool {
-    const KIND: Kind = Kind::Bool;
+    const KIND: ValueKind = ValueKind::Bool;
 
     fn store(self) -> Result<Option<Value>, Error> {
         Ok(Some(Value::Bool(self)))
@@ -143,7 +143,7 @@ impl Column for bool {
 }
 
 impl Bind for String {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn store(self) -> Result<Option<Value>, Error> {
         if self.contains('\0') {
@@ -154,7 +154,7 @@ impl Bind for String {
 }
 
 impl Bind for &str {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
     fn store(self) -> Result<Option<Value>, Error> {
         self.to_owned().store()
@@ -173,7 +173,7 @@ impl Column for String {
 }
 
 impl Bind for Vec<u8> {
-    const KIND: Kind = Kind::Bytes;
+    const KIND: ValueKind = ValueKind::Bytes;
 
     fn store(self) -> Result<Option<Value>, Error> {
         Ok(Some(Value::Bytes(self)))
@@ -181,7 +181,7 @@ impl Bind for Vec<u8> {
 }
 
 impl Bind for &[u8] {
-    const KIND: Kind = Kind::Bytes;
+    const KIND: ValueKind = ValueKind::Bytes;
 
     fn store(self) -> Result<Option<Value>, Error> {
         self.to_vec().store()
@@ -209,7 +209,7 @@ impl Column for Value {
 }
 
 impl<T: Bind> Bind for Option<T> {
-    const KIND: Kind = T::KIND;
+    const KIND: ValueKind = T::KIND;
 
     fn store(self) -> Result<Option<Value>, Error> {
         self.map_or(Ok(None), T::store)
@@ -228,7 +228,7 @@ impl<T: Column> Column for Option<T> {
 }
 
 impl<T: Bind + Clone> Bind for &T {
-    const KIND: Kind = T::KIND;
+    const KIND: ValueKind = T::KIND;
 
     fn store(self) -> Result<Option<Value>, Error> {
         self.clone().store()
@@ -243,7 +243,7 @@ impl<T: Bind + Clone> Bind for &T {
 macro_rules! column {
     ($type:ident ( $inner:ty )) => {
         impl $crate::Bind for $type {
-            const KIND: $crate::Kind = <$inner as $crate::Bind>::KIND;
+            const KIND: $crate::ValueKind = <$inner as $crate::Bind>::KIND;
 
             fn store(self) -> Result<Option<$crate::Value>, $crate::Error> {
                 $crate::Bind::store(self.0)
@@ -260,7 +260,7 @@ macro_rules! column {
     };
     ($type:ident as text) => {
         impl $crate::Bind for $type {
-            const KIND: $crate::Kind = $crate::Kind::Text;
+            const KIND: $crate::ValueKind = $crate::ValueKind::Text;
 
             fn store(self) -> Result<Option<$crate::Value>, $crate::Error> {
                 $crate::Bind::store(self.to_string())

@@ -11,5 +11,5 @@ mod template;
 
 pub use json_path::{JsonPath, Step};
 pub use quoted::Quoted;
-pub use reader::{Mistake, Place, Reader};
+pub use reader::{Mistake, Position, Reader};
 pub use template::{Escape, Part, Template, unknown_variable};

@@ -38,17 +38,17 @@ impl<'a> Reader<'a> {
 
     /// The text between `begin` and the current position.
     #[must_use]
-    pub fn since(&self, begin: Place) -> &'a str {
+    pub fn since(&self, begin: Position) -> &'a str {
         &self.text[begin.0..self.at]
     }
 
     /// The current position, for [`Reader::go_back`].
     #[must_use]
-    pub fn place(&self) -> Place {
-        Place(self.at)
+    pub fn place(&self) -> Position {
+        Position(self.at)
     }
 
-    pub fn go_back(&mut self, place: Place) {
+    pub fn go_back(&mut self, place: Position) {
         self.at = place.0;
     }
 
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the position after the spaces.
-    pub fn skip_space(&mut self) -> Place {
+    pub fn skip_space(&mut self) -> Position {
         self.take_while(char::is_whitespace);
         self.place()
     }
@@ -126,4 +126,4 @@ impl<'a> Reader<'a> {
 
 /// A position in an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(usize);
+pub struct Position(usize);

@@ -1,6 +1,6 @@
 //! The card of the gateway on the Overview.
 
-use hob_web::look::{Quantity, Tone, Unit};
+use hob_web::components::{Quantity, Tone, Unit};
 use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::Error;
@@ -13,7 +13,7 @@ pub(crate) async fn card(gateway: &Gateway) -> Card {
         title: Gateway::TITLE,
         href: Gateway::HREF,
         tone: Tone::Warn,
-        word: "unavailable".to_owned(),
+        status: "unavailable".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
         problems: vec![CardProblem {
@@ -35,7 +35,7 @@ async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
         title: Gateway::TITLE,
         href: Gateway::HREF,
         tone: if serving { Tone::Good } else { Tone::Idle },
-        word: if serving { "serving" } else { "no upstream" }.to_owned(),
+        status: if serving { "serving" } else { "no upstream" }.to_owned(),
         figures: vec![
             figure("requests", Unit::PerSecond.of(summary.per_second as f64)),
             figure("p99", Unit::Millis.of(p99)),

@@ -121,7 +121,7 @@ async fn run_bot(task: Task, gateway: SocketAddr, bot: u8) {
             // The connection is reused only after the body was read.
             let _ = response.into_body().collect().await;
         }
-        task.beat();
+        task.heartbeat();
     }
 }
 

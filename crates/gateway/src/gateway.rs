@@ -71,7 +71,7 @@ impl Service for Gateway {
 
     /// Checks the configuration, and binds the listener if there is an upstream.
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
-        let now = config.now();
+        let now = config.current();
         let policy = Policy::new(&now)?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let store = context.store.with_deadline(now.store_timeout.get());
@@ -139,7 +139,7 @@ impl Service for Gateway {
     }
 
     fn url(&self) -> Option<String> {
-        let scheme = if self.inner.config.now().tls_certificate.is_some() { "https" } else { "http" };
+        let scheme = if self.inner.config.current().tls_certificate.is_some() { "https" } else { "http" };
         self.address().map(|address| format!("{scheme}://{address}"))
     }
 }
@@ -180,20 +180,20 @@ impl Gateway {
             // While the store is unavailable, pages keep what they show.
             let current = self.statistics().summary().await.ok();
             if current.is_some() && current != shown {
-                changes.tell("gateway");
+                changes.notify("gateway");
                 shown = current;
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 
     async fn check_upstreams(self, task: Task) {
         let Some(frontend) = &self.inner.frontend else { return task.stopped().await };
-        while task.pause(self.inner.config.now().health_interval.get()).await {
-            let path = self.inner.config.now().health_path.clone();
+        while task.pause(self.inner.config.current().health_interval.get()).await {
+            let path = self.inner.config.current().health_path.clone();
             let path = path.parse::<PathAndQuery>().ok().filter(|_| !path.is_empty());
             frontend.proxy.check_health(path.as_ref()).await;
-            task.beat();
+            task.heartbeat();
         }
     }
 
@@ -209,7 +209,7 @@ impl Gateway {
                 result = publisher.restore_lost_shards().await;
                 checked_at = Instant::now();
             }
-            if result.is_ok() && saved_at.elapsed() >= self.inner.config.now().checkpoint_interval.get() {
+            if result.is_ok() && saved_at.elapsed() >= self.inner.config.current().checkpoint_interval.get() {
                 result = publisher.save().await;
                 saved_at = Instant::now();
             }
@@ -222,7 +222,7 @@ impl Gateway {
                 Err(_) => {}
             }
             task.lag(failing_since.map_or_else(Default::default, |since: Instant| since.elapsed()));
-            task.beat();
+            task.heartbeat();
         }
         // Requests that finish while the proxy drains are counted too.
         self.inner.drained.cancelled().await;
@@ -244,7 +244,7 @@ impl Gateway {
                     }
                 }
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::extract::State;
 use hob_web::chart::{Bars, HeatMap, Line};
-use hob_web::look::{Badge, Empty, Field, Markup, Quantity, Tone, Unit, When};
+use hob_web::components::{Badge, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{Access, Console, Page, Problem, Query, Routes};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;

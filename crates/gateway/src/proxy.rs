@@ -9,7 +9,7 @@ mod upstream;
 use std::path::Path;
 use std::sync::Arc;
 
-use hob_net::{CertificateFiles, Client, Handler, Limits, Server, ServerTls, TlsError};
+use hob_net::{CertificateFiles, Client, Handler, Server, ServerLimits, ServerTls, TlsError};
 use http::Request;
 use http::uri::PathAndQuery;
 use hyper::body::Incoming;
@@ -70,18 +70,18 @@ impl Proxy {
 
 impl Handler for Proxy {
     type Guard = ConnectionGuard;
-    type Arrival = ClientConnection;
+    type ConnectionState = ClientConnection;
     type Body = ProxyBody;
 
     fn connected(&self) -> ConnectionGuard {
         self.inner.admission.meter().connected()
     }
 
-    fn arrive(&self, client: Client) -> ClientConnection {
+    fn ready(&self, client: Client) -> ClientConnection {
         ClientConnection::new(client)
     }
 
-    async fn answer(&self, request: Request<Incoming>, client: &ClientConnection) -> ProxyResponse {
+    async fn handle(&self, request: Request<Incoming>, client: &ClientConnection) -> ProxyResponse {
         let admission = &self.inner.admission;
         let checked =
             admission.admit(client.peer, request.method(), request.uri().path(), request.headers()).await;
@@ -110,8 +110,8 @@ fn bad_tls(error: TlsError) -> Error {
     Error::Config(error.to_string())
 }
 
-fn limits(config: &Config) -> Limits {
-    Limits {
+fn limits(config: &Config) -> ServerLimits {
+    ServerLimits {
         connections: config.max_connections as usize,
         streams: MAX_STREAMS,
         head_bytes: MAX_HEAD_BYTES,

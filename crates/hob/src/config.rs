@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hob_net::Outbound;
-use hob_service::config::{ConfigError, File, Layers, LiveSection, Replace, SectionType};
+use hob_service::config::{ConfigError, File, Layers, LiveSection, LiveSender, SectionType};
 use hob_web::Registration;
 
 pub(crate) use hob_service::config::SecretsConfig;
@@ -49,7 +49,7 @@ impl Config {
             secrets: layers.section()?,
         };
         let with_secrets = services::ALL.iter().filter(|service| service.uses_secrets);
-        config.secrets.check_systems(&with_secrets.map(Registration::name).collect::<Vec<_>>())?;
+        config.secrets.check_services(&with_secrets.map(Registration::name).collect::<Vec<_>>())?;
         Ok(config)
     }
 }
@@ -98,8 +98,8 @@ pub(crate) struct Live {
     pub(crate) secrets: hob_service::Live<SecretsConfig>,
     pub(crate) outbound: Outbound,
     pub(crate) services: Arc<LiveServices>,
-    replace_server: Replace<hob_web::Config>,
-    replace_secrets: Replace<SecretsConfig>,
+    replace_server: LiveSender<hob_web::Config>,
+    replace_secrets: LiveSender<SecretsConfig>,
 }
 
 impl Live {

@@ -68,7 +68,7 @@ pub(crate) fn routes(services: &Services, web: &Web, keys: &Keys, endpoints: &En
 
 async fn refresh_pages(changes: Changes, task: Task) {
     while task.pause(REFRESH_INTERVAL).await {
-        changes.tell(SCOPE);
-        task.beat();
+        changes.notify(SCOPE);
+        task.heartbeat();
     }
 }

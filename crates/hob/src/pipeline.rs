@@ -306,7 +306,7 @@ fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
         let (name, reference) =
             pair.split_once('=').context("--secret is NAME=env:VARIABLE or NAME=file:PATH")?;
         let from = reference.parse().context("--secret")?;
-        let entry = SecretEntry { from, systems: vec![Config::NAME.to_owned()], hosts: Hosts::Any };
+        let entry = SecretEntry { from, services: vec![Config::NAME.to_owned()], hosts: Hosts::Any };
         list.push((name.parse().context("--secret")?, entry));
     }
     Ok(Secrets::new(Live::fixed(SecretsConfig::from_iter(list))))

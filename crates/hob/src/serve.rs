@@ -17,7 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hob_net::Network;
 use hob_service::{Task, nodes};
-use hob_web::{App, Stage, Web};
+use hob_web::{App, DataKind, Web};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -49,15 +49,15 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
 }
 
 async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
-    let stage = if options.demo { Stage::Demo } else { Stage::Real };
+    let stage = if options.demo { DataKind::Demo } else { DataKind::Real };
     // Before the first metric is recorded.
     let recorder =
         PrometheusBuilder::new().install_recorder().context("cannot install the metrics recorder")?;
     metrics::describe();
     let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), stage).await?;
     let demo_folder = match stage {
-        Stage::Demo => Some(tempfile::tempdir().context("cannot create a temporary folder")?),
-        Stage::Real => None,
+        DataKind::Demo => Some(tempfile::tempdir().context("cannot create a temporary folder")?),
+        DataKind::Real => None,
     };
     let overrides = Overrides {
         options: options.clone(),
@@ -111,9 +111,9 @@ fn start_background(backends: Backends, roles: Vec<String>, stopping: Cancellati
     });
 }
 
-async fn bind(address: SocketAddr, stage: Stage) -> Result<TcpListener> {
+async fn bind(address: SocketAddr, stage: DataKind) -> Result<TcpListener> {
     let bound = match TcpListener::bind(address).await {
-        Err(error) if error.kind() == ErrorKind::AddrInUse && stage == Stage::Demo => {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && stage == DataKind::Demo => {
             TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
         }
         bound => bound,
@@ -134,7 +134,8 @@ impl Overrides {
         let options = &self.options;
         config.server.listen = self.listen;
         config.redis.embedded_listen = options.embedded_listen.unwrap_or(config.redis.embedded_listen);
-        config.redis.embedded_memory_mib = options.embedded_memory_mib.unwrap_or(config.redis.embedded_memory_mib);
+        config.redis.embedded_memory_mib =
+            options.embedded_memory_mib.unwrap_or(config.redis.embedded_memory_mib);
         if let Some(url) = &options.redis {
             config.redis.url = Some(url.clone().into());
         }

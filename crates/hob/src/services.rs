@@ -142,7 +142,7 @@ impl EventHandlers {
             }
         }
         // Subscribers on all nodes read the topic at once.
-        self.changes.tell(&event.topic);
+        self.changes.notify(&event.topic);
         Ok(())
     }
 

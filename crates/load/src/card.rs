@@ -1,7 +1,7 @@
 //! The card of load on the Overview.
 
 use hob_database::PageRequest;
-use hob_web::look::{Quantity, Tone};
+use hob_web::components::{Quantity, Tone};
 use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::Error;
@@ -17,14 +17,14 @@ pub(crate) async fn card(load: &Load) -> Card {
         title: Load::TITLE,
         href: Load::HREF,
         tone: Tone::Idle,
-        word: "idle".into(),
+        status: "idle".into(),
         figures: Vec::new(),
         spark: Vec::new(),
         problems: Vec::new(),
     };
     match fill(load, card.clone()).await {
         Ok(card) => card,
-        Err(error) => Card { tone: Tone::Bad, word: format!("unavailable: {error}"), ..card },
+        Err(error) => Card { tone: Tone::Bad, status: format!("unavailable: {error}"), ..card },
     }
 }
 
@@ -32,7 +32,7 @@ async fn fill(load: &Load, mut card: Card) -> Result<Card, Error> {
     let active = runs::active(&load.inner.context.database).await?;
     let pending = load.pending().await?;
     if let Some(run) = active.first() {
-        (card.tone, card.word) = (Tone::Busy, format!("{} running", active.len()));
+        (card.tone, card.status) = (Tone::Busy, format!("{} running", active.len()));
         let requests = load.newest_requests(run, SPARK_SECONDS).await?;
         card.spark = requests.into_iter().map(|requests| Some(requests as f64)).collect();
     }

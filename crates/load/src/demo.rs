@@ -71,7 +71,7 @@ async fn run_repeatedly(load: &Load, task: &Task, address: SocketAddr) -> Result
             if !task.pause(POLL_INTERVAL).await {
                 return Ok(());
             }
-            task.beat();
+            task.heartbeat();
         }
         if !task.pause(RUN_INTERVAL).await {
             return Ok(());

@@ -135,7 +135,7 @@ impl Load {
     /// Makes open pages reload what they show.
     pub(crate) fn notify_pages(&self) {
         if let Some(changes) = self.inner.changes.get() {
-            changes.tell(SERVICE);
+            changes.notify(SERVICE);
         }
     }
 
@@ -145,7 +145,7 @@ impl Load {
     }
 
     pub(crate) fn config(&self) -> Arc<Config> {
-        self.inner.config.now()
+        self.inner.config.current()
     }
 
     pub async fn add_plan(&self, plan: &PlanSource) -> Result<PlanId, Error> {
@@ -219,7 +219,9 @@ impl Load {
             max_users: request.max_users,
             runners: request.runners.unwrap_or(1).clamp(1, MAX_RUNNERS),
         };
-        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get()).await? {
+        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get())
+            .await?
+        {
             InsertOutcome::PlanNotFound => return Ok(QueueOutcome::PlanNotFound),
             InsertOutcome::Inserted | InsertOutcome::Exists => {}
         }
@@ -380,7 +382,7 @@ impl Load {
                 tracing::warn!(%error, "load maintenance failed");
             }
             round = round.wrapping_add(1);
-            task.beat();
+            task.heartbeat();
         }
     }
 
@@ -396,7 +398,8 @@ impl Load {
             }
         }
         if round.is_multiple_of(DELETE_ROUNDS) {
-            lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep_results.get()).await?;
+            lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep_results.get())
+                .await?;
         }
         Ok(())
     }
@@ -435,7 +438,9 @@ impl Load {
             return Ok(());
         }
         run.run_type = plan.run_types[0].name.clone();
-        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get()).await? {
+        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get())
+            .await?
+        {
             InsertOutcome::Inserted => {
                 self.publish_state(&id, Progress::default()).await;
                 self.inner.work_available.notify_one();

@@ -7,7 +7,7 @@ mod run;
 use askama::Template;
 use axum::extract::State;
 use hob_database::PageRequest;
-use hob_web::look::{Badge, Empty, Pager, Tone, When};
+use hob_web::components::{Badge, Empty, Pager, RelativeTime, Tone};
 use hob_web::{Access, Audited, Console, Page, Paging, Problem, Query, Routes};
 
 use self::compare::compare;

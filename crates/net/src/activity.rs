@@ -48,12 +48,12 @@ impl Drop for ActiveRequest {
 
 /// The body of a response, which keeps its request active until it is sent.
 #[derive(Debug)]
-pub struct Sending<B> {
+pub struct ResponseBody<B> {
     pub(crate) body: B,
     pub(crate) _request: ActiveRequest,
 }
 
-impl<B: Body + Unpin> Body for Sending<B> {
+impl<B: Body + Unpin> Body for ResponseBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 

@@ -12,10 +12,10 @@ mod outbound;
 mod server;
 mod tls;
 
-pub use activity::Sending;
+pub use activity::ResponseBody;
 pub use outbound::{
     AddressClass, AddressDenied, Network, NetworkError, Outbound, OutboundError, OutboundPolicy,
     PrivateAddresses,
 };
-pub use server::{Client, Handler, Limits, Server};
+pub use server::{Client, Handler, Server, ServerLimits};
 pub use tls::{CertificateFiles, ServerTls, TlsError, client_tls};

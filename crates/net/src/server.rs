@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::activity::{Activity, Sending};
+use crate::activity::{Activity, ResponseBody};
 use crate::connection::Connection;
 use crate::tls::ServerTls;
 
@@ -30,7 +30,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ServerLimits {
     /// Maximum number of connections. Further ones wait to be accepted.
     pub connections: usize,
     /// Maximum number of concurrent requests on one HTTP/2 connection.
@@ -52,7 +52,7 @@ pub struct Client {
     /// Whether the connection is encrypted.
     pub secure: bool,
     /// Cancelled when the server has stopped. Upgraded connections must end then.
-    pub cut: CancellationToken,
+    pub stopped: CancellationToken,
 }
 
 /// Answers requests. Clones share their state.
@@ -60,7 +60,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
     /// Held for as long as a connection is open, also after an upgrade.
     type Guard: Unpin + Send + 'static;
     /// Per-connection state for [`Handler::answer`].
-    type Arrival: Send + Sync + 'static;
+    type ConnectionState: Send + Sync + 'static;
     type Body: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Unpin
         + Send
@@ -70,12 +70,12 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn connected(&self) -> Self::Guard;
 
     /// Called when the connection is ready for requests, after the TLS handshake.
-    fn arrive(&self, client: Client) -> Self::Arrival;
+    fn ready(&self, client: Client) -> Self::ConnectionState;
 
-    fn answer(
+    fn handle(
         &self,
         request: Request<Incoming>,
-        arrival: &Self::Arrival,
+        arrival: &Self::ConnectionState,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -84,12 +84,12 @@ pub struct Server {
     http: auto::Builder<TokioExecutor>,
     tls: Option<Arc<ServerTls>>,
     permits: Arc<Semaphore>,
-    limits: Limits,
+    limits: ServerLimits,
 }
 
 impl Server {
     #[must_use]
-    pub fn new(limits: Limits, tls: Option<Arc<ServerTls>>) -> Arc<Self> {
+    pub fn new(limits: ServerLimits, tls: Option<Arc<ServerTls>>) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
         Arc::new(Self { http: http(&limits), tls, permits, limits })
     }
@@ -129,7 +129,7 @@ impl Server {
                     let _ = set_options(&stream);
                     let connection =
                         Connection::new(stream, self.limits.write_timeout, permit, handler.connected());
-                    let client = Client { address, secure: self.tls.is_some(), cut: cut.clone() };
+                    let client = Client { address, secure: self.tls.is_some(), stopped: cut.clone() };
                     let (server, handler) = (Arc::clone(self), handler.clone());
                     let (watcher, cut) = (graceful.watcher(), cut.clone());
                     tokio::spawn(async move {
@@ -169,12 +169,12 @@ impl Server {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (peer, activity) = (client.address, Arc::new(Activity::default()));
-        let (arrival, requests) = (Arc::new(handler.arrive(client)), Arc::clone(&activity));
+        let (arrival, requests) = (Arc::new(handler.ready(client)), Arc::clone(&activity));
         let service = service_fn(move |request| {
             let (handler, arrival, active) = (handler.clone(), Arc::clone(&arrival), requests.begin());
             async move {
-                let answer = handler.answer(request, &arrival).await;
-                Ok::<_, Infallible>(answer.map(|body| Sending { body, _request: active }))
+                let answer = handler.handle(request, &arrival).await;
+                Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _request: active }))
             }
         });
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
@@ -189,7 +189,7 @@ impl Server {
     }
 }
 
-fn http(limits: &Limits) -> auto::Builder<TokioExecutor> {
+fn http(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
     let mut http = auto::Builder::new(TokioExecutor::new());
     let mut http1 = http.http1();
     http1.timer(TokioTimer::new());

@@ -1,7 +1,7 @@
 //! The card of pipelines on the Overview.
 
 use hob_database::PageRequest;
-use hob_web::look::{Quantity, Tone};
+use hob_web::components::{Quantity, Tone};
 use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::error::Result;
@@ -15,7 +15,7 @@ pub(crate) async fn card(pipelines: &Pipelines) -> Card {
         title: Pipelines::TITLE,
         href: Pipelines::HREF,
         tone: Tone::Bad,
-        word: "unknown".to_owned(),
+        status: "unknown".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
         problems: vec![CardProblem {
@@ -64,5 +64,5 @@ async fn try_card(pipelines: &Pipelines) -> Result<Card> {
         Figure { label: "running", value: Quantity::count(running) },
     ];
     let spark = spark.into_iter().map(|calls| Some(calls as f64)).collect();
-    Ok(Card { title: Pipelines::TITLE, href: Pipelines::HREF, tone, word, figures, spark, problems })
+    Ok(Card { title: Pipelines::TITLE, href: Pipelines::HREF, tone, status: word, figures, spark, problems })
 }

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Redirect;
 use hob_database::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
-use hob_web::look::{Empty, Field, Markup, Quantity, Tone, Unit, When, now_ms};
+use hob_web::components::{Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, now_ms};
 use hob_web::{Access, AuditDetail, Audited, Console, Form, Page, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 

@@ -75,7 +75,7 @@ impl Service for Pipelines {
     const USES_SECRETS: bool = true;
 
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
-        let settings = config.now();
+        let settings = config.current();
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let public =
             if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
@@ -258,7 +258,7 @@ impl Pipelines {
             }
             match runs::running(&self.shared.context.database).await {
                 Ok(running) => {
-                    let max = self.shared.config.now().max_concurrent_runs as usize;
+                    let max = self.shared.config.current().max_concurrent_runs as usize;
                     for id in running {
                         if driven.len() < max && !driven.contains_key(&id) {
                             driven.insert(id.clone(), ());
@@ -269,7 +269,7 @@ impl Pipelines {
                 }
                 Err(error) => tracing::warn!(%error, "run query failed"),
             }
-            task.beat();
+            task.heartbeat();
             metrics::runs_driven(driven.len());
             if !task.pause(POLL_INTERVAL).await {
                 break;
@@ -285,13 +285,13 @@ impl Pipelines {
                 Ok(items) => tracing::warn!(items, "worker lease expired, items released"),
                 Err(error) => tracing::warn!(%error, "expired claim query failed"),
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 
     async fn clean_up(self, task: Task) {
         loop {
-            let config = self.shared.config.now();
+            let config = self.shared.config.current();
             let calls = self.shared.quotas.delete_old_calls(config.keep_calls.get()).await;
             let database = &self.shared.context.database;
             let runs = run::delete_archived(database, config.keep_archived.get()).await;
@@ -302,7 +302,7 @@ impl Pipelines {
                     tracing::warn!(%error, "cleanup failed");
                 }
             }
-            task.beat();
+            task.heartbeat();
             if !task.pause(CLEANUP_INTERVAL).await {
                 return;
             }
@@ -325,7 +325,7 @@ impl Shared {
 
     pub(crate) fn notify_pages(&self) {
         if let Some(changes) = self.changes.get() {
-            changes.tell("pipelines");
+            changes.notify("pipelines");
         }
     }
 

@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_in_the_file_has_a_position() {
+    fn error_in_the_file_has_a_position() {
         let folder = std::env::temp_dir().join(format!("hob-schema-macros-{}", std::process::id()));
         std::fs::create_dir_all(folder.join("deep")).unwrap();
         std::fs::write(folder.join("bad.toml"), "[schema]\nname = \"x\"\n").unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_family_cannot_take_the_name_of_a_method() {
+    fn family_cannot_take_the_name_of_a_method() {
         let text = "[schema]\nname = \"x\"\nversion = 1\n[key.new]\npattern = \"a\"\ntype = \"set\"\n";
         let schema = Schema::parse("x.toml", text).unwrap();
         let error = expand(Path::new("x.toml"), &schema).unwrap_err();

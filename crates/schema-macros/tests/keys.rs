@@ -21,7 +21,7 @@ mod uptime {
 }
 
 #[test]
-fn a_constructor_takes_the_ids_of_its_pattern() {
+fn constructor_takes_the_ids_of_its_pattern() {
     let keys = chat::Keys::new(Layout::Plain);
     let (user, conversation) = (chat::UserId::new("u1").unwrap(), chat::ConversationId::new("a:b").unwrap());
     assert_eq!(keys.typing(&conversation, &user).to_string(), "typing:a%3Ab:u1");
@@ -42,7 +42,7 @@ fn only_the_tagged_layout_puts_braces_around_the_entity() {
 
 /// U1
 #[test]
-fn the_keys_of_a_monitor_have_the_shard_of_its_schedule() {
+fn keys_of_a_monitor_have_the_shard_of_its_schedule() {
     let monitor = uptime::MonitorId::new("m1").unwrap();
     let tagged = uptime::Keys::new(Layout::Tagged);
     let shard = tagged.space().shard_of(monitor.as_str());
@@ -55,7 +55,7 @@ fn the_keys_of_a_monitor_have_the_shard_of_its_schedule() {
 
 /// G18
 #[test]
-fn an_endpoint_has_both_documented_encodings() {
+fn endpoint_has_both_documented_encodings() {
     let keys = gateway::Keys::new(Layout::Plain);
     let shard = keys.space().shards().next().unwrap();
     let endpoint = gateway::Endpoint::new("GET /api/users").unwrap();

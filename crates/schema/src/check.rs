@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undeclared_key_is_a_violation() {
+    fn undeclared_key_is_a_violation() {
         let text = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\ntype = \"set\"\n";
         let schema = Schema::parse("t.toml", text).unwrap();
         let catalog = Catalog::new(vec![schema], crate::keyspace::Layout::Plain).unwrap();

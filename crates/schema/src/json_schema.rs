@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_json_schema_knows_exactly_the_keys_that_the_parser_knows() {
+    fn json_schema_knows_exactly_the_keys_that_the_parser_knows() {
         let root: Json = serde_json::from_str(&json_schema()).unwrap();
         assert_eq!(names(&root), sorted(TOP_KEYS));
         assert_eq!(names(&schema()), sorted(SCHEMA_KEYS));

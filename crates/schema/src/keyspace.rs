@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_plain_layout_has_one_shard_and_the_tagged_one_as_many_as_declared() {
+    fn plain_layout_has_one_shard_and_the_tagged_one_as_many_as_declared() {
         let text = "[schema]\nname = \"t\"\nversion = 1\nshards = 16\n";
         let schema = Schema::parse("t.toml", text).unwrap();
         for (layout, count) in [(Layout::Plain, 1), (Layout::Tagged, 16)] {

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn a_formatted_duration_parses_to_itself() {
+    fn formatted_duration_parses_to_itself() {
         for ms in [1, 999, 5_000, 60_000, 5_400_000, 86_400_000, 90_000_000, 90_061_001] {
             let duration = Duration::from_millis(ms);
             assert_eq!(parse_duration(&format_duration(duration)), Some(duration));

@@ -20,7 +20,7 @@ fn assert_up_to_date(path: &str, text: &str) {
 }
 
 #[test]
-fn the_schema_pages_are_up_to_date() {
+fn schema_pages_are_up_to_date() {
     for name in ["hob", "gateway", "uptime", "chat", "load", "pipeline"] {
         let schema = Schema::load(&root().join(format!("schemas/{name}.toml"))).unwrap();
         assert_up_to_date(&format!("docs/schemas/{name}.md"), &docs::markdown(&schema));
@@ -28,11 +28,11 @@ fn the_schema_pages_are_up_to_date() {
 }
 
 #[test]
-fn the_lint_page_is_up_to_date() {
+fn lint_page_is_up_to_date() {
     assert_up_to_date("docs/schemas/lint.md", &rules_markdown());
 }
 
 #[test]
-fn the_json_schema_is_up_to_date() {
+fn json_schema_is_up_to_date() {
     assert_up_to_date("schemas/hob-schema.json", &json_schema());
 }

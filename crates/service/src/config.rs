@@ -33,7 +33,7 @@ pub use any::{LiveSection, SectionType};
 pub use hob_units::{Period, Secret};
 pub use hosts::{Destination, HostPattern, HostPatternError};
 pub use layers::{ConfigError, File, Layers, Origin, Setting};
-pub use live::{Live, Replace};
+pub use live::{Live, LiveSender};
 pub use mask::Mask;
 pub use secret::{SecretError, SecretRef, SecretUrl};
 pub use secrets::{Hosts, SecretDenied, SecretEntry, SecretName, SecretNameError, Secrets, SecretsConfig};

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use hob_database::{DatabaseId, UnixMs};
-use hob_store::members::{self, Beat, Incarnation, MemberKeys};
+use hob_store::members::{self, HeartbeatResult, Incarnation, MemberKeys};
 use hob_store::{Store, cmd};
 
 use crate::keys::{self, Keys};
 use crate::{ServiceContext, Task};
 
 /// How long a node counts as alive after its last heartbeat.
-pub const HOLD: Duration = Duration::from_secs(9);
+pub const LEASE: Duration = Duration::from_secs(9);
 
 /// Heartbeat interval.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
@@ -22,7 +22,7 @@ const MAX_REMOVED: u32 = 16;
 
 /// What a node publishes about itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeFacts {
+pub struct NodeInfo {
     pub name: String,
     pub version: String,
     /// The services that it runs.
@@ -33,14 +33,14 @@ pub struct NodeFacts {
 
 /// Whether this database may use this store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum StoreClaim {
     Ours,
     /// Another database has it.
     Taken(String),
 }
 
 /// Claims the store for a database. The first claim holds until the store is lost or flushed.
-pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_store::Result<Claim> {
+pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_store::Result<StoreClaim> {
     let (key, ours) = (keys.database(), database.to_string());
     let mut found = holder(store, keys).await?;
     if found.is_none() {
@@ -49,9 +49,9 @@ pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_stor
     }
     match found {
         // The store was lost between the two commands; the next heartbeat claims it again.
-        None => Ok(Claim::Ours),
-        Some(holder) if holder == ours => Ok(Claim::Ours),
-        Some(holder) => Ok(Claim::Taken(holder)),
+        None => Ok(StoreClaim::Ours),
+        Some(holder) if holder == ours => Ok(StoreClaim::Ours),
+        Some(holder) => Ok(StoreClaim::Taken(holder)),
     }
 }
 
@@ -61,7 +61,7 @@ pub async fn holder(store: &Store, keys: &Keys) -> hob_store::Result<Option<Stri
 }
 
 /// Lists the nodes that are alive.
-pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeFacts>> {
+pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeInfo>> {
     let group = GroupKeys::new(keys);
     let members = members::live(store, group.members()).await?;
     let mut nodes = Vec::with_capacity(members.len());
@@ -70,7 +70,7 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeFacts
         let fields: HashMap<String, String> = store.run(facts).await?;
         let text = |field: &str| fields.get(field).cloned().unwrap_or_default();
         let time = |field: &str| UnixMs(fields.get(field).and_then(|ms| ms.parse().ok()).unwrap_or(0));
-        nodes.push(NodeFacts {
+        nodes.push(NodeInfo {
             name: member.node,
             version: text("version"),
             roles: text("roles").split(' ').filter(|role| !role.is_empty()).map(str::to_owned).collect(),
@@ -89,11 +89,11 @@ pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>,
     let mut joined = false;
     loop {
         match node.round(&incarnation, joined).await {
-            Ok(Beat::Alive { .. }) => joined = true,
-            Ok(Beat::Dead) => (incarnation, joined) = (Incarnation::random(), false),
+            Ok(HeartbeatResult::Alive { .. }) => joined = true,
+            Ok(HeartbeatResult::Dead) => (incarnation, joined) = (Incarnation::random(), false),
             Err(error) => tracing::debug!(%error, "heartbeat failed"),
         }
-        task.beat();
+        task.heartbeat();
         if !task.pause(BEAT_EVERY).await {
             break;
         }
@@ -112,18 +112,18 @@ struct Node {
 }
 
 impl Node {
-    async fn round(&self, incarnation: &Incarnation, joined: bool) -> hob_store::Result<Beat> {
+    async fn round(&self, incarnation: &Incarnation, joined: bool) -> hob_store::Result<HeartbeatResult> {
         let (store, group) = (&self.context.store, GroupKeys::new(&self.keys));
-        if let Claim::Taken(other) = claim(store, &self.keys, self.context.database.id()).await? {
+        if let StoreClaim::Taken(other) = claim(store, &self.keys, self.context.database.id()).await? {
             tracing::error!(database = other, "store is claimed by another database");
         }
         let beat = if joined {
-            members::beat(store, group.members(), incarnation, HOLD).await?
+            members::heartbeat(store, group.members(), incarnation, LEASE).await?
         } else {
-            members::join(store, group.members(), incarnation, self.context.node.as_str(), HOLD).await?
+            members::join(store, group.members(), incarnation, self.context.node.as_str(), LEASE).await?
         };
         self.describe(incarnation).await?;
-        for dead in members::sweep(store, group.members(), MAX_REMOVED, HOLD).await? {
+        for dead in members::sweep(store, group.members(), MAX_REMOVED, LEASE).await? {
             tracing::warn!(node = dead.node, "node lease expired");
             members::swept(store, group.members(), &dead).await?;
         }

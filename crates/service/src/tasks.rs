@@ -137,7 +137,7 @@ impl Task {
     }
 
     /// Records a heartbeat: one round of work is done.
-    pub fn beat(&self) {
+    pub fn heartbeat(&self) {
         self.counters.beat_us.store(micros(self.counters.begun.elapsed()).max(1), Ordering::Relaxed);
     }
 
@@ -256,7 +256,7 @@ mod tests {
         let tasks = Tasks::new();
         tasks.spawn("late", async |task: Task| {
             task.lag(Duration::from_secs(7));
-            task.beat();
+            task.heartbeat();
             task.stopped().await;
         });
         wait_until(|| tasks.states()[0].lag == Duration::from_secs(7)).await;

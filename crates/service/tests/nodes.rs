@@ -2,7 +2,7 @@
 
 use hob_fixtures::{Needs, every_service};
 use hob_service::keys::Keys;
-use hob_service::nodes::{self, Claim};
+use hob_service::nodes::{self, StoreClaim};
 use hob_service::{ServiceContext, Task};
 use hob_testkit::{LIMIT, wait_for};
 
@@ -45,7 +45,7 @@ every_service! {
         context.test_store().flush_all().await;
         wait_for("the node to be alive again", LIMIT, async || names(&context, &keys).await.len() == 1).await;
         let claim = nodes::claim(&context.store, &keys, context.database.id()).await.unwrap();
-        assert_eq!(claim, Claim::Ours, "the node claimed the store again");
+        assert_eq!(claim, StoreClaim::Ours, "the node claimed the store again");
     }
 
     async fn first_database_keeps_its_claim_of_the_store(context: TestContext) {
@@ -53,6 +53,6 @@ every_service! {
         let ours = nodes::claim(&context.store, &keys, context.database.id()).await.unwrap();
         let elsewhere = hob_fixtures::TestContext::embedded(NEEDS, context.layout).await;
         let others = nodes::claim(&context.store, &keys, elsewhere.database.id()).await.unwrap();
-        assert_eq!((ours, others), (Claim::Ours, Claim::Taken(context.database.id().to_string())));
+        assert_eq!((ours, others), (StoreClaim::Ours, StoreClaim::Taken(context.database.id().to_string())));
     }
 }

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_url_gives_host_port_and_database() {
+    fn plain_url_gives_host_port_and_database() {
         let Address::Server { host: at, db, access } = parse("redis://cache.local:6390/3") else { panic!() };
         assert_eq!((at, db, access), (host("cache.local", 6390), 3, Access::default()));
         let Address::Server { host: at, .. } = parse("redis://[::1]") else { panic!() };

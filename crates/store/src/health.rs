@@ -8,7 +8,7 @@ use serde::Serialize;
 
 pub use crate::health::latency::Summary;
 pub use crate::health::meter::Server;
-use crate::health::meter::{Kind, Reading};
+use crate::health::meter::{OperationKind, Reading};
 pub use crate::health::peak::BusyMinute;
 
 /// A snapshot of the health of the store.
@@ -112,14 +112,14 @@ impl Health {
         };
         let answered: u64 = reading.operations.iter().map(|(summary, _)| summary.count).sum();
         let failed: u64 = reading.operations.iter().map(|(_, failed)| failed).sum();
-        let of_kind = |kind: Kind| reading.operations[kind as usize].0;
+        let of_kind = |kind: OperationKind| reading.operations[kind as usize].0;
         let operations = Operations {
             total: answered + failed,
             failed,
-            command: of_kind(Kind::Command),
-            batch: of_kind(Kind::Batch),
-            script: of_kind(Kind::Script),
-            publish: of_kind(Kind::Publish),
+            command: of_kind(OperationKind::Command),
+            batch: of_kind(OperationKind::Batch),
+            script: of_kind(OperationKind::Script),
+            publish: of_kind(OperationKind::Publish),
             busiest: reading.busiest,
         };
         let success_rate = match reading.attempts {

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_an_argument_of_any_command() {
+    fn key_is_an_argument_of_any_command() {
         let key = Key::declared("k".to_owned());
         let packed = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
         assert_eq!(redis::cmd("GET").arg(&key).get_packed_command(), packed);

@@ -14,7 +14,7 @@ use crate::store::Store;
 const NOW: &str = include_str!("members/clock.lua");
 
 static JOIN: Script = Script::with(&[CLOCK, NOW], include_str!("members/join.lua"));
-static BEAT: Script = Script::with(&[CLOCK, NOW], include_str!("members/beat.lua"));
+static HEARTBEAT: Script = Script::with(&[CLOCK, NOW], include_str!("members/heartbeat.lua"));
 static LEAVE: Script = Script::new(include_str!("members/leave.lua"));
 static LIVE: Script = Script::with(&[CLOCK, NOW], include_str!("members/live.lua"));
 static SWEEP: Script = Script::with(&[CLOCK, NOW], include_str!("members/sweep.lua"));
@@ -77,7 +77,7 @@ pub struct Dead {
 
 /// The result of a heartbeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum HeartbeatResult {
     /// The incarnation is live.
     Alive {
         /// When the lease expires by the store's clock, in Unix milliseconds, unless it is renewed.
@@ -103,20 +103,20 @@ pub async fn join(
     incarnation: &Incarnation,
     node: &str,
     hold: Duration,
-) -> Result<Beat> {
+) -> Result<HeartbeatResult> {
     let call = JOIN.on(&[keys.live, keys.info]);
     let call = call.arg(&incarnation.0).arg(node).arg(millis(hold)).arg(store.clock().us());
     read_beat(store.run(call).await?)
 }
 
 /// Renews the lease of an incarnation for `hold`.
-pub async fn beat(
+pub async fn heartbeat(
     store: &Store,
     keys: MemberKeys<'_>,
     incarnation: &Incarnation,
     hold: Duration,
-) -> Result<Beat> {
-    let call = BEAT.on(&[keys.live, keys.info]);
+) -> Result<HeartbeatResult> {
+    let call = HEARTBEAT.on(&[keys.live, keys.info]);
     read_beat(store.run(call.arg(&incarnation.0).arg(millis(hold)).arg(store.clock().us())).await?)
 }
 
@@ -161,10 +161,10 @@ pub async fn swept(store: &Store, keys: MemberKeys<'_>, dead: &Dead) -> Result<S
     }
 }
 
-fn read_beat(mut reply: Reply) -> Result<Beat> {
+fn read_beat(mut reply: Reply) -> Result<HeartbeatResult> {
     match reply.word() {
-        "alive" => Ok(Beat::Alive { until_unix_ms: reply.next()? }),
-        "dead" => Ok(Beat::Dead),
+        "alive" => Ok(HeartbeatResult::Alive { until_unix_ms: reply.next()? }),
+        "dead" => Ok(HeartbeatResult::Dead),
         _ => Err(reply.unexpected()),
     }
 }

@@ -17,7 +17,7 @@ use crate::connection::sentinel::Sentinels;
 use crate::connection::server::{ServerConnection, Target};
 use crate::error::{Error, Result};
 use crate::health::Health;
-use crate::health::meter::{Kind, Meter};
+use crate::health::meter::{Meter, OperationKind};
 use crate::script::Call;
 
 /// How long a call may take unless its handle says otherwise.
@@ -121,7 +121,7 @@ impl Store {
     /// Runs one command or script.
     pub async fn run<T: FromRedisValue>(&self, call: impl Into<Call>) -> Result<T> {
         let call = call.into();
-        let kind = if call.script().is_some() { Kind::Script } else { Kind::Command };
+        let kind = if call.script().is_some() { OperationKind::Script } else { OperationKind::Command };
         let value = self.shared.meter.time(kind, self.answer(&call)).await?;
         T::from_redis_value(value).map_err(Error::reply)
     }
@@ -141,7 +141,7 @@ impl Store {
             Err(error @ (Error::Unavailable { .. } | Error::Interrupted { .. })) => Some(error),
             _ => None,
         });
-        self.shared.meter.record(Kind::Batch, started.elapsed(), failed);
+        self.shared.meter.record(OperationKind::Batch, started.elapsed(), failed);
         answers
     }
 
@@ -194,7 +194,7 @@ impl Store {
         let mut command = redis::cmd("PUBLISH");
         command.arg(channel).arg(payload);
         let call = Call::from(command);
-        let value = self.shared.meter.time(Kind::Publish, self.answer(&call)).await?;
+        let value = self.shared.meter.time(OperationKind::Publish, self.answer(&call)).await?;
         u64::from_redis_value(value).map_err(Error::reply)
     }
 

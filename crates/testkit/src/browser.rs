@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::process::Process;
 use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::process::program;
-use crate::wait::until;
+use crate::wait::wait_until;
 
 /// Chromium does not run as root with its sandbox. The other flags keep it off the network.
 const FLAGS: &[&str] = &[
@@ -35,14 +35,14 @@ const FLAGS: &[&str] = &[
 
 /// The preferred colour scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scheme {
+pub enum ColorScheme {
     Light,
     Dark,
 }
 
 /// Whether JavaScript is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scripts {
+pub enum JavaScript {
     On,
     Off,
 }
@@ -52,13 +52,13 @@ pub enum Scripts {
 pub struct Window {
     pub width: u32,
     pub height: u32,
-    pub scheme: Scheme,
-    pub scripts: Scripts,
+    pub scheme: ColorScheme,
+    pub scripts: JavaScript,
 }
 
 impl Default for Window {
     fn default() -> Self {
-        Self { width: 1280, height: 800, scheme: Scheme::Light, scripts: Scripts::On }
+        Self { width: 1280, height: 800, scheme: ColorScheme::Light, scripts: JavaScript::On }
     }
 }
 
@@ -106,7 +106,7 @@ impl Browser {
     }
 
     fn wait_until_ready(&self) -> Result<(), PortTaken> {
-        until(format_args!("chromedriver on port {} to be ready", self.port.number()), || {
+        wait_until(format_args!("chromedriver on port {} to be ready", self.port.number()), || {
             if let Some(status) = self.process.ended() {
                 let log = self.process.log();
                 assert!(log.contains("ddress already in use"), "chromedriver ended ({status}):\n{log}");
@@ -133,11 +133,11 @@ fn capabilities(chromium: &Path, profile: &Path, window: Window) -> Capabilities
     let mut flags: Vec<String> = FLAGS.iter().map(|flag| (*flag).to_owned()).collect();
     flags.push(format!("--window-size={},{}", window.width, window.height));
     flags.push(format!("--user-data-dir={}", profile.display()));
-    if window.scheme == Scheme::Dark {
+    if window.scheme == ColorScheme::Dark {
         flags.push("--blink-settings=preferredColorScheme=0".to_owned());
     }
     let mut preferences = json!({});
-    if window.scripts == Scripts::Off {
+    if window.scripts == JavaScript::Off {
         preferences["profile.managed_default_content_settings.javascript"] = json!(2);
     }
     let options = json!({ "binary": chromium, "args": flags, "prefs": preferences });

@@ -23,7 +23,7 @@ mod tls;
 mod wait;
 
 pub use browser::readable::assert_readable;
-pub use browser::{Browser, Scheme, Scripts, Window, page, screenshot};
+pub use browser::{Browser, ColorScheme, JavaScript, Window, page, screenshot};
 pub use budget::budget;
 pub use clients::{node_modules, python, run_schemathesis};
 pub use database::TestDatabase;
@@ -34,4 +34,4 @@ pub use redis_server::cluster::RedisCluster;
 pub use redis_server::sentinel::SentinelSet;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use runtime::{KillableNode, run};
-pub use wait::{Condition, LIMIT, until, wait_for};
+pub use wait::{Condition, LIMIT, wait_for, wait_until};

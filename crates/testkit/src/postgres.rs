@@ -13,7 +13,7 @@ use crate::process::Process;
 use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::process::program;
 use crate::tls::Identity;
-use crate::wait::until;
+use crate::wait::wait_until;
 
 /// The account of the Debian package. PostgreSQL refuses to run as root, so the server runs under it if the tests run as
 /// root.
@@ -121,12 +121,12 @@ impl Postgres {
     }
 
     /// Resumes a frozen server.
-    pub fn thaw(&self) {
+    pub fn unfreeze(&self) {
         self.process.thaw();
     }
 
     /// Closes all client connections on the server, and returns how many there were.
-    pub fn cut(&self) -> usize {
+    pub fn disconnect_clients(&self) -> usize {
         let closed = self.psql(
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
              WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
@@ -156,7 +156,7 @@ impl Postgres {
     fn wait_until_ready(&self) -> Result<(), PortTaken> {
         let status_file = self.folder.path().join("data/postmaster.pid");
         let id = self.process.id().to_string();
-        until(format_args!("PostgreSQL on port {} to be ready", self.port()), || {
+        wait_until(format_args!("PostgreSQL on port {} to be ready", self.port()), || {
             if let Some(status) = self.process.ended() {
                 let log = self.process.log();
                 assert!(log.contains("Address already in use"), "postgres ended ({status}):\n{log}");

@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::wait::until;
+use crate::wait::wait_until;
 
 const WATCHDOG: &str = r#"read -r _; rm -rf -- "$1"; kill -KILL 0"#;
 
@@ -97,7 +97,7 @@ impl Process {
             self.send(&[pid], signal);
         }
         self.thaw();
-        until(format_args!("{} to stop", self.name), || self.ended());
+        wait_until(format_args!("{} to stop", self.name), || self.ended());
     }
 
     /// Kills the process and its children with SIGKILL.
@@ -107,7 +107,7 @@ impl Process {
         let tree = self.freeze_tree(pid);
         self.send(&tree, Signal::KILL);
         running.child.wait().unwrap_or_else(|error| panic!("cannot wait for {}: {error}", self.name));
-        until(format_args!("the children of {} to end", self.name), || {
+        wait_until(format_args!("the children of {} to end", self.name), || {
             !tree.iter().any(|pid| is_alive(*pid))
         });
     }
@@ -140,7 +140,9 @@ impl Process {
         let mut next = vec![root];
         while let Some(pid) = next.pop() {
             self.send(&[pid], Signal::STOP);
-            until(format_args!("{} to freeze", self.name), || !matches!(state(pid), Some('R' | 'S' | 'D')));
+            wait_until(format_args!("{} to freeze", self.name), || {
+                !matches!(state(pid), Some('R' | 'S' | 'D'))
+            });
             next.extend(children(pid));
             frozen.push(pid);
         }

@@ -16,7 +16,7 @@ use crate::process::Process;
 use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::process::program;
 use crate::tls::Identity;
-use crate::wait::until;
+use crate::wait::wait_until;
 
 /// How long a command of the testkit waits for its reply.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -159,7 +159,7 @@ impl RedisServer {
     }
 
     /// Resumes a frozen server.
-    pub fn thaw(&self) {
+    pub fn unfreeze(&self) {
         self.process.thaw();
     }
 
@@ -174,7 +174,7 @@ impl RedisServer {
     }
 
     /// Closes connections on the server, and returns how many there were.
-    pub fn cut(&self, connections: Connections) -> usize {
+    pub fn disconnect_clients(&self, connections: Connections) -> usize {
         let kind = match connections {
             Connections::Normal => "normal",
             Connections::PubSub => "pubsub",
@@ -189,7 +189,7 @@ impl RedisServer {
 
     /// Compares the process id, because another server might listen on the port.
     fn wait_until_ready(&self) -> Result<(), PortTaken> {
-        until(format_args!("redis-server on port {} to answer", self.port()), || {
+        wait_until(format_args!("redis-server on port {} to answer", self.port()), || {
             if let Some(status) = self.process.ended() {
                 let log = self.process.log();
                 assert!(log.contains("Address already in use"), "redis-server ended ({status}):\n{log}");

@@ -73,7 +73,7 @@ pub fn wait_for<C: Condition>(
 
 /// The blocking form of [`wait_for`].
 #[track_caller]
-pub fn until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
+pub fn wait_until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
     let begun = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {

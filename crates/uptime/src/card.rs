@@ -1,6 +1,6 @@
 //! The card on the Overview page.
 
-use hob_web::look::{Quantity, Tone};
+use hob_web::components::{Quantity, Tone};
 use hob_web::{Card, CardProblem, Figure, Service as _};
 
 use crate::pages::{path, state_label, tone};
@@ -13,20 +13,20 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         title: Uptime::TITLE,
         href: Uptime::HREF,
         tone: Tone::Idle,
-        word: "no monitors".to_owned(),
+        status: "no monitors".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
         problems: Vec::new(),
     };
     let Ok(snapshot) = uptime.snapshot().await else {
-        (card.tone, card.word) = (Tone::Bad, "store unavailable".to_owned());
+        (card.tone, card.status) = (Tone::Bad, "store unavailable".to_owned());
         return card;
     };
     let counts = snapshot.state_counts(&monitors);
     let (down, failing) =
         (counts.of(MonitorState::Down) + counts.of(MonitorState::Recovering), counts.failing());
-    (card.tone, card.word) = match (monitors.len(), down, failing) {
-        (0, ..) => (card.tone, card.word),
+    (card.tone, card.status) = match (monitors.len(), down, failing) {
+        (0, ..) => (card.tone, card.status),
         (all, 0, 0) => (Tone::Good, format!("all {all} up")),
         (_, 0, failing) => (Tone::Warn, format!("{failing} failing")),
         (all, down, _) => (Tone::Bad, format!("{down} of {all} down")),

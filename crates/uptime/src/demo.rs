@@ -43,7 +43,7 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
         async move {
             loop {
                 let _ = this.record_signal(&token, HeartbeatSignal::Succeeded).await;
-                task.beat();
+                task.heartbeat();
                 if !task.pause(Duration::from_secs(5)).await {
                     return;
                 }

@@ -55,9 +55,9 @@ pub(crate) fn alert_attempted(channel: &'static str, outcome: &'static str) {
     counter!(ALERTS, "channel" => channel, "outcome" => outcome).increment(1);
 }
 
-pub(crate) fn measured(footprint: &MemoryUsage) {
-    gauge!(MEMORY).set(footprint.bytes as f64);
-    if let Some(bytes) = footprint.per_thing() {
+pub(crate) fn measured(memory_usage: &MemoryUsage) {
+    gauge!(MEMORY).set(memory_usage.bytes as f64);
+    if let Some(bytes) = memory_usage.bytes_per_object() {
         gauge!(MEMORY_EACH).set(bytes as f64);
     }
 }

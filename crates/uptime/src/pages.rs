@@ -12,7 +12,7 @@ mod status;
 pub(crate) use status::StatusCache;
 
 use hob_web::chart::{Beat, Heartbeat, Pulse};
-use hob_web::look::{Badge, Markup, Quantity, Tone, Unit};
+use hob_web::components::{Badge, Markup, Quantity, Tone, Unit};
 use hob_web::{Access, Audited, Routes, Scope};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 

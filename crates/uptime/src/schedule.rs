@@ -2,7 +2,7 @@
 //! lease expires, the monitor can be claimed again.
 
 pub(crate) mod background;
-mod footprint;
+mod memory_usage;
 mod rebuild;
 pub mod record;
 pub mod snapshot;

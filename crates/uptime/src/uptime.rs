@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     pub(crate) snapshot: SnapshotCache,
     pub(crate) status: StatusCache,
     /// The last measurement.
-    pub(crate) footprint: parking_lot::Mutex<Option<MemoryUsage>>,
+    pub(crate) memory_usage: parking_lot::Mutex<Option<MemoryUsage>>,
     /// Held during a rebuild.
     rebuilding: Mutex<()>,
     changes: OnceLock<Changes>,
@@ -112,9 +112,9 @@ impl Service for Uptime {
     /// Prepares the service and rebuilds the parts of the store that are missing.
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
         let schedule = Schedule::new(&context.store, context.layout)?;
-        schedule.open(&context.database, config.now().grace.get()).await?;
+        schedule.open(&context.database, config.current().grace.get()).await?;
         let (results, queued_results) = history::result_queue();
-        let probe = Probe::new(config.now().limits(&context.outbound)?, context.secrets.clone());
+        let probe = Probe::new(config.current().limits(&context.outbound)?, context.secrets.clone());
         let inner = Inner {
             schedule,
             cache: MonitorCache::open(&context.database).await?,
@@ -126,7 +126,7 @@ impl Service for Uptime {
             wake: Notify::new(),
             snapshot: SnapshotCache::default(),
             status: StatusCache::default(),
-            footprint: parking_lot::Mutex::default(),
+            memory_usage: parking_lot::Mutex::default(),
             rebuilding: Mutex::new(()),
             changes: OnceLock::new(),
             context: context.clone(),
@@ -154,8 +154,8 @@ impl Service for Uptime {
         demo::start(self).await
     }
 
-    fn footprint(&self) -> Option<MemoryUsage> {
-        *self.inner.footprint.lock()
+    fn memory_usage(&self) -> Option<MemoryUsage> {
+        *self.inner.memory_usage.lock()
     }
 }
 
@@ -172,7 +172,7 @@ impl Uptime {
 
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
-        self.inner.config.now()
+        self.inner.config.current()
     }
 
     /// All monitors, by group and name.
@@ -318,9 +318,9 @@ impl Uptime {
     /// Notifies open pages of a change: the list, and the pages of one monitor.
     pub(crate) fn notify_pages(&self, monitor: Option<&MonitorId>) {
         let Some(changes) = self.inner.changes.get() else { return };
-        changes.tell("uptime");
+        changes.notify("uptime");
         if let Some(id) = monitor {
-            changes.tell(&topic(id));
+            changes.notify(&topic(id));
         }
     }
 

@@ -7,7 +7,7 @@
 use std::f64::consts::PI;
 
 use hob_web::chart::{Bars, Beat, Heartbeat, HeatMap, Histogram, Line, Pulse, Spark, Unit};
-use hob_web::look::{Choice, Empty, Facts, Field, Markup, Pager, Quantity, Tone, When};
+use hob_web::components::{Choice, Empty, Facts, Field, Markup, Pager, Quantity, RelativeTime, Tone};
 
 const NOON: u64 = 1_763_208_000_000;
 const MINUTE: u64 = 60_000;
@@ -214,11 +214,11 @@ fn facts() -> String {
     .map(|(name, quantity)| format!("<div><dt>{name}</dt><dd>{quantity}</dd></div>"))
     .to_vec();
     let facts = Facts::new()
-        .shown("State", Tone::Good.badge("connected"))
+        .markup("State", Tone::Good.badge("connected"))
         .code("Address", "redis+cluster://10.0.0.1:6379")
         .text("Version", "Redis 7.2.4")
-        .shown("Memory", Quantity::bytes(734_003_200))
-        .shown("Since", When::at(NOON).seen_from(NOON + 3 * HOUR));
+        .markup("Memory", Quantity::bytes(734_003_200))
+        .markup("Since", RelativeTime::at(NOON).relative_to(NOON + 3 * HOUR));
     format!(r#"<dl class="vitals">{}</dl>{facts}"#, vitals.concat())
 }
 
@@ -231,7 +231,7 @@ fn form() -> String {
             .value("htp://example")
             .error(Some("must begin with http:// or https://")),
         Field::choice("kind", "Kind", kinds).value("tcp"),
-        Field::tick("paused", "Paused").value("on").hint("It is not checked until this is taken away."),
+        Field::checkbox("paused", "Paused").value("on").hint("It is not checked until this is taken away."),
     ]
     .map(|field| field.to_string());
     format!(

@@ -45,4 +45,4 @@ pub use line::Line;
 pub use series::{MAX_SERIES, Point};
 pub use spark::Spark;
 
-pub use crate::look::Unit;
+pub use crate::components::Unit;

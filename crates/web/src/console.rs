@@ -14,7 +14,7 @@ use axum::response::{IntoResponse, Response};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::{Access, Caller, Problem, Scope, Stage, Web};
+use crate::{Access, Caller, DataKind, Problem, Scope, Web};
 
 /// A link in the navigation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct AppContextInner {
     pages: HashMap<String, Access>,
     /// Paths of WebSockets whose handlers check the origin.
     sockets: Vec<String>,
-    stage: Stage,
+    stage: DataKind,
     stopping: CancellationToken,
 }
 
@@ -93,7 +93,7 @@ impl Console {
             who: self.caller.as_ref().map(Caller::name),
             sign_in_state: self.sign_in_state(),
             admin: self.may(&Scope::Admin),
-            demo: self.frame.0.stage == Stage::Demo,
+            demo: self.frame.0.stage == DataKind::Demo,
             path: &self.path,
             body: &body,
         };
@@ -154,7 +154,7 @@ impl AppContext {
         nav: Vec<NavItem>,
         pages: HashMap<String, Access>,
         sockets: Vec<String>,
-        stage: Stage,
+        stage: DataKind,
         stopping: CancellationToken,
     ) -> Self {
         Self(Arc::new(AppContextInner { web, nav, pages, sockets, stage, stopping }))
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_most_specific_navigation_item_is_active() {
+    fn most_specific_navigation_item_is_active() {
         let item = |href| NavItem { title: "", href, icon: "" };
         let nav = [item("/"), item("/load"), item("/load/runs")];
         for (path, expected) in [

@@ -49,12 +49,12 @@
 
 mod access;
 pub mod chart;
+pub mod components;
 mod config;
 mod console;
 mod error;
 mod http;
 pub mod live;
-pub mod look;
 mod server;
 mod service;
 mod web;
@@ -72,13 +72,13 @@ pub use error::Error;
 pub use http::extract::{Form, Json, Path, Query};
 pub use http::list::{List, Paging, Time};
 pub use http::problem::{FieldError, Problem};
-pub use http::routes::{Entry, Routes};
+pub use http::routes::{RouteEntry, Routes};
 pub use live::Changes;
-pub use server::app::{App, Stage};
+pub use server::app::{App, DataKind};
 pub use server::listener::Peer;
 pub use server::middleware::Origin;
 pub use service::card::{Card, CardProblem, Figure};
-pub use service::footprint::MemoryUsage;
+pub use service::memory_usage::MemoryUsage;
 pub use service::{AnyService, Registration, Service, ServiceError};
 pub use web::Web;
 

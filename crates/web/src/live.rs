@@ -3,12 +3,12 @@
 mod changes;
 mod client;
 mod feed;
-mod hint;
+mod listener;
 mod outbox;
 mod routes;
 
 pub use changes::Changes;
 pub use client::Client;
 pub use feed::Feed;
-pub use hint::Hint;
+pub use listener::ChangeListener;
 pub(crate) use routes::routes;

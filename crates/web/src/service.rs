@@ -2,7 +2,7 @@
 //! only uses its [`Registration`].
 
 pub(crate) mod card;
-pub(crate) mod footprint;
+pub(crate) mod memory_usage;
 
 use std::fmt;
 use std::future::{self, Future};
@@ -80,7 +80,7 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
     }
 
     /// Its memory use in the store, if measured.
-    fn footprint(&self) -> Option<MemoryUsage> {
+    fn memory_usage(&self) -> Option<MemoryUsage> {
         None
     }
 }
@@ -88,8 +88,8 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
 /// An error of a service.
 pub type ServiceError = Box<dyn std::error::Error + Send + Sync>;
 
-type Answer<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
-type Opening<'a> = Answer<'a, Result<Box<dyn AnyService>, ServiceError>>;
+type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type Opening<'a> = BoxFuture<'a, Result<Box<dyn AnyService>, ServiceError>>;
 
 /// A service before it is opened, without its type.
 #[derive(Clone, Copy)]
@@ -163,7 +163,7 @@ async fn open_demo<S: Service>(
     config: &LiveSection,
     folder: &Path,
 ) -> Result<Box<dyn AnyService>, ServiceError> {
-    let config = section::<S>(config)?.now().as_ref().clone();
+    let config = section::<S>(config)?.current().as_ref().clone();
     let config = S::demo_config(config, folder).await?;
     Ok(Box::new(Opened(S::open(context, Live::fixed(config)).await?)))
 }
@@ -175,11 +175,11 @@ pub trait AnyService: Send + Sync {
     fn href(&self) -> &'static str;
     fn start(&self, changes: &Changes);
     fn routes(&self) -> Routes;
-    fn card(&self) -> Answer<'_, Card>;
-    fn demo(&self) -> Answer<'_, Result<(), ServiceError>>;
-    fn relay<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Result<(), ServiceError>>;
+    fn card(&self) -> BoxFuture<'_, Card>;
+    fn demo(&self) -> BoxFuture<'_, Result<(), ServiceError>>;
+    fn relay<'a>(&'a self, events: &'a [Event]) -> BoxFuture<'a, Result<(), ServiceError>>;
     fn url(&self) -> Option<String>;
-    fn footprint(&self) -> Option<MemoryUsage>;
+    fn memory_usage(&self) -> Option<MemoryUsage>;
 }
 
 /// Keeps the methods of the two traits apart.
@@ -207,15 +207,15 @@ impl<S: Service> AnyService for Opened<S> {
         Routes::new().nav(S::TITLE, S::HREF, S::ICON).merge(self.0.routes())
     }
 
-    fn card(&self) -> Answer<'_, Card> {
+    fn card(&self) -> BoxFuture<'_, Card> {
         Box::pin(self.0.card())
     }
 
-    fn demo(&self) -> Answer<'_, Result<(), ServiceError>> {
+    fn demo(&self) -> BoxFuture<'_, Result<(), ServiceError>> {
         Box::pin(async { Ok(self.0.demo().await?) })
     }
 
-    fn relay<'a>(&'a self, events: &'a [Event]) -> Answer<'a, Result<(), ServiceError>> {
+    fn relay<'a>(&'a self, events: &'a [Event]) -> BoxFuture<'a, Result<(), ServiceError>> {
         Box::pin(async { Ok(self.0.relay(events).await?) })
     }
 
@@ -223,8 +223,8 @@ impl<S: Service> AnyService for Opened<S> {
         self.0.url()
     }
 
-    fn footprint(&self) -> Option<MemoryUsage> {
-        self.0.footprint()
+    fn memory_usage(&self) -> Option<MemoryUsage> {
+        self.0.memory_usage()
     }
 }
 

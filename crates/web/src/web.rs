@@ -38,9 +38,9 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 impl Web {
     /// Reads the admin token and the certificate. Fails without an admin token if the address is not loopback.
     pub fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
-        let admin = config.now().admin()?;
+        let admin = config.current().admin()?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
-        let tls = listener::certificate(&config.now())?.map(ServerTls::read).transpose()?.map(Arc::new);
+        let tls = listener::certificate(&config.current())?.map(ServerTls::read).transpose()?.map(Arc::new);
         let inner = Inner {
             tls,
             authenticator: Authenticator::new(&context.database, admin.as_ref()),
@@ -70,7 +70,7 @@ impl Web {
 
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
-        self.inner.config.now()
+        self.inner.config.current()
     }
 
     /// Validates a reloaded configuration before it is applied.
@@ -138,7 +138,7 @@ impl Web {
     async fn sweep(self, task: Task) {
         while task.pause(SWEEP_INTERVAL).await {
             match self.tidy().await {
-                Ok(()) => task.beat(),
+                Ok(()) => task.heartbeat(),
                 Err(error) => tracing::warn!(%error, "session and audit sweep failed"),
             }
         }
@@ -170,7 +170,7 @@ impl Web {
             if let Err(error) = self.reload_certificate(&now) {
                 tracing::error!(%error, "certificate not replaced");
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 }

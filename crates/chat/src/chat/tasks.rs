@@ -28,7 +28,7 @@ impl Chat {
             if let Err(error) = self.beat().await {
                 tracing::warn!(%error, "chat heartbeat failed");
             }
-            task.beat();
+            task.heartbeat();
             if !task.pause(every).await {
                 return self.leave().await;
             }
@@ -47,7 +47,7 @@ impl Chat {
         // Remembers the other nodes, in case Redis loses the list.
         hub.node.live().await?;
         if let Some(changes) = self.inner.changes.get() {
-            changes.tell("chat");
+            changes.notify("chat");
         }
         hub.node.publish_load(hub.load()).await
     }
@@ -66,7 +66,7 @@ impl Chat {
                 // The next heartbeat requests it again.
                 Err(error) => tracing::warn!(%error, "chat node sync failed, retrying"),
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 
@@ -91,7 +91,7 @@ impl Chat {
                     self.inner.rebuild.notify_one();
                 }
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 
@@ -106,7 +106,7 @@ impl Chat {
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%error, "sweep of dead nodes failed, retrying"),
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 
@@ -161,7 +161,7 @@ impl Chat {
                 event = listener.next() => event,
                 () = task.stopped() => return,
             };
-            task.beat();
+            task.heartbeat();
             match event {
                 BusEvent::Message { channel, payload, .. } => self.handle_message(&channel, &payload),
                 // Control commands are resent until they are confirmed. Presence is read again.
@@ -217,7 +217,7 @@ impl Chat {
                     hub.publish_transient_here(&channel.name, &user_id, &stopped.json());
                 }
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 }

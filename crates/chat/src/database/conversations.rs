@@ -1,12 +1,12 @@
 //! `chat_conversation`: one row for each conversation.
 
-use hob_database::{Keyset, Kind, Page, PageRequest, Query, Read, Transaction, sql};
+use hob_database::{Keyset, Page, PageRequest, Query, Read, Transaction, ValueKind, sql};
 
 use crate::Error;
 use crate::conversation::{Conversation, ConversationSummary, NewConversation};
 use crate::keys::{ConversationId, UserId};
 
-const LATEST_FIRST: Keyset = Keyset::descending(&[("changed_at", Kind::Int), ("id", Kind::Text)]);
+const LATEST_FIRST: Keyset = Keyset::descending(&[("changed_at", ValueKind::Int), ("id", ValueKind::Text)]);
 
 pub(crate) async fn get(database: &impl Read, id: &ConversationId) -> Result<Option<Conversation>, Error> {
     let query = sql("SELECT id, title, created_by, created_at, sequence, newest, changed_at

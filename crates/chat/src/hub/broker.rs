@@ -136,7 +136,7 @@ impl Broker {
             if !self.send_batch(store, &mut jobs).await && !task.pause(RETRY_DELAY).await {
                 return;
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 

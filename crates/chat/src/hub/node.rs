@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hob_schema::Shard;
 use hob_service::NodeName;
-use hob_store::members::{self, Beat, Dead, MemberKeys};
+use hob_store::members::{self, Dead, HeartbeatResult, MemberKeys};
 use hob_store::repair::{self, KeyType};
 use hob_store::{Key, Reply, Script, Store, Value, cmd};
 use parking_lot::Mutex;
@@ -145,8 +145,8 @@ impl Node {
         };
         let begun = Instant::now();
         if joined
-            && let Beat::Alive { .. } =
-                members::beat(&self.store, keys.all(), &incarnation, self.lease).await?
+            && let HeartbeatResult::Alive { .. } =
+                members::heartbeat(&self.store, keys.all(), &incarnation, self.lease).await?
         {
             self.state.lock().lease_ends = Some(begun + self.lease);
             return Ok(Heartbeat::Renewed);

@@ -2,7 +2,7 @@
 
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_testkit::page::{fill, find, press, text, wait_for_text};
-use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
+use hob_testkit::{Browser, JavaScript, LIMIT, Window, wait_for};
 use hob_web::Service as _;
 
 use crate::world::{NEEDS, open, room, say, user};
@@ -46,7 +46,7 @@ async fn page_works_without_javascript() {
     let id = room(&chat, "kitchen", &["anna", "bert"]).await;
     say(&chat, &id, "bert", "<b>Who has the ladle?</b>").await;
     let browser = Browser::start();
-    let window = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    let window = browser.open(Window { scripts: JavaScript::Off, ..Window::default() }).await;
     window.goto(&app.url("/chat?as=anna")).await.unwrap();
     press(&window, "[data-room=kitchen]").await;
     wait_for_text(&window, "#messages", "<b>Who has the ladle?</b>").await;

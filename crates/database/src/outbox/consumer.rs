@@ -73,7 +73,7 @@ impl Consumer {
     }
 
     /// Deletes the consumer: events are no longer kept for it.
-    pub async fn leave(self) -> Result<(), Error> {
+    pub async fn delete(self) -> Result<(), Error> {
         let leave = sql("DELETE FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");
         let leave = leave.bind(self.name).bind(self.topic.0);
         self.database.execute(leave).await.map(drop)

@@ -36,9 +36,9 @@ struct HeldLease {
 
 /// The result of one turn of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum RelayRound {
     /// Another relay holds the lease.
-    NotMine,
+    NotLeaseHolder,
     /// There were no events.
     Idle,
     Worked {
@@ -100,20 +100,20 @@ impl Relay {
     {
         let mut stop = pin!(stop);
         loop {
-            let turn = self.turn(&mut publish).await;
+            let turn = self.run_round(&mut publish).await;
             if let Err(error) = &turn {
                 tracing::warn!(error = error as &dyn std::error::Error, "outbox relay failed, retrying");
             }
             let pause = async {
                 match turn {
-                    Ok(Turn::Worked { numbered, .. }) if numbered < usize::from(BATCH) => {
+                    Ok(RelayRound::Worked { numbered, .. }) if numbered < usize::from(BATCH) => {
                         sleep(BATCH_PAUSE).await;
                     }
-                    Ok(Turn::Worked { .. }) => {}
-                    Ok(Turn::Idle | Turn::NotMine) => {
+                    Ok(RelayRound::Worked { .. }) => {}
+                    Ok(RelayRound::Idle | RelayRound::NotLeaseHolder) => {
                         let _ = timeout(POLL_EVERY, self.database.events_written()).await;
                     }
-                    Ok(Turn::Unpublished) | Err(_) => sleep(RETRY_AFTER).await,
+                    Ok(RelayRound::Unpublished) | Err(_) => sleep(RETRY_AFTER).await,
                 }
             };
             tokio::select! {
@@ -128,25 +128,28 @@ impl Relay {
     }
 
     /// One turn: claims or renews the lease, numbers new events, publishes unpublished ones.
-    pub async fn turn<F, E>(&mut self, mut publish: impl FnMut(Vec<Event>) -> F + Send) -> Result<Turn, Error>
+    pub async fn run_round<F, E>(
+        &mut self,
+        mut publish: impl FnMut(Vec<Event>) -> F + Send,
+    ) -> Result<RelayRound, Error>
     where
         F: Future<Output = Result<(), E>> + Send,
         E: Display,
     {
         let Some(held) = self.claim_or_renew().await? else {
-            return Ok(Turn::NotMine);
+            return Ok(RelayRound::NotLeaseHolder);
         };
         let Some(numbered) = self.number(held).await? else {
             self.held = None;
-            return Ok(Turn::NotMine);
+            return Ok(RelayRound::NotLeaseHolder);
         };
         let published = self.publish(held, &mut publish).await?;
         // Also when publishing failed: retention bounds unpublished events too.
         self.trim().await?;
         Ok(match (numbered, published) {
-            (_, None) => Turn::Unpublished,
-            (0, Some(0)) => Turn::Idle,
-            (numbered, Some(published)) => Turn::Worked { numbered, published },
+            (_, None) => RelayRound::Unpublished,
+            (0, Some(0)) => RelayRound::Idle,
+            (numbered, Some(published)) => RelayRound::Worked { numbered, published },
         })
     }
 

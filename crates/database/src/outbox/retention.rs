@@ -10,14 +10,14 @@ use crate::{Database, Error, Query, Read as _, Snapshot, Transaction, from_row, 
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
     /// Events that were published and that every consumer has acknowledged.
-    pub read: Limits,
+    pub read: RetentionLimit,
     /// Events that are unpublished, or that a consumer has not acknowledged.
-    pub unread: Limits,
+    pub unread: RetentionLimit,
 }
 
 /// Events beyond either limit are deleted.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct RetentionLimit {
     pub age: Duration,
     pub count: u64,
 }
@@ -25,7 +25,10 @@ pub struct Limits {
 impl Default for Retention {
     fn default() -> Self {
         const DAY: Duration = Duration::from_hours(24);
-        Self { read: Limits { age: DAY, count: 100_000 }, unread: Limits { age: DAY * 7, count: 1_000_000 } }
+        Self {
+            read: RetentionLimit { age: DAY, count: 100_000 },
+            unread: RetentionLimit { age: DAY * 7, count: 1_000_000 },
+        }
     }
 }
 
@@ -85,7 +88,7 @@ async fn plan(snapshot: &Snapshot, retention: Retention) -> Result<Vec<(String, 
 }
 
 /// The number of the last event beyond the limits.
-async fn last_expired(snapshot: &Snapshot, state: &TopicState, limits: Limits) -> Result<u64, Error> {
+async fn last_expired(snapshot: &Snapshot, state: &TopicState, limits: RetentionLimit) -> Result<u64, Error> {
     // Numbers follow times closely enough, and a scan from the oldest event stops at the first one to keep.
     let oldest_kept: Query<(u64,)> = sql("SELECT number FROM hob_outbox_event
          WHERE topic = $1 AND written_at >= $2 ORDER BY number LIMIT 1");

@@ -7,11 +7,11 @@ use sqlx::{AssertSqlSafe, SqlSafeStr};
 use crate::address::Dialect;
 use crate::query::read::sealed::Source as _;
 use crate::query::{Bound, Statement};
-use crate::{Bind, Error, Kind, Transaction, Value};
+use crate::{Bind, Error, Transaction, Value, ValueKind};
 
 /// The values of one row, in the order of its columns.
 pub trait Binds {
-    fn store(self) -> Result<Vec<(Kind, Option<Value>)>, Error>;
+    fn store(self) -> Result<Vec<(ValueKind, Option<Value>)>, Error>;
 }
 
 /// Well below the limits of both databases for values per statement.

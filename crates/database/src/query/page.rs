@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::Error;
 use crate::query::{Bound, Untyped};
 use crate::value::row::Row;
-use crate::value::{Kind, Value};
+use crate::value::{Value, ValueKind};
 
 /// The order of a paged list: columns that are never NULL and together are unique. The query must return all of them,
 /// and an index should start with them.
@@ -21,7 +21,7 @@ use crate::value::{Kind, Value};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Keyset {
-    columns: &'static [(&'static str, Kind)],
+    columns: &'static [(&'static str, ValueKind)],
     direction: Direction,
 }
 
@@ -52,11 +52,11 @@ pub struct Page<T> {
 }
 
 impl Keyset {
-    pub const fn ascending(columns: &'static [(&'static str, Kind)]) -> Self {
+    pub const fn ascending(columns: &'static [(&'static str, ValueKind)]) -> Self {
         Self { columns, direction: Direction::Ascending }
     }
 
-    pub const fn descending(columns: &'static [(&'static str, Kind)]) -> Self {
+    pub const fn descending(columns: &'static [(&'static str, ValueKind)]) -> Self {
         Self { columns, direction: Direction::Descending }
     }
 
@@ -82,19 +82,19 @@ impl Keyset {
         }
         let order = list(&|_, column| format!("{column}{suffix}"));
         let _ = write!(more, "ORDER BY {order} LIMIT ${next}");
-        bound.push((Kind::Int, Some(Value::Int(i64::from(request.size) + 1))));
+        bound.push((ValueKind::Int, Some(Value::Int(i64::from(request.size) + 1))));
         Ok(query.and(&more, bound))
     }
 
     /// The cursor's values, if they have the kinds of this list's columns.
     fn key(&self, cursor: &Cursor) -> Result<Vec<Bound>, Error> {
         if cursor.0.len() != self.columns.len() {
-            return Err(Error::Cursor);
+            return Err(Error::InvalidCursor);
         }
         let values = self.columns.iter().zip(&cursor.0);
         let bound = values.map(|((_, kind), value)| match value.clone().into_kind(*kind) {
             Ok(value) => Ok((*kind, Some(value))),
-            Err(_) => Err(Error::Cursor),
+            Err(_) => Err(Error::InvalidCursor),
         });
         bound.collect()
     }
@@ -128,11 +128,11 @@ impl<T> Page<T> {
 
 impl PageRequest {
     pub const DEFAULT_SIZE: u16 = 50;
-    pub const MOST: u16 = 500;
+    pub const MAX_SIZE: u16 = 500;
 
     /// The first page. The size is limited to [`PageRequest::MOST`].
     pub fn first(size: u16) -> Self {
-        Self { after: None, size: size.clamp(1, Self::MOST) }
+        Self { after: None, size: size.clamp(1, Self::MAX_SIZE) }
     }
 
     /// Parses a cursor and a size from a client.
@@ -187,10 +187,10 @@ impl FromStr for Cursor {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         if text.len() > MAX_CURSOR_BYTES {
-            return Err(Error::Cursor);
+            return Err(Error::InvalidCursor);
         }
         let values: Option<Vec<Value>> = text.split('_').map(parse_value).collect();
-        values.map(Self).ok_or(Error::Cursor)
+        values.map(Self).ok_or(Error::InvalidCursor)
     }
 }
 

@@ -31,7 +31,7 @@ async fn fill(database: &Database) {
         notes::publish(database, &id(n), 1).await.unwrap();
     }
     let mut relay = Relay::new(database, Retention::default());
-    relay.turn(async |_| Ok::<_, String>(())).await.unwrap();
+    relay.run_round(async |_| Ok::<_, String>(())).await.unwrap();
     relay.release().await.unwrap();
     // One more event, without a number.
     notes::publish(database, &id(3), 1).await.unwrap();
@@ -59,7 +59,7 @@ async fn assert_copy(original: &Database, copied: &Database) {
     assert_eq!(contents(copied).await, contents(original).await);
     notes::publish(copied, &id(4), 1).await.unwrap();
     let mut relay = Relay::new(copied, Retention::default());
-    relay.turn(async |_| Ok::<_, String>(())).await.unwrap();
+    relay.run_round(async |_| Ok::<_, String>(())).await.unwrap();
     let Replay::Events(events) = outbox::after(copied, PUBLISHED, 2, 10).await.unwrap() else {
         panic!("events are missing");
     };

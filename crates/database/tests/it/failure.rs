@@ -24,7 +24,8 @@ fn server(test_database: &TestDatabase) -> &Postgres {
 /// A database with short time limits.
 async fn open_impatient(test_database: &TestDatabase) -> Database {
     notes::open(test_database).await.close().await;
-    let options = Options { connections: 4, connect_timeout: ANSWER_WITHIN, statement_timeout: ANSWER_WITHIN };
+    let options =
+        Options { connections: 4, connect_timeout: ANSWER_WITHIN, statement_timeout: ANSWER_WITHIN };
     let address = notes::address(test_database);
     Database::open_with(&address, &[notes::MIGRATIONS], options).await.unwrap()
 }
@@ -81,9 +82,9 @@ async fn closed_idle_connections_are_replaced_without_an_error() {
     let database = notes::open(&test_database).await;
     for n in 0..3 {
         use_all_connections(&database).await;
-        assert!(server(&test_database).cut() > 0);
+        assert!(server(&test_database).disconnect_clients() > 0);
         add(&database, &n.to_string()).await.unwrap();
-        assert!(server(&test_database).cut() > 0);
+        assert!(server(&test_database).disconnect_clients() > 0);
         assert_eq!(count(&database).await.unwrap(), n + 1);
     }
 }
@@ -101,7 +102,7 @@ async fn transaction_is_retried_after_its_connection_was_closed() {
         async move {
             let (before,): (i64,) = tx.one(sql("SELECT count(*) FROM notes_note")).await?;
             if cuts {
-                server.cut();
+                server.disconnect_clients();
             }
             let insert = sql("INSERT INTO notes_note (id, author, title, state, pinned, version, created_at)
                               VALUES ('n', 'ada', '', 'draft', FALSE, 1, 0)");
@@ -128,7 +129,7 @@ async fn call_to_a_frozen_server_times_out() {
             assert_unavailable(database.ping()),
         );
     }
-    server(&test_database).thaw();
+    server(&test_database).unfreeze();
     assert_recovers(&database).await;
 }
 
@@ -169,7 +170,7 @@ async fn commit_without_a_response_is_uncertain() {
         }
     };
     let outcome = database.write(work).await;
-    server(&test_database).thaw();
+    server(&test_database).unfreeze();
     assert!(matches!(outcome, Err(Error::Uncertain { .. })), "{outcome:?}");
 }
 

@@ -100,16 +100,16 @@ every_database! {
     async fn misnumbered_or_duplicate_sets_are_refused(test_database: TestDatabase) {
         const GAP: Migration = step("0003_third", "SELECT 1");
         let misnumbered = refused(&test_database, &[set(&[FIRST, GAP])]).await;
-        assert!(matches!(misnumbered, MigrationError::Misnumbered { .. }));
+        assert!(matches!(misnumbered, MigrationError::OutOfOrder { .. }));
         let twice = refused(&test_database, &[set(&[FIRST]), set(&[FIRST])]).await;
-        assert!(matches!(twice, MigrationError::Twice { .. }));
+        assert!(matches!(twice, MigrationError::DuplicateName { .. }));
     }
 
     async fn skipped_migration_is_refused(test_database: TestDatabase) {
         let database = open(&test_database, &[set(&[FIRST, SECOND])]).await.unwrap();
         database.execute(sql("DELETE FROM hob_migrations WHERE service = 'tested' AND number = 1")).await.unwrap();
         let refused = refused(&test_database, &[set(&[FIRST, SECOND])]).await;
-        assert!(matches!(refused, MigrationError::LeftOut { .. }));
+        assert!(matches!(refused, MigrationError::Missing { .. }));
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use hob_database::outbox::Topic;
 use hob_database::{
-    Address, Database, Error, Keyset, Kind, Migrations, Options, Page, PageRequest, Query, Read, UnixMs,
+    Address, Database, Error, Keyset, Migrations, Options, Page, PageRequest, Query, Read, UnixMs, ValueKind,
     column, from_row, migrations, sql,
 };
 use hob_testkit::{LIMIT, TestDatabase};
@@ -14,7 +14,7 @@ pub(crate) const MIGRATIONS: Migrations =
 
 pub(crate) const PUBLISHED: Topic = Topic("notes.note.published");
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", ValueKind::Int), ("id", ValueKind::Text)]);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NoteId(pub(crate) String);

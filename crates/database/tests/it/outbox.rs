@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hob_database::outbox::{
-    self, Backlog, Consumer, Event, Limits, Relay, Replay, Retention, Start, Topic, Turn,
+    self, Backlog, Consumer, Event, Relay, RelayRound, Replay, Retention, RetentionLimit, Start, Topic,
 };
 use hob_database::{Database, Error, Isolation, Query, Read, Transaction, sql};
 use hob_testkit::{LIMIT, TestDatabase, budget, every_database, wait_for};
@@ -20,7 +20,10 @@ const KEEP: Retention = limits(u64::MAX, u64::MAX);
 
 const fn limits(read: u64, unread: u64) -> Retention {
     const AGE: Duration = Duration::from_hours(1);
-    Retention { read: Limits { age: AGE, count: read }, unread: Limits { age: AGE, count: unread } }
+    Retention {
+        read: RetentionLimit { age: AGE, count: read },
+        unread: RetentionLimit { age: AGE, count: unread },
+    }
 }
 
 async fn emit(database: &Database, count: usize) {
@@ -37,15 +40,15 @@ async fn relay(database: &Database, retention: Retention) -> Vec<Event> {
     let mut published = Vec::new();
     loop {
         let batch = Mutex::new(Vec::new());
-        let turn = relay.turn(async |events| {
+        let turn = relay.run_round(async |events| {
             batch.lock().unwrap().extend(events);
             Ok::<_, String>(())
         });
         let turn = turn.await.unwrap();
         published.extend(batch.into_inner().unwrap());
         match turn {
-            Turn::Worked { .. } => {}
-            Turn::Idle => break,
+            RelayRound::Worked { .. } => {}
+            RelayRound::Idle => break,
             other => panic!("no other relay runs, but the turn was {other:?}"),
         }
     }
@@ -75,12 +78,12 @@ async fn count_up(database: &Database, row: i64, token: i64, how: Isolation) -> 
         tx.execute(note.bind(row).bind(n).bind(token)).await?;
         if token % 5 == 0 {
             // Any error rolls back.
-            return Err(Error::Cursor);
+            return Err(Error::InvalidCursor);
         }
         Ok(())
     };
     match database.write_with(how, work).await {
-        Err(Error::Cursor) => Ok(()),
+        Err(Error::InvalidCursor) => Ok(()),
         outcome => outcome,
     }
 }
@@ -161,7 +164,7 @@ every_database! {
         let database = notes::open(&test_database).await;
         let fails = |tx: Transaction| async move {
             tx.emit(TOPIC, "key", "never")?;
-            Err::<(), _>(Error::Cursor)
+            Err::<(), _>(Error::InvalidCursor)
         };
         database.write(fails).await.unwrap_err();
         emit(&database, 2).await;
@@ -186,8 +189,8 @@ every_database! {
         let database = notes::open(&test_database).await;
         emit(&database, 3).await;
         let mut broken = Relay::new(&database, KEEP);
-        let turn = broken.turn(async |_| Err("the bus is down")).await.unwrap();
-        assert_eq!(turn, Turn::Unpublished);
+        let turn = broken.run_round(async |_| Err("the bus is down")).await.unwrap();
+        assert_eq!(turn, RelayRound::Unpublished);
         // Unpublished events are numbered too, and can be read.
         assert_eq!(after(&database, 0, 100).await, [1, 2, 3]);
         broken.release().await.unwrap();
@@ -200,14 +203,14 @@ every_database! {
         let publish = async |_| Ok::<_, String>(());
         let lease = Duration::from_millis(200);
         let (mut first, mut second) = (Relay::new(&database, KEEP).lease(lease), Relay::new(&database, KEEP));
-        assert_eq!(first.turn(publish).await.unwrap(), Turn::Idle);
+        assert_eq!(first.run_round(publish).await.unwrap(), RelayRound::Idle);
         emit(&database, 1).await;
         wait_for("the lease to expire", LIMIT, async || {
-            matches!(second.turn(publish).await.unwrap(), Turn::Worked { numbered: 1, .. })
+            matches!(second.run_round(publish).await.unwrap(), RelayRound::Worked { numbered: 1, .. })
         })
         .await;
         emit(&database, 1).await;
-        assert_eq!(first.turn(publish).await.unwrap(), Turn::NotMine);
+        assert_eq!(first.run_round(publish).await.unwrap(), RelayRound::NotLeaseHolder);
         assert_eq!(after(&database, 0, 100).await, [1]);
     }
 
@@ -216,13 +219,13 @@ every_database! {
         let database = notes::open(&test_database).await;
         let publish = async |_| Ok::<_, String>(());
         let (mut sleeper, mut second) = (Relay::new(&database, KEEP), Relay::new(&database, KEEP));
-        assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::Idle);
+        assert_eq!(sleeper.run_round(publish).await.unwrap(), RelayRound::Idle);
         database.execute(sql("UPDATE hob_outbox_lease SET held_until = 1")).await.unwrap();
-        assert_eq!(second.turn(publish).await.unwrap(), Turn::Idle);
+        assert_eq!(second.run_round(publish).await.unwrap(), RelayRound::Idle);
         emit(&database, 1).await;
-        assert_eq!(sleeper.turn(publish).await.unwrap(), Turn::NotMine);
+        assert_eq!(sleeper.run_round(publish).await.unwrap(), RelayRound::NotLeaseHolder);
         assert_eq!(after(&database, 0, 100).await, [0; 0]);
-        assert_eq!(second.turn(publish).await.unwrap(), Turn::Worked { numbered: 1, published: 1 });
+        assert_eq!(second.run_round(publish).await.unwrap(), RelayRound::Worked { numbered: 1, published: 1 });
     }
 
     async fn stopped_relay_releases_its_lease(test_database: TestDatabase) {
@@ -230,7 +233,7 @@ every_database! {
         let publish = |_| std::future::ready(Ok::<_, String>(()));
         let long = Duration::from_hours(1);
         Relay::new(&database, KEEP).lease(long).run(publish, std::future::ready(())).await;
-        assert_eq!(Relay::new(&database, KEEP).turn(publish).await.unwrap(), Turn::Idle);
+        assert_eq!(Relay::new(&database, KEEP).run_round(publish).await.unwrap(), RelayRound::Idle);
     }
 
     async fn backlog_is_counted(test_database: TestDatabase) {
@@ -239,7 +242,7 @@ every_database! {
         assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 0 });
         emit(&database, 3).await;
         assert_eq!(backlog().await, Backlog { unnumbered: 3, unpublished: 0 });
-        Relay::new(&database, KEEP).turn(async |_| Err("the bus is down")).await.unwrap();
+        Relay::new(&database, KEEP).run_round(async |_| Err("the bus is down")).await.unwrap();
         assert_eq!(backlog().await, Backlog { unnumbered: 0, unpublished: 3 });
     }
 
@@ -280,7 +283,7 @@ every_database! {
         assert_eq!(batch(consumer).await, [0; 0]);
         assert_eq!(batch(late.clone()).await, [3, 4]);
 
-        late.leave().await.unwrap();
+        late.delete().await.unwrap();
         relay(&database, limits(0, 100)).await;
         let missed = Replay::Missed { oldest: 5, newest: 4 };
         assert_eq!(outbox::after(&database, TOPIC, 3, 10).await.unwrap(), missed);
@@ -293,7 +296,7 @@ every_database! {
         let consumer = &Consumer::open(&database, "mail", TOPIC, Start::Oldest).await.unwrap();
         let fails = |tx: Transaction| async move {
             consumer.ack_in(&tx, 1).await?;
-            Err::<(), _>(Error::Cursor)
+            Err::<(), _>(Error::InvalidCursor)
         };
         database.write(fails).await.unwrap_err();
         assert_eq!(consumer.position().await.unwrap(), 0);
@@ -322,8 +325,8 @@ every_database! {
         let database = notes::open(&test_database).await;
         emit(&database, 10).await;
         let mut relay = Relay::new(&database, limits(0, 4));
-        let turn = relay.turn(async |_| Err("the bus is down")).await.unwrap();
-        assert_eq!(turn, Turn::Unpublished);
+        let turn = relay.run_round(async |_| Err("the bus is down")).await.unwrap();
+        assert_eq!(turn, RelayRound::Unpublished);
         assert_eq!(after(&database, 6, 100).await, [7, 8, 9, 10]);
         let kept: Query<(i64,)> = sql("SELECT count(*) FROM hob_outbox_event");
         assert_eq!(database.one(kept).await.unwrap(), (4,));
@@ -332,7 +335,7 @@ every_database! {
     async fn too_large_event_fails_its_transaction(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let emit = |tx: Transaction| async move { tx.emit(TOPIC, "key", "x".repeat(1 << 20)) };
-        assert!(matches!(database.write(emit).await, Err(Error::Unfit { .. })));
+        assert!(matches!(database.write(emit).await, Err(Error::InvalidValue { .. })));
     }
 }
 

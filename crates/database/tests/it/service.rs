@@ -57,7 +57,7 @@ every_database! {
         assert_eq!(notes::publish(&database, &id(1), 2).await.unwrap(), Publication::Outdated);
 
         let mut relay = Relay::new(&database, Retention::default());
-        relay.turn(async |_| Ok::<_, String>(())).await.unwrap();
+        relay.run_round(async |_| Ok::<_, String>(())).await.unwrap();
         let Replay::Events(events) = outbox::after(&database, PUBLISHED, 0, 10).await.unwrap() else {
             panic!("events are missing");
         };
@@ -110,7 +110,7 @@ every_database! {
         for text in ["i1", "i1_i2", "t61_t61", "i1_t61_t61"] {
             let request = PageRequest::default().after(text.parse().unwrap());
             let error = notes::page(&database, "ada", &request).await.unwrap_err();
-            assert!(matches!(error, hob_database::Error::Cursor), "{text}: {error:?}");
+            assert!(matches!(error, hob_database::Error::InvalidCursor), "{text}: {error:?}");
         }
     }
 }

@@ -36,9 +36,9 @@ every_database! {
         let database = notes::open(&test_database).await;
         let work = |tx: Transaction| async move {
             insert(&tx, "first").await?;
-            Err::<(), _>(Error::Cursor)
+            Err::<(), _>(Error::InvalidCursor)
         };
-        assert!(matches!(database.write(work).await, Err(Error::Cursor)));
+        assert!(matches!(database.write(work).await, Err(Error::InvalidCursor)));
         assert_eq!(count(&database).await, 0);
     }
 
@@ -51,7 +51,7 @@ every_database! {
             assert!(again.is_err_and(|error| error.is_unique_violation()));
             Ok::<_, Error>(())
         };
-        assert!(matches!(database.write(work).await, Err(Error::Broken)));
+        assert!(matches!(database.write(work).await, Err(Error::TransactionFailed)));
         assert_eq!(count(&database).await, 0);
     }
 

@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use hob_engine::{Config, Engine, Reply};
-use hob_testkit::{LIMIT, until};
+use hob_testkit::{LIMIT, wait_until};
 use redis::AsyncCommands;
 use tokio::time::timeout;
 
@@ -35,7 +35,7 @@ fn begin(server: &Server, script: &str) -> TcpStream {
     let mut client = server.connect();
     send(&mut client, &format!("EVAL \"{script}\" 0"));
     let mut other = server.connect();
-    until("the script to run", || ask(&mut other, "GET k", "\r\n").starts_with("-BUSY"));
+    wait_until("the script to run", || ask(&mut other, "GET k", "\r\n").starts_with("-BUSY"));
     client
 }
 
@@ -60,7 +60,7 @@ fn transaction_with_a_script_does_not_block_the_runtime() {
     assert_eq!(ask(&mut client, &format!("EVAL \"{CALLS}\" 0"), "\r\n"), "+QUEUED\r\n");
     send(&mut client, "EXEC");
     let mut other = server.connect();
-    until("the script to run", || ask(&mut other, "GET k", "\r\n").starts_with("-BUSY"));
+    wait_until("the script to run", || ask(&mut other, "GET k", "\r\n").starts_with("-BUSY"));
     assert_eq!(ask(&mut other, "SCRIPT KILL", "\r\n"), "+OK\r\n");
     assert!(read_to(&mut client, "KILL...\r\n").starts_with("*1\r\n-ERR Script killed"));
 }
@@ -87,7 +87,7 @@ fn client_can_authenticate_to_kill_a_script() {
     let mut client = server.connect();
     ask(&mut client, "AUTH opensesame", "\r\n");
     send(&mut client, &format!("EVAL \"{CALLS}\" 0"));
-    until("the script to run", || match run(&server.engine, "GET k") {
+    wait_until("the script to run", || match run(&server.engine, "GET k") {
         Reply::Error(text) => text.starts_with("BUSY"),
         _ => false,
     });

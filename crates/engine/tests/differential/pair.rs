@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use hob_engine::{Engine, Listener};
-use hob_testkit::until;
+use hob_testkit::wait_until;
 use proptest::test_runner::TestCaseError;
 
 use crate::generate::{KEYS, Step, Words};
@@ -53,7 +53,7 @@ impl Side {
         }
         side.clients[0].ask(&["FLUSHALL"]);
         // Subscriptions of the last sequence end once the server has seen its connections close.
-        until("the subscriptions before to be over", || {
+        wait_until("the subscriptions before to be over", || {
             let [patterns, channels] =
                 ["NUMPAT", "CHANNELS"].map(|what| side.clients[0].ask(&["PUBSUB", what]));
             patterns.int() == Some(0) && channels.items().is_empty()

@@ -4,7 +4,7 @@ use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::Live;
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::page::{check_pages, fill, press_labelled, text, wait_for_text};
-use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
+use hob_testkit::{Browser, JavaScript, LIMIT, Window, wait_for};
 use hob_web::{Service as _, Web};
 use http::Method;
 
@@ -27,7 +27,7 @@ async fn start() -> (TestContext, TestInstance, TestApp) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(hob_web::Config::default())).unwrap();
     let instance = TestInstance::start_with_changes(&context, RULES, web.changes()).await;
-    let app = TestApp::over(web, instance.gateway.routes()).await;
+    let app = TestApp::start_with(web, instance.gateway.routes()).await;
     for (path, status, count) in [("/api/users", 200, 5), ("/slow", 500, 3), ("/about", 200, 4)] {
         for _ in 0..count {
             instance.request(Method::GET, path, status).await;
@@ -74,7 +74,7 @@ async fn traffic_page_updates_sorts_and_searches() {
 async fn limits_page_shows_refused_callers_and_shadow_rules() {
     let (_context, instance, app) = start().await;
     let browser = Browser::start();
-    let window = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    let window = browser.open(Window { scripts: JavaScript::Off, ..Window::default() }).await;
     window.goto(&app.url("/gateway")).await.unwrap();
     press_labelled(&window, "Limits").await;
     for _ in 0..3 {

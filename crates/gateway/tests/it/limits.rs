@@ -243,7 +243,7 @@ fn requests_do_not_wait_for_an_unavailable_store() {
         }
         assert_eq!(passed, [200, 0, 5]);
         assert!(begun.elapsed() < LIMIT / 3, "600 requests took {:?}", begun.elapsed());
-        server.thaw();
+        server.unfreeze();
         wait_for("the store to be used again", LIMIT, async || {
             instance.request_from(CLIENT, Method::GET, "/closed", 200).await
         })
@@ -271,7 +271,8 @@ mod slow {
                 rule("leased", "exactness = \"leased\"\non_store_failure = \"local\""),
             ];
             let instance =
-                TestInstance::start(&context, &format!("store_timeout = \"100ms\"\n{}", rules.concat())).await;
+                TestInstance::start(&context, &format!("store_timeout = \"100ms\"\n{}", rules.concat()))
+                    .await;
             let instance = Arc::new(instance);
             let hob_fixtures::Server::Redis(server) = context.test_store().server() else {
                 panic!("no redis")
@@ -302,7 +303,7 @@ mod slow {
                 took.push(elapsed);
             }
             assert!(begun.elapsed() < ended + Duration::from_secs(1), "requests had piled up");
-            server.thaw();
+            server.unfreeze();
             took.sort_unstable();
             let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
             assert!(median < Duration::from_millis(20), "half of them took {median:?}");

@@ -57,7 +57,7 @@ mod slow {
                 "{identities} identities, {paths} paths: {early} MiB after a third, {late} MiB in the end"
             );
             assert!(late <= early + ROOM_MIB, "{early} MiB grew to {late} MiB");
-            server.thaw();
+            server.unfreeze();
             // All were counted, under 1,000 endpoints and `other`.
             instance.expect(u64::from(identities), Keys::requests_total).await;
             assert!(instance.gateway.statistics().endpoints().await.unwrap().len() <= 1001);

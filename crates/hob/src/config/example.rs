@@ -42,7 +42,7 @@ mod tests {
     const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../hob.example.toml");
 
     #[test]
-    fn the_example_file_is_current() {
+    fn example_file_is_current() {
         if std::env::var_os("UPDATE_DOCS").is_some() {
             std::fs::write(FILE, example()).unwrap();
         }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_is_valid_with_and_without_comments() {
+    fn example_is_valid_with_and_without_comments() {
         let written_out: String = example().lines().fold(String::new(), |text, line| {
             // Indented lines are examples in a comment.
             let is_setting = line.contains(" = ") && !line.ends_with("# not set") && !line.starts_with("#  ");

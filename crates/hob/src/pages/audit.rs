@@ -8,7 +8,7 @@ use hob_schema::Catalog;
 use hob_schema_audit::{AuditOptions, AuditReport, Error, Pace, Progress, audit};
 use hob_service::{Task, Tasks};
 use hob_store::Store;
-use hob_web::look::now_ms;
+use hob_web::components::now_ms;
 use tokio::sync::Notify;
 
 /// Slow enough that other clients barely notice.
@@ -114,7 +114,7 @@ impl BackgroundAudit {
                 audited = self.audit() => self.finish(audited),
                 () = task.stopped() => return,
             }
-            task.beat();
+            task.heartbeat();
         }
     }
 

@@ -7,10 +7,10 @@ use askama::Template;
 use axum::extract::State;
 use hob_database::outbox::{self, Backlog};
 use hob_service::keys::Keys;
-use hob_service::nodes::{self, NodeFacts};
+use hob_service::nodes::{self, NodeInfo};
 use hob_service::{ServiceContext, TaskState};
 use hob_store::{Health, Store, Summary, cmd};
-use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
+use hob_web::components::{Badge, Facts, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{CardProblem, Console, MemoryUsage, Page, Problem};
 use tokio::time::timeout;
 
@@ -120,12 +120,12 @@ impl HealthCheck {
             None => "unknown".to_owned(),
         };
         let mut facts = Facts::new()
-            .shown("State", self.store_badge())
+            .markup("State", self.store_badge())
             .code("Address", store)
             .text("Server", server)
             .text("Key layout", format!("{:?}", self.layout).to_lowercase());
         if connection.attempts > 0 {
-            facts = facts.shown("Since", When::at(*since_unix_ms)).text(
+            facts = facts.markup("Since", RelativeTime::at(*since_unix_ms)).text(
                 "Connections",
                 format!("{} attempts, {} failed", connection.attempts, connection.failures),
             );
@@ -143,8 +143,8 @@ impl HealthCheck {
         );
         if let Some(minute) = &operations.busiest {
             let calls = Quantity::count(minute.calls);
-            let started = When::at(minute.since_unix_ms);
-            facts = facts.shown("Busiest minute", Markup::trusted(format!("{calls} calls, {started}")));
+            let started = RelativeTime::at(minute.since_unix_ms);
+            facts = facts.markup("Busiest minute", Markup::trusted(format!("{calls} calls, {started}")));
         }
         facts
     }
@@ -164,15 +164,15 @@ impl HealthCheck {
             Ok(_) => Tone::Good.badge("connected"),
             Err(_) => Tone::Bad.badge("unavailable"),
         };
-        let mut facts = Facts::new().shown("State", state).code("Address", &self.database.address);
+        let mut facts = Facts::new().markup("State", state).code("Address", &self.database.address);
         facts = match &self.database.answered_in {
-            Ok(took) => facts.shown("Latency", Quantity::duration(*took)),
+            Ok(took) => facts.markup("Latency", Quantity::duration(*took)),
             Err(reason) => facts.text("Reason", reason),
         };
         if let Some(Backlog { unnumbered, unpublished }) = self.database.backlog {
             let waiting = unnumbered + unpublished;
             let tone = if waiting > BACKLOG_WARNING { Tone::Warn } else { Tone::Good };
-            facts = facts.shown("Outbox", tone.badge(format!("{} waiting", Quantity::count(waiting))));
+            facts = facts.markup("Outbox", tone.badge(format!("{} waiting", Quantity::count(waiting))));
         }
         facts
     }
@@ -242,8 +242,8 @@ struct HealthPage {
     health_check: HealthCheck,
     name: String,
     endpoints: Endpoints,
-    nodes: Vec<NodeFacts>,
-    footprints: Vec<MemoryUsage>,
+    nodes: Vec<NodeInfo>,
+    memory: Vec<MemoryUsage>,
 }
 
 impl HealthPage {
@@ -256,13 +256,13 @@ impl HealthPage {
         let mut facts = Facts::new()
             .code("Name", &self.name)
             .text("Version", env!("CARGO_PKG_VERSION"))
-            .shown("Memory", self.health_check.memory())
+            .markup("Memory", self.health_check.memory())
             .code("Console and API", format!("{scheme}://{listen}"));
         if let Some(embedded) = embedded {
             facts = facts.code("Embedded Redis", format!("redis-cli -p {}", embedded.port()));
         }
         let links = r#"<a href="/readyz">/readyz</a> · <a href="/metrics">/metrics</a> · <a href="/api/docs">/api/docs</a>"#;
-        facts.shown("Endpoints", Markup::trusted(links))
+        facts.markup("Endpoints", Markup::trusted(links))
     }
 }
 
@@ -271,7 +271,7 @@ pub(crate) async fn page(console: Console, State(desk): State<HealthState>) -> R
     let living = timeout(TIMEOUT, nodes::live(&context.store, &keys));
     let (health_check, nodes) = tokio::join!(HealthCheck::of(&context), living);
     let nodes = nodes.ok().and_then(Result::ok).unwrap_or_default();
-    let footprints = services.all().iter().filter_map(|service| service.footprint()).collect();
+    let memory = services.all().iter().filter_map(|service| service.memory_usage()).collect();
     let name = context.node.to_string();
-    console.page("Health", &HealthPage { health_check, name, endpoints, nodes, footprints })
+    console.page("Health", &HealthPage { health_check, name, endpoints, nodes, memory })
 }

@@ -11,7 +11,7 @@ use hob_schema::lint::Severity;
 use hob_schema::{Content, Family, FamilyId, Schema};
 use hob_schema_audit::{AuditReport, FamilyUse};
 use hob_store::{Call, Store, cmd};
-use hob_web::look::{Badge, Empty, Escaped, Facts, Field, Markup, Quantity, Tone, Unit, When};
+use hob_web::components::{Badge, Empty, Escaped, Facts, Field, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{Console, Page, Path, Problem, Query, Scope};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
@@ -127,7 +127,7 @@ pub(crate) async fn page(
         search: Field::search("q", "Family, pattern, contract or a whole key")
             .value(&searched)
             .autocomplete("off")
-            .most(512),
+            .max_length(512),
         schemas: if holder.is_some() { rows(&audit, &state, "") } else { rows(&audit, &state, &searched) },
         searched,
         holder,
@@ -270,10 +270,10 @@ fn facts(schema: &Schema, family: &Family) -> Facts {
     let none = |words: &[String]| if words.is_empty() { "–".to_owned() } else { words.join(", ") };
     Facts::new()
         .code("Pattern", format!("{}{}", schema.prefix.value, family.pattern.text))
-        .shown("Holds", coded(&words::content(&family.content, schema)))
-        .shown("TTL", coded(&words::ttl_sentence(family)))
+        .markup("Holds", coded(&words::content(&family.content, schema)))
+        .markup("TTL", coded(&words::ttl_sentence(family)))
         .text("Bound", words::bound(family))
-        .shown("Slot", coded(&words::tag(family, schema)))
+        .markup("Slot", coded(&words::tag(family, schema)))
         .text("Written by", none(&family.writers))
         .text("Contract", none(&family.contract))
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::State;
 use hob_service::ServiceContext;
-use hob_web::look::{Empty, Tone, When};
+use hob_web::components::{Empty, RelativeTime, Tone};
 use hob_web::{AnyService, Card, CardProblem, Console, Page, Problem};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -65,7 +65,7 @@ fn unanswered_card(service: &dyn AnyService) -> Card {
         title: service.title(),
         href: service.href(),
         tone: Tone::Warn,
-        word: "no answer".to_owned(),
+        status: "no answer".to_owned(),
         figures: Vec::new(),
         spark: Vec::new(),
         problems: vec![trouble],
@@ -88,7 +88,7 @@ struct OverviewPage {
 }
 
 impl OverviewPage {
-    fn well(&self) -> hob_web::look::Icon {
+    fn well(&self) -> hob_web::components::Icon {
         Tone::Good.icon()
     }
 

@@ -10,7 +10,7 @@ use hob_service::keys::Keys;
 use hob_service::{Live, SecretRef};
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
-use hob_web::look::{Quantity, Tone};
+use hob_web::components::{Quantity, Tone};
 use hob_web::{
     AnyService, Card, CardProblem, Changes, Config, Figure, MemoryUsage, NewToken, Routes, Scope, Scopes,
     ServiceError, TokenCreation, Tokens,
@@ -41,7 +41,7 @@ struct Showing {
     card: Option<Card>,
     title: &'static str,
     href: &'static str,
-    footprint: Option<MemoryUsage>,
+    memory_usage: Option<MemoryUsage>,
 }
 
 impl AnyService for Showing {
@@ -87,21 +87,21 @@ impl AnyService for Showing {
         None
     }
 
-    fn footprint(&self) -> Option<MemoryUsage> {
-        self.footprint
+    fn memory_usage(&self) -> Option<MemoryUsage> {
+        self.memory_usage
     }
 }
 
 /// Services with these cards. The first has measured what it takes.
 fn services(cards: impl IntoIterator<Item = Card>) -> Services {
-    let garden = MemoryUsage { system: "Garden", things: "gnomes", count: 40, bytes: 40 * 1_500 };
+    let garden = MemoryUsage { service: "Garden", objects: "gnomes", count: 40, bytes: 40 * 1_500 };
     let well = Card { title: "Garden", href: "/garden", ..card(Vec::new()) };
-    let measured = Showing { card: Some(well), title: "Garden", href: "/garden", footprint: Some(garden) };
+    let measured = Showing { card: Some(well), title: "Garden", href: "/garden", memory_usage: Some(garden) };
     let showing = cards.into_iter().map(|card| Showing {
         title: card.title,
         href: card.href,
         card: Some(card),
-        footprint: None,
+        memory_usage: None,
     });
     Services::of(
         [measured].into_iter().chain(showing).map(|one| Arc::new(one) as Arc<dyn AnyService>).collect(),
@@ -113,7 +113,7 @@ fn card(problems: Vec<CardProblem>) -> Card {
         title: "Chat",
         href: "/chat",
         tone: Tone::Good,
-        word: "well".to_owned(),
+        status: "well".to_owned(),
         figures: vec![Figure { label: "Online", value: Quantity::count(1_234) }],
         spark: vec![Some(1.0), None, Some(3.0)],
         problems,
@@ -126,7 +126,7 @@ async fn app(context: &TestContext, services: Services) -> TestApp {
 
 async fn configured(context: &TestContext, config: Config, services: Services) -> TestApp {
     let keys = Keys::from_env(context.layout, &|_| None).unwrap();
-    TestApp::configured(context, Live::fixed(config), |web| {
+    TestApp::start_with_config(context, Live::fixed(config), |web| {
         routes(&services, web, &keys, &endpoints()).unwrap()
     })
     .await
@@ -135,7 +135,7 @@ async fn configured(context: &TestContext, config: Config, services: Services) -
 every_service! {
     NEEDS;
 
-    async fn the_health_page_shows_all_parts(context: TestContext) {
+    async fn health_page_shows_all_parts(context: TestContext) {
         let app = app(&context, services([])).await;
         let page = app.get("/health").await;
         assert_eq!(page.status, 200, "{}", page.text());
@@ -145,7 +145,7 @@ every_service! {
         app.stop().await;
     }
 
-    async fn an_audit_starts_when_the_page_is_opened(context: TestContext) {
+    async fn audit_starts_when_the_page_is_opened(context: TestContext) {
         let app = app(&context, services([])).await;
         app.get("/keys").await;
         wait_for("an audit", LIMIT, async || app.get("/keys").await.text().contains("as declared")).await;
@@ -154,7 +154,7 @@ every_service! {
 }
 
 #[tokio::test]
-async fn a_key_that_no_schema_declares_is_found() {
+async fn key_that_no_schema_declares_is_found() {
     let context = TestContext::redis(NEEDS).await;
     let app = app(&context, services([])).await;
     context.store.run::<()>(cmd("SET").arg("stray:1").arg("x").clone()).await.unwrap();
@@ -204,9 +204,9 @@ async fn without_problems_the_overview_says_so() {
 }
 
 #[tokio::test]
-async fn a_service_that_hangs_does_not_delay_the_others() {
+async fn service_that_hangs_does_not_delay_the_others() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let hanging = Showing { card: None, title: "Uptime", href: "/uptime", footprint: None };
+    let hanging = Showing { card: None, title: "Uptime", href: "/uptime", memory_usage: None };
     let mut all = services([card(Vec::new())]).all().to_vec();
     all.push(Arc::new(hanging));
     let page = app(&context, Services::of(all)).await.get("/").await.text();
@@ -244,7 +244,7 @@ async fn pages_without_access_are_not_mentioned() {
 mod browser {
     use hob_testkit::Browser;
     use hob_testkit::page::check_pages;
-    use hob_web::look::Unit;
+    use hob_web::components::Unit;
 
     use super::*;
 
@@ -255,7 +255,7 @@ mod browser {
             title: "Gateway",
             href: "/gateway",
             tone: Tone::Good,
-            word: "2 instances".to_owned(),
+            status: "2 instances".to_owned(),
             figures: vec![
                 figure("Requests", Unit::PerSecond.of(1_820.0)),
                 figure("p99", Unit::Millis.of(118.0)),
@@ -268,13 +268,13 @@ mod browser {
             tone: Tone::Bad,
             text: "api.example.org is down: connection refused".to_owned(),
             href: "/uptime".to_owned(),
-            since_ms: Some(hob_web::look::now_ms() - 240_000),
+            since_ms: Some(hob_web::components::now_ms() - 240_000),
         };
         let uptime = Card {
             title: "Uptime",
             href: "/uptime",
             tone: Tone::Bad,
-            word: "1 of 40 down".to_owned(),
+            status: "1 of 40 down".to_owned(),
             figures: vec![figure("Up", Unit::Ratio.of(0.975)), figure("Checks", Unit::PerSecond.of(12.0))],
             spark: course(5),
             problems: vec![down],
@@ -289,7 +289,7 @@ mod browser {
             title: "Pipelines",
             href: "/pipelines",
             tone: Tone::Busy,
-            word: "3 running".to_owned(),
+            status: "3 running".to_owned(),
             figures: vec![figure("Items today", Quantity::count(48_211))],
             spark: Vec::new(),
             problems: vec![late],
@@ -298,7 +298,7 @@ mod browser {
     }
 
     #[tokio::test]
-    async fn the_overview_of_a_busy_node_is_readable() {
+    async fn overview_of_a_busy_node_is_readable() {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let app = app(&context, busy()).await;
         check_pages(&Browser::start(), &[("busy-overview", app.url("/"))]).await;

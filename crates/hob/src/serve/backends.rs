@@ -9,10 +9,10 @@ use hob_engine::{Engine, Listener};
 use hob_schema::Layout;
 use hob_service::config::Secrets;
 use hob_service::keys::Keys;
-use hob_service::nodes::{self, Claim};
+use hob_service::nodes::{self, StoreClaim};
 use hob_service::{NodeName, ServiceContext};
 use hob_store::{Address, Store};
-use hob_web::Stage;
+use hob_web::DataKind;
 
 use crate::config::{Config, Live, NodeConfig, RedisConfig};
 use crate::database;
@@ -31,7 +31,7 @@ pub(crate) struct EmbeddedStore {
 }
 
 impl Backends {
-    pub(crate) async fn open(config: &Config, live: &Live, stage: Stage) -> Result<Backends> {
+    pub(crate) async fn open(config: &Config, live: &Live, stage: DataKind) -> Result<Backends> {
         // First, so that a server that fails to start does not create a database.
         config.server.admin()?;
         let address = config.redis.address()?;
@@ -59,11 +59,11 @@ impl Backends {
 /// claimed later, by the heartbeat of the node.
 async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
     match nodes::claim(store, keys, database.id()).await {
-        Ok(Claim::Taken(other)) => bail!(
+        Ok(StoreClaim::Taken(other)) => bail!(
             "this Redis belongs to another database ({other}); use that database, another Redis or another \
              HOB_KEY_PREFIX"
         ),
-        Ok(Claim::Ours) => Ok(()),
+        Ok(StoreClaim::Ours) => Ok(()),
         Err(error) => {
             tracing::warn!(%error, "store not available yet");
             Ok(())
@@ -72,7 +72,7 @@ async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> R
 }
 
 impl EmbeddedStore {
-    async fn open(config: &Config, stage: Stage) -> Result<EmbeddedStore> {
+    async fn open(config: &Config, stage: DataKind) -> Result<EmbeddedStore> {
         const MIB: usize = 1024 * 1024;
         // The port of the store needs the same protection as the API.
         let password = config.server.admin()?;
@@ -83,7 +83,7 @@ impl EmbeddedStore {
             ..hob_engine::Config::default()
         });
         let listener = match Listener::bind(engine.clone(), config.embedded_listen).await {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && stage == Stage::Demo => {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && stage == DataKind::Demo => {
                 Listener::bind(engine.clone(), SocketAddr::new(config.embedded_listen.ip(), 0)).await
             }
             bound => bound,

@@ -16,7 +16,7 @@ pub(crate) fn start(context: &ServiceContext, handlers: EventHandlers) {
                 let (handlers, task) = (Arc::clone(&handlers), task.clone());
                 async move {
                     handlers.publish(&events).await?;
-                    task.beat();
+                    task.heartbeat();
                     Ok::<_, anyhow::Error>(())
                 }
             };

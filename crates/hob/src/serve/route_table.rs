@@ -9,7 +9,8 @@ use hob_service::config::SecretRef;
 use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext};
 use hob_web::{
-    Access, App, Audited, Config, Entry, NewToken, Routes, Scope, Scopes, Stage, TokenCreation, Tokens, Web,
+    Access, App, Audited, Config, DataKind, NewToken, RouteEntry, Routes, Scope, Scopes, TokenCreation,
+    Tokens, Web,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio_util::sync::CancellationToken;
@@ -76,14 +77,14 @@ async fn every_route_is_documented() {
     let context = TestContext::embedded(needs(), Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     let routes = routes(&context, &web).await;
-    assert_eq!(routes.clashes(), [] as [String; 0], "two schemas of the API document share a name");
-    let app = App::new(&web, routes, Stage::Real);
+    assert_eq!(routes.conflicts(), [] as [String; 0], "two schemas of the API document share a name");
+    let app = App::new(&web, routes, DataKind::Real);
     assert_eq!(app.undocumented(), [], "routes of the API that its document lacks");
 
-    let mut entries: Vec<&Entry> = app.entries().iter().collect();
+    let mut entries: Vec<&RouteEntry> = app.entries().iter().collect();
     entries.sort();
     let page = entries.iter().fold(HEAD.to_owned(), |mut page, entry| {
-        let Entry { method, path, access, audited } = entry;
+        let RouteEntry { method, path, access, audited } = entry;
         let _ = writeln!(page, "| {method} | `{path}` | {} | {} |", scope(access), audit(*audited));
         page
     });
@@ -102,11 +103,11 @@ async fn every_route_enforces_its_access() {
     let config = Config { admin_token: Some(SecretRef::File(secret.path().into())), ..Config::default() };
     let listing = Web::open(&context, Live::fixed(config.clone())).unwrap();
     let routes = routes(&context, &listing).await;
-    let entries = App::new(&listing, routes.clone(), Stage::Real).entries().to_vec();
-    let mut app = TestApp::configured(&context, Live::fixed(config), |_| routes).await;
+    let entries = App::new(&listing, routes.clone(), DataKind::Real).entries().to_vec();
+    let mut app = TestApp::start_with_config(&context, Live::fixed(config), |_| routes).await;
     app.use_header(axum::http::header::ACCEPT, "application/json");
 
-    let guarded: Vec<&Entry> = entries.iter().filter(|entry| entry.access != Access::Public).collect();
+    let guarded: Vec<&RouteEntry> = entries.iter().filter(|entry| entry.access != Access::Public).collect();
     assert!(guarded.len() > 20, "{guarded:?}");
     for entry in &guarded {
         assert_eq!(ask(&app, entry).await, 401, "{entry:?} without a token");
@@ -124,9 +125,9 @@ async fn every_route_enforces_its_access() {
     }
 }
 
-async fn ask(app: &TestApp, entry: &Entry) -> u16 {
+async fn ask(app: &TestApp, entry: &RouteEntry) -> u16 {
     let path: Vec<&str> =
         entry.path.split('/').map(|part| if part.starts_with('{') { "1" } else { part }).collect();
     let method: Method = entry.method.parse().unwrap();
-    app.ask(method, &path.join("/"), None).await.status.as_u16()
+    app.request(method, &path.join("/"), None).await.status.as_u16()
 }

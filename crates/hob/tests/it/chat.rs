@@ -25,7 +25,7 @@ async fn come_online(server: &Server, redis: &RedisServer) {
 
 /// C14: the store is where `REDIS_HOST`, `REDIS_PORT` and `REDIS_PASSWORD` say.
 #[tokio::test]
-async fn the_documented_variables_name_the_store() {
+async fn documented_variables_name_the_store() {
     let redis = RedisServer::start_with(&RedisOptions {
         password: Some("your_secure_password".into()),
         ..RedisOptions::default()
@@ -39,7 +39,7 @@ async fn the_documented_variables_name_the_store() {
 
 /// C15: however long the store is away, the chat comes back by itself.
 #[tokio::test]
-async fn the_chat_outlives_its_store() {
+async fn chat_survives_the_loss_of_its_store() {
     let redis = RedisServer::start();
     let server = Server::start(&["--only", "chat", "--redis", &redis.url()]);
     come_online(&server, &redis).await;
@@ -56,7 +56,7 @@ async fn the_chat_outlives_its_store() {
 
 /// C17: what the document says to watch is there to be watched, on the embedded store, too.
 #[test]
-fn the_store_can_be_watched_with_the_documented_commands() {
+fn store_can_be_watched_with_the_documented_commands() {
     let server = Server::start(&["--only", "chat"]);
     for user in 0..20 {
         let path = format!("/api/v1/chat/users/u{user}/sockets");
@@ -115,7 +115,7 @@ fn limits_and_typing_flags_are_cleared_by_family() {
 
 /// C19: over TLS, with a password, as a user that may touch what the schema declares and nothing else.
 #[tokio::test]
-async fn the_chat_needs_no_more_than_the_schemas_acl_allows() {
+async fn chat_needs_no_more_than_the_schemas_acl_allows() {
     let redis = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
     let rules =
         String::from_utf8(hob().args(["schema", "acl", "--user", "chat"]).output().unwrap().stdout).unwrap();
@@ -173,7 +173,7 @@ fn commands(redis: &RedisServer, time: Duration) -> Vec<String> {
 
 /// A node that has nothing to do costs the store less than five commands a second, however many are connected.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_node_costs_the_store_almost_nothing() {
+async fn idle_node_uses_almost_no_store_cpu() {
     let redis = RedisServer::start();
     let server = Server::start(&["--only", "chat", "--redis", &redis.url()]);
     let mut clients = JoinSet::new();

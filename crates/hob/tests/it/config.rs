@@ -26,7 +26,7 @@ fn answer(output: &Output) -> String {
 }
 
 #[test]
-fn a_mistake_is_reported_with_file_line_and_field() {
+fn mistake_is_reported_with_file_line_and_field() {
     for (text, says) in [
         ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
         ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
@@ -63,7 +63,7 @@ fn a_mistake_is_reported_with_file_line_and_field() {
 }
 
 #[test]
-fn a_mistake_in_the_environment_is_reported_with_its_variable() {
+fn mistake_in_the_environment_is_reported_with_its_variable() {
     let folder = folder("");
     let said = complaint(&config(folder.path(), &["check"], &[("HOB_LISTEN", "here")]));
     assert!(said.starts_with("hob: HOB_LISTEN: "), "{said}");
@@ -73,7 +73,7 @@ fn a_mistake_in_the_environment_is_reported_with_its_variable() {
 }
 
 #[test]
-fn a_given_file_must_exist() {
+fn given_file_must_exist() {
     let folder = tempfile::tempdir().unwrap();
     let said = complaint(&config(folder.path(), &["check", "--config", "other.toml"], &[]));
     assert!(said.starts_with("hob: cannot read other.toml: "), "{said}");
@@ -101,7 +101,7 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
 }
 
 #[test]
-fn the_example_is_valid() {
+fn example_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let example = answer(&config(folder.path(), &["example"], &[]));
     std::fs::write(folder.path().join("hob.toml"), example).unwrap();

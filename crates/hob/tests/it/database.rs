@@ -18,7 +18,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_database_in_use_can_be_backed_up() {
+fn database_in_use_can_be_backed_up() {
     let server = Server::start(&[]);
     assert!(said(&database(&server, &["backup", "--to", "copy.db"])).contains("copy.db"));
     let again = complaint(&database(&server, &["backup", "--to", "copy.db"]));
@@ -29,7 +29,7 @@ fn a_database_in_use_can_be_backed_up() {
 }
 
 #[test]
-fn a_database_is_copied_from_sqlite_to_postgres() {
+fn database_is_copied_from_sqlite_to_postgres() {
     let server = Server::start(&[]);
     let postgres = Postgres::start();
     assert!(said(&database(&server, &["copy", "--to", &postgres.url()])).starts_with("copied "));

@@ -102,7 +102,7 @@ fn documented_names_set_their_settings() {
 }
 
 #[test]
-fn a_hob_variable_wins_over_the_file_and_the_file_over_other_names() {
+fn hob_variable_wins_over_the_file_and_the_file_over_other_names() {
     let folder = Folder::with_file("\n[redis]\nurl = \"redis://file\"\n\n[chat]\nmessage_rate_limit = 5\n");
     let others = [("REDIS_URL", "redis://other"), ("REDIS_HOST", "third"), ("MESSAGE_RATE_LIMIT", "6")];
     let shown = folder.show(&others);
@@ -118,7 +118,7 @@ fn a_hob_variable_wins_over_the_file_and_the_file_over_other_names() {
 
 /// Kubernetes sets `REDIS_PORT=tcp://10.0.0.1:6379` in every pod beside a Service with the name `redis`.
 #[test]
-fn a_port_from_kubernetes_is_ignored() {
+fn port_from_kubernetes_is_ignored() {
     let folder = Folder::with_file("");
     assert!(folder.show(&[("REDIS_PORT", "tcp://10.0.0.1:6379")]).contains("# url is not set"));
     let error = complaint(&folder.run(&["config", "check"], &[("REDIS_PORT", "seven")]));
@@ -126,7 +126,7 @@ fn a_port_from_kubernetes_is_ignored() {
 }
 
 #[test]
-fn a_wrong_value_is_reported_under_the_name_that_was_used() {
+fn wrong_value_is_reported_under_the_name_that_was_used() {
     let folder = Folder::with_file("");
     for (name, text) in [
         ("HOB_LISTEN", "here"),
@@ -141,7 +141,7 @@ fn a_wrong_value_is_reported_under_the_name_that_was_used() {
 }
 
 #[test]
-fn an_unknown_hob_variable_is_a_warning() {
+fn unknown_hob_variable_is_a_warning() {
     let folder = Folder::with_file(
         "[secrets.hook]\nfrom = \"env:HOB_HOOK\"\nfor = [\"uptime\"]\nhosts = [\"a.example\"]\n",
     );
@@ -158,7 +158,7 @@ fn an_unknown_hob_variable_is_a_warning() {
 }
 
 #[test]
-fn an_unknown_hob_variable_is_logged_at_the_start() {
+fn unknown_hob_variable_is_logged_at_the_start() {
     let server = Server::launch("127.0.0.1:0", |command| {
         let folder = command.get_current_dir().unwrap().to_owned();
         command.env("HOB_LISTN", "x").stderr(std::fs::File::create(folder.join("log")).unwrap())
@@ -182,7 +182,7 @@ fn variables_of_the_key_schemas_are_shown() {
 
 /// C6: the limit of the documented variable is the one that the chat applies.
 #[test]
-fn the_documented_message_limit_takes_effect() {
+fn documented_message_limit_takes_effect() {
     for name in ["MESSAGE_RATE_LIMIT", "HOB_CHAT_MESSAGE_RATE_LIMIT"] {
         let server = Server::start_with(&["--only", "chat"], &[(name, "2")]);
         let allowed: Vec<bool> = (0..3)
@@ -196,7 +196,7 @@ fn the_documented_message_limit_takes_effect() {
 }
 
 #[test]
-fn the_database_is_where_database_url_says() {
+fn database_is_where_database_url_says() {
     let server = Server::launch("127.0.0.1:0", |command| command.env("DATABASE_URL", "elsewhere/a.db"));
     assert!(server.folder.path().join("elsewhere/a.db").exists());
     assert!(!server.folder.path().join("hob-data").exists());

@@ -72,7 +72,7 @@ fn load(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_plan_is_run_and_reported_in_every_form() {
+fn plan_is_run_and_reported_in_every_form() {
     let (target, folder) = (Target::start(), tempfile::tempdir().unwrap());
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (plan, html, json, junit) = (path("plan.toml"), path("r.html"), path("r.json"), path("r.xml"));
@@ -105,7 +105,7 @@ fn users_come_from_a_file_beside_the_plan() {
 }
 
 #[test]
-fn a_missed_threshold_is_told_by_the_exit_code() {
+fn exit_code_reports_a_missed_threshold() {
     let (target, folder) = (Target::start(), tempfile::tempdir().unwrap());
     let plan = folder.path().join("plan.toml");
     fs::write(&plan, target.plan("{ users = 2, for = \"1s\" }", "rate > 10000000/s")).unwrap();
@@ -115,7 +115,7 @@ fn a_missed_threshold_is_told_by_the_exit_code() {
 }
 
 #[test]
-fn a_url_is_requested_over_and_over() {
+fn url_is_requested_repeatedly() {
     let target = Target::start();
     let output = load(&["quick", &format!("http://{}/", target.address), "-c", "4", "-d", "1s"]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -124,7 +124,7 @@ fn a_url_is_requested_over_and_over() {
 }
 
 #[test]
-fn what_cannot_be_run_is_one_line_that_says_where() {
+fn invalid_plan_is_reported_in_one_line_with_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("plan.toml");
     fs::write(&plan, Target::start().plan("{ rate = 1, for = \"soon\" }", "p99 < 1s")).unwrap();

@@ -105,7 +105,7 @@ fn file(count: usize, target: &str) -> String {
 }
 
 #[test]
-fn a_file_is_planned_applied_and_then_changes_nothing() {
+fn file_is_planned_applied_and_then_changes_nothing() {
     let test_database = TestDatabase::sqlite();
     let desk = Desk::new(&test_database.url());
     let yaml = file(3, "http://shop.example/");
@@ -125,7 +125,7 @@ fn a_file_is_planned_applied_and_then_changes_nothing() {
 
 /// U7
 #[tokio::test(flavor = "multi_thread")]
-async fn the_list_shows_how_monitors_are() {
+async fn list_shows_the_state_of_monitors() {
     const ADMIN: &str = "an-admin-token-for-tests";
     let target = Target::default();
     let server = Server::start_with(&["--only", "uptime"], &[("HOB_ADMIN_TOKEN", ADMIN)]);
@@ -158,7 +158,7 @@ async fn the_list_shows_how_monitors_are() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_refused_with_its_places() {
+fn invalid_file_is_refused_with_positions() {
     let test_database = TestDatabase::sqlite();
     let desk = Desk::new(&test_database.url());
     let file = desk.write("monitors: {a: {name: A, kind: tcp, target: nowhere}}");
@@ -211,7 +211,7 @@ mod slow {
     /// U1 U5 U8 U9: nodes are killed, Redis forgets everything, PostgreSQL restarts, and targets break meanwhile.
     #[expect(clippy::print_stdout, reason = "how long it took is worth a look")]
     #[tokio::test(flavor = "multi_thread")]
-    async fn nothing_is_lost_or_told_twice_while_everything_dies() {
+    async fn nothing_is_lost_or_alerted_twice_when_everything_is_killed() {
         let (redis, postgres, target) = (RedisServer::start(), Postgres::start(), Target::default());
         let url = target.start();
         Desk::new(&postgres.url()).apply(&file(MONITORS, &url), &[]);

@@ -51,7 +51,7 @@ fn every_rule_explains_itself() {
 }
 
 #[test]
-fn an_error_in_a_schema_file_has_a_position() {
+fn error_in_a_schema_file_has_a_position() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bad.toml");
     std::fs::write(&path, "[schema]\nname = \"bad\"\nversion = 1\n\n[key.a]\npatern = \"a:<id>\"\n").unwrap();
@@ -64,7 +64,7 @@ fn an_error_in_a_schema_file_has_a_position() {
 }
 
 #[test]
-fn a_proposed_schema_matches_the_keys() {
+fn proposed_schema_matches_the_keys() {
     let redis = seeded();
     let proposal = answer(&schema(&["infer", &redis.url(), "--name", "mine"]), 0);
     let folder = tempfile::tempdir().unwrap();
@@ -75,7 +75,7 @@ fn a_proposed_schema_matches_the_keys() {
 }
 
 #[test]
-fn the_exit_code_follows_the_findings_and_a_baseline_hides_known_ones() {
+fn exit_code_follows_the_findings_and_a_baseline_hides_known_ones() {
     let redis = seeded();
     let text = answer(&schema(&["audit", &redis.url()]), 4);
     for part in ["chat.typing", "surprise"] {
@@ -104,7 +104,7 @@ fn every_master_of_a_cluster_is_audited() {
 }
 
 #[test]
-fn the_master_of_a_sentinel_set_is_audited() {
+fn master_of_a_sentinel_set_is_audited() {
     let sentinels = SentinelSet::start();
     sentinels.master().command::<()>(&["SET", "user:42:online", "true"]);
     let text = answer(&schema(&["audit", &sentinels.url()]), 0);
@@ -112,7 +112,7 @@ fn the_master_of_a_sentinel_set_is_audited() {
 }
 
 #[test]
-fn a_tls_server_is_audited_with_the_given_authority() {
+fn tls_server_is_audited_with_the_given_authority() {
     let redis = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
     redis.command::<()>(&["SET", "surprise:1", "x"]);
     let folder = tempfile::tempdir().unwrap();
@@ -142,7 +142,7 @@ fn clean_is_a_dry_run_without_apply() {
 }
 
 #[test]
-fn a_missing_server_is_an_error_without_the_password() {
+fn missing_server_is_an_error_without_the_password() {
     for command in [&["infer"][..], &["audit"], &["clean", "--family", "chat.typing"]] {
         let url = ["redis://:hunter2@127.0.0.1:1"];
         let text = complaint(&schema(&[command, &url].concat()));

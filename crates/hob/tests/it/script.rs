@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hob_testkit::until;
+use hob_testkit::wait_until;
 use redis::{Client, Connection, RedisResult};
 
 use crate::program::Server;
@@ -41,13 +41,13 @@ fn is_busy<T>(answer: &RedisResult<T>) -> bool {
 }
 
 #[test]
-fn a_script_of_a_client_does_not_hold_the_server_up_and_can_be_killed() {
+fn long_client_script_does_not_block_the_server_and_can_be_killed() {
     let server = Server::start(&[]);
     for script in [CALLS, ALLOCATES] {
         let running = begin(&server, script);
         let mut other = connect(&server);
         answers_soon(&server, script);
-        until("the script to be seen", || {
+        wait_until("the script to be seen", || {
             is_busy(&redis::cmd("GET").arg("x").query::<Option<String>>(&mut other))
         });
         answers_soon(&server, script);
@@ -59,10 +59,10 @@ fn a_script_of_a_client_does_not_hold_the_server_up_and_can_be_killed() {
 }
 
 #[test]
-fn a_long_script_runs_to_its_end_while_the_server_answers() {
+fn long_script_runs_to_its_end_while_the_server_answers() {
     let server = Server::start(&[]);
     let running = begin(&server, FOR_LONG);
-    until("the script to end", || {
+    wait_until("the script to end", || {
         answers_soon(&server, FOR_LONG);
         running.is_finished()
     });
@@ -70,12 +70,12 @@ fn a_long_script_runs_to_its_end_while_the_server_answers() {
 }
 
 #[test]
-fn the_server_stops_whatever_script_runs() {
+fn server_stops_while_a_script_runs() {
     for script in [WRITES, ALLOCATES, NEVER_RETURNS] {
         let mut server = Server::start(&[]);
         let running = begin(&server, script);
         let mut other = connect(&server);
-        until("the script to be seen", || {
+        wait_until("the script to be seen", || {
             is_busy(&redis::cmd("GET").arg("x").query::<Option<String>>(&mut other))
         });
         let stopped = Instant::now();

@@ -96,7 +96,7 @@ async fn readiness_follows_the_database() {
 }
 
 #[test]
-fn a_node_with_another_database_refuses_to_share_the_store() {
+fn node_with_another_database_refuses_to_share_the_store() {
     let redis = RedisServer::start();
     let first = Server::start(&["--redis", &redis.url()]);
     assert_eq!(first.get("/healthz").status, 200);
@@ -210,7 +210,7 @@ async fn private_targets_are_refused_by_a_public_server() {
 }
 
 #[test]
-fn the_database_is_kept_except_in_a_demo() {
+fn database_is_kept_except_in_a_demo() {
     let mut server = Server::start(&[]);
     assert!(server.folder.path().join("hob-data/hob.db").exists());
     assert!(server.terminate().success());
@@ -242,7 +242,7 @@ fn startup_errors_are_one_line() {
 }
 
 #[test]
-fn a_demo_uses_a_free_port_if_its_own_is_taken() {
+fn demo_uses_a_free_port_if_its_own_is_taken() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap();
     let server = Server::start_on(&taken.to_string(), &["--demo"]);
@@ -286,7 +286,7 @@ mod browser {
 
     /// P10
     #[tokio::test]
-    async fn the_health_page_updates_itself() {
+    async fn health_page_updates_itself() {
         let server = Server::start(&["--demo"]);
         let browser = Browser::start();
         let client = browser.open(Window::default()).await;

@@ -23,7 +23,7 @@ fn ask(server: &Server, token: &str, path: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_token_grants_its_scopes_until_it_is_revoked() {
+async fn token_grants_its_scopes_until_it_is_revoked() {
     let server = Server::start_with(&[], &[("HOB_ADMIN_TOKEN", ADMIN)]);
     assert_eq!(ask(&server, "hob_nobodys", "/metrics"), 401);
     assert_eq!(ask(&server, ADMIN, "/metrics"), 200);

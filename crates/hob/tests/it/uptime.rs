@@ -27,7 +27,7 @@ fn check(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_target_that_is_up_is_drawn() {
+fn target_that_is_up_is_drawn() {
     let url = format!("http://{}/", target(1));
     let output = check(&[&url, "--assert", "json $.ok == true"]);
     let text = String::from_utf8_lossy(&output.stdout);
@@ -38,7 +38,7 @@ fn a_target_that_is_up_is_drawn() {
 }
 
 #[test]
-fn a_target_that_is_down_is_told_by_the_exit_code() {
+fn exit_code_reports_a_target_that_is_down() {
     let url = format!("http://{}/", target(1));
     let output = check(&[&url, "--json", "--assert", "status == 204", "--assert", "latency < 1h"]);
     assert_eq!(output.status.code(), Some(4));
@@ -55,7 +55,7 @@ fn a_target_that_is_down_is_told_by_the_exit_code() {
 }
 
 #[test]
-fn a_port_that_is_closed_is_down() {
+fn port_that_is_closed_is_down() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     assert_eq!(check(&[&address, "--kind", "tcp"]).status.code(), Some(0));
@@ -65,7 +65,7 @@ fn a_port_that_is_closed_is_down() {
 
 /// On Linux, a connection to 0.0.0.0 reaches this machine.
 #[test]
-fn a_denied_address_is_checked_if_it_is_listed() {
+fn denied_address_is_checked_if_it_is_listed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("0.0.0.0:{}", listener.local_addr().unwrap().port());
     let output = check(&[&address, "--kind", "tcp"]);
@@ -81,7 +81,7 @@ fn a_denied_address_is_checked_if_it_is_listed() {
 }
 
 #[test]
-fn a_mistake_is_told_with_its_place() {
+fn mistake_is_reported_with_its_position() {
     let output = check(&["http://127.0.0.1:1/", "--assert", "status ~ 200"]);
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2));

@@ -1,12 +1,14 @@
 //! The tables `load_plan`, `load_plan_version` and `load_plan_file`.
 
-use hob_database::{Database, Keyset, Kind, Page, PageRequest, Read, Transaction, UnixMs, from_row, sql};
+use hob_database::{
+    Database, Keyset, Page, PageRequest, Read, Transaction, UnixMs, ValueKind, from_row, sql,
+};
 
 use super::Result;
 use crate::plan::catalog::{PlanEntry, PlanId};
 use crate::plan::{Format, PlanFiles, PlanSource};
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("id", Kind::Int)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("id", ValueKind::Int)]);
 
 struct VersionRow {
     format: Format,

@@ -1,6 +1,6 @@
 //! The tables `load_run` and `load_report`.
 
-use hob_database::{Database, Keyset, Kind, Page, PageRequest, Read, Transaction, UnixMs, sql};
+use hob_database::{Database, Keyset, Page, PageRequest, Read, Transaction, UnixMs, ValueKind, sql};
 
 use super::Result;
 use crate::keys::TestId;
@@ -8,7 +8,7 @@ use crate::plan::catalog::PlanId;
 use crate::run::lifecycle::NewRun;
 use crate::run::{Run, RunState};
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("queued_at", Kind::Int), ("id", Kind::Text)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("queued_at", ValueKind::Int), ("id", ValueKind::Text)]);
 const ACTIVE: [RunState; 4] = [RunState::Starting, RunState::Running, RunState::Paused, RunState::Stopping];
 
 pub(crate) async fn find(source: &impl Read, id: &TestId) -> Result<Option<Run>> {

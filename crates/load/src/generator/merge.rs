@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_second_is_merged_when_all_threads_have_sent_it() {
+    async fn second_is_merged_when_all_threads_have_sent_it() {
         let ((one, first), (two, second)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let mut merger = SecondMerger::new(vec![first, second]);
         let with_users = |at, users| {

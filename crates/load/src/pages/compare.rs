@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use hob_web::chart::Unit;
-use hob_web::look::Quantity;
+use hob_web::components::Quantity;
 use hob_web::{Console, Page, Problem, Query};
 use serde::Deserialize;
 

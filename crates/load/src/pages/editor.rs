@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::{PageRequest, UnixMs};
-use hob_web::look::{Choice, Field, Tone, When};
+use hob_web::components::{Choice, Field, RelativeTime, Tone};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem, Query};
 use serde::Deserialize;
 
@@ -74,13 +74,13 @@ impl Editor {
             source: Field::lines("source", "Plan")
                 .value(&draft.source)
                 .error(line)
-                .most(Plan::MAX_BYTES)
+                .max_length(Plan::MAX_BYTES)
                 .required(),
             format: Field::choice("format", "Format", choices).value(draft.format),
             files: draft.files.clone(),
             file_name: Field::text("file_name", "File name").placeholder("users.csv"),
             file: Field::lines("file", "Content")
-                .most(PlanFiles::MAX_BYTES)
+                .max_length(PlanFiles::MAX_BYTES)
                 .hint("Adds or replaces the file of this name. Empty content removes it."),
             run_type: Field::text("run_type", "Run type"),
             priority: Field::number("priority", "Priority").value(0).between(-1000, 1000),

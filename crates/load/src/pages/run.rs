@@ -4,7 +4,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
-use hob_web::look::{Badge, Facts, Tone, When};
+use hob_web::components::{Badge, Facts, RelativeTime, Tone};
 use hob_web::{Console, Page, Path, Problem, Query};
 use serde::Deserialize;
 
@@ -37,13 +37,13 @@ impl RunPage {
             .text("Message", &self.run.message)
             .text("Run type", &self.run.run_type)
             .text("Plan", format!("version {}", self.run.plan_version))
-            .shown("Queued", When::at(self.run.queued_at.0));
+            .markup("Queued", RelativeTime::at(self.run.queued_at.0));
         let facts = match self.progress {
             Some(progress) => facts.text("Progress", format!("{progress:.0} %")),
             None => facts,
         };
         match self.run.start_at {
-            Some(start) => facts.shown("Started", When::at(start.0)),
+            Some(start) => facts.markup("Started", RelativeTime::at(start.0)),
             None => facts,
         }
     }

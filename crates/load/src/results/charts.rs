@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use hob_web::chart::{HeatMap, Histogram, Line, Unit};
-use hob_web::look::{Markup, Tone};
+use hob_web::components::{Markup, Tone};
 
 use crate::results::report::Report;
 use crate::results::totals::TimelinePoint;

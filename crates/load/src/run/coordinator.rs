@@ -55,7 +55,7 @@ pub(crate) async fn work(load: Load, task: Task) {
         if let Err(error) = find_work(&load, &mut jobs).await {
             tracing::warn!(%error, "search for load runs failed");
         }
-        task.beat();
+        task.heartbeat();
         tokio::select! {
             () = load.inner.work_available.notified() => {}
             () = tokio::time::sleep(POLL_INTERVAL) => {}

@@ -1,7 +1,7 @@
 //! `pipeline_item`: one row per item of a run.
 
 use hob_database::{
-    Bind as _, Binds, Keyset, Kind, Page, PageRequest, Read, Transaction, UnixMs, Value, from_row, sql,
+    Bind as _, Binds, Keyset, Page, PageRequest, Read, Transaction, UnixMs, Value, ValueKind, from_row, sql,
 };
 
 use super::Result;
@@ -13,7 +13,7 @@ use crate::run::item::{Item, ItemState, ItemSummary, NewItem};
 /// Items in one statement: SQLite scans all placeholders of a list for each value that is bound.
 const CHUNK: usize = 256;
 
-const IN_ORDER: Keyset = Keyset::ascending(&[("seq", Kind::Int)]);
+const IN_ORDER: Keyset = Keyset::ascending(&[("seq", ValueKind::Int)]);
 
 from_row!(Item { seq, step, key, data, attempts, class, unchanged });
 
@@ -26,9 +26,9 @@ pub(crate) struct NewItemRow<'a> {
 }
 
 impl Binds for NewItemRow<'_> {
-    fn store(self) -> Result<Vec<(Kind, Option<Value>)>> {
-        let text = |text: &str| Ok::<_, hob_database::Error>((Kind::Text, text.store()?));
-        let int = |number: i64| Ok::<_, hob_database::Error>((Kind::Int, number.store()?));
+    fn store(self) -> Result<Vec<(ValueKind, Option<Value>)>> {
+        let text = |text: &str| Ok::<_, hob_database::Error>((ValueKind::Text, text.store()?));
+        let int = |number: i64| Ok::<_, hob_database::Error>((ValueKind::Int, number.store()?));
         let item = self.item;
         Ok(vec![
             text(self.run.as_str())?,
@@ -42,7 +42,7 @@ impl Binds for NewItemRow<'_> {
             int(0)?,
             text("")?,
             text("")?,
-            (Kind::Bool, item.unchanged.store()?),
+            (ValueKind::Bool, item.unchanged.store()?),
         ])
     }
 }

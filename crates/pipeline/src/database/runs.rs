@@ -1,7 +1,8 @@
 //! `pipeline_run`: one row per run. A transaction that moves items of a run locks this row first.
 
 use hob_database::{
-    Database, Keyset, Kind, Page, PageRequest, PerDialect, Query, Read, Transaction, UnixMs, from_row, sql,
+    Database, Keyset, Page, PageRequest, PerDialect, Query, Read, Transaction, UnixMs, ValueKind, from_row,
+    sql,
 };
 
 use super::Result;
@@ -10,7 +11,7 @@ use crate::run::{Run, RunId, RunState};
 
 from_row!(Run { id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at });
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("started_at", Kind::Int), ("id", Kind::Text)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("started_at", ValueKind::Int), ("id", ValueKind::Text)]);
 
 /// Inserts a running run, unless the id is taken.
 pub(crate) async fn insert(tx: &Transaction, id: &RunId, plan: &Plan) -> Result<()> {

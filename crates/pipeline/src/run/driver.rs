@@ -121,7 +121,7 @@ impl Driver {
     }
 
     async fn claim(&self, in_flight: usize) -> Result<Option<Claim>> {
-        let config = self.shared.config.now();
+        let config = self.shared.config.current();
         let room = config.batch_size.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX));
         // At least half a batch: claims of single items would cost a write each.
         if self.stop.is_cancelled() || room < config.batch_size.div_ceil(2) {
@@ -190,7 +190,7 @@ impl Driver {
 
     async fn renew_claims(&self) {
         while self.tick().await {
-            let lease = self.shared.config.now().lease.get();
+            let lease = self.shared.config.current().lease.get();
             if let Err(error) =
                 item::renew(&self.shared.context.database, &self.run, &self.worker, lease).await
             {

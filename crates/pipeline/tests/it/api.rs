@@ -12,7 +12,7 @@ use crate::runs::{api_config, plan, wait_for_state};
 use crate::support::{NEEDS, Node, TestEnv, new_reservation};
 
 async fn app(node: &Node) -> TestApp {
-    TestApp::over(node.web.clone(), node.pipelines.routes()).await
+    TestApp::start_with(node.web.clone(), node.pipelines.routes()).await
 }
 
 /// P8: an Airflow task, or any script.
@@ -229,7 +229,7 @@ fn card_shows_the_calls_of_all_quotas() {
             }
         }
         let card = node.pipelines.card().await;
-        assert_eq!(card.figures[0].value, hob_web::look::Quantity::count(5_u64));
+        assert_eq!(card.figures[0].value, hob_web::components::Quantity::count(5_u64));
         assert_eq!(card.spark.iter().flatten().sum::<f64>(), 5.0, "{:?}", card.spark);
         assert_eq!(card.spark.len(), 60, "including steps without calls");
     });
@@ -240,10 +240,10 @@ fn card_is_bad_while_the_database_is_unavailable() {
     run(async {
         let env = TestEnv::embedded().await;
         let node = env.node().await;
-        assert_eq!(node.pipelines.card().await.word, "no run");
+        assert_eq!(node.pipelines.card().await.status, "no run");
         env.database.close().await;
         let card = node.pipelines.card().await;
-        assert_eq!((card.tone, card.word.as_str()), (hob_web::look::Tone::Bad, "unknown"));
+        assert_eq!((card.tone, card.status.as_str()), (hob_web::components::Tone::Bad, "unknown"));
         assert_eq!(card.problems.len(), 1, "{card:?}");
     });
 }

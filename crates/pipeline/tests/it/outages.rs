@@ -36,7 +36,7 @@ async fn no_calls_during(away: impl Fn(&RedisServer), back: impl Fn(&RedisServer
 
 #[test]
 fn no_calls_while_the_store_hangs() {
-    run(no_calls_during(RedisServer::freeze, RedisServer::thaw));
+    run(no_calls_during(RedisServer::freeze, RedisServer::unfreeze));
 }
 
 #[test]

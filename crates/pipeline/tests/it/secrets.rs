@@ -22,7 +22,7 @@ const VALUE: &str = "s3cret-value";
 pub(crate) fn secret(name: &str, file: &Path, hosts: &[&str]) -> SecretsConfig {
     let hosts = Hosts::Listed(hosts.iter().map(|host| host.parse().unwrap()).collect());
     let from = format!("file:{}", file.display()).parse().unwrap();
-    let entry = SecretEntry { from, systems: vec!["pipeline".to_owned()], hosts };
+    let entry = SecretEntry { from, services: vec!["pipeline".to_owned()], hosts };
     SecretsConfig::from_iter([(name.parse().unwrap(), entry)])
 }
 

@@ -40,7 +40,7 @@ impl TestEnv {
     }
 
     pub(crate) async fn over(test_store: TestStore, test_database: TestDatabase) -> Self {
-        Self::new(TestContext::over(NEEDS, test_store, test_database).await)
+        Self::new(TestContext::start_on(NEEDS, test_store, test_database).await)
     }
 
     pub(crate) fn test_store(&self) -> &TestStore {

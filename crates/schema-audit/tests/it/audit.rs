@@ -46,7 +46,7 @@ fn seed_examples(space: &Keyspace, send: &dyn Fn(&[&str])) {
 }
 
 #[tokio::test]
-async fn the_examples_of_the_documentation_run_and_audit_clean() {
+async fn examples_of_the_documentation_run_and_audit_clean() {
     let (server, catalog) = (RedisServer::start(), services_catalog(Layout::Plain));
     for space in catalog.spaces() {
         seed_examples(space, &|command| {
@@ -208,7 +208,7 @@ async fn every_breach_is_found_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_baseline_hides_known_findings() {
+async fn baseline_hides_known_findings() {
     let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     seed(&server);
     let before = run(&server.url(), &catalog).await;
@@ -222,7 +222,7 @@ async fn a_baseline_hides_known_findings() {
 }
 
 #[tokio::test]
-async fn a_paced_audit_keeps_its_rate_and_reports_progress() {
+async fn paced_audit_keeps_its_rate_and_reports_progress() {
     let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     let mut pipe = redis::pipe();
     for n in 0..1_000 {
@@ -275,7 +275,7 @@ async fn lacking_permission_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_audit_changes_nothing() {
+async fn audit_changes_nothing() {
     let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     seed(&server);
     let dirty =
@@ -287,7 +287,7 @@ async fn an_audit_changes_nothing() {
 
 /// The console audits the embedded engine with the same function.
 #[tokio::test]
-async fn the_embedded_engine_is_audited_like_a_server() {
+async fn embedded_engine_is_audited_like_a_server() {
     let store = Store::embedded(&Engine::default());
     let catalog = parse_catalog(SCHEMA, Layout::Plain);
     for command in SEED.iter().flat_map(|(_, commands)| commands.iter()) {
@@ -309,7 +309,7 @@ async fn the_embedded_engine_is_audited_like_a_server() {
 
 /// A SCAN cursor of one server process means nothing to the next.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restart_during_an_audit_is_an_error() {
+async fn restart_during_an_audit_is_an_error() {
     let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));
     let mut pipe = redis::pipe();
     for n in 0..1_000 {

@@ -40,7 +40,7 @@ async fn only_keys_of_the_family_are_deleted() {
 }
 
 #[tokio::test]
-async fn a_missing_ttl_is_added_and_an_existing_one_is_kept() {
+async fn missing_ttl_is_added_and_an_existing_one_is_kept() {
     let (server, catalog) = (RedisServer::start(), chat_catalog(Layout::Plain));
     server.command::<()>(&["SET", "typing:c1:u1", "1"]);
     server.command::<()>(&["SET", "typing:c1:u2", "1", "PX", "2000"]);
@@ -66,7 +66,7 @@ async fn keys_in_use_are_kept_when_idle_ones_are_deleted() {
 }
 
 #[tokio::test]
-async fn a_cluster_is_cleaned_on_every_master() {
+async fn cluster_is_cleaned_on_every_master() {
     let (cluster, catalog) = (RedisCluster::start(), chat_catalog(Layout::Tagged));
     for n in 0..50 {
         let key = format!("lastseen:{{u{n}}}");

@@ -13,7 +13,7 @@ async fn connect_error(url: &str) -> String {
 }
 
 #[tokio::test]
-async fn the_master_of_a_sentinel_set_is_audited_inferred_and_cleaned() {
+async fn master_of_a_sentinel_set_is_audited_inferred_and_cleaned() {
     let (sentinels, catalog) = (SentinelSet::start(), chat_catalog(Layout::Plain));
     sentinels.master().command::<()>(&["SET", "lastseen:u1", "2025-11-16T10:00:00Z"]);
     let store = open(&sentinels.url()).await;
@@ -28,14 +28,14 @@ async fn the_master_of_a_sentinel_set_is_audited_inferred_and_cleaned() {
 }
 
 #[tokio::test]
-async fn an_unknown_master_name_is_an_error_with_the_name() {
+async fn unknown_master_name_is_an_error_with_the_name() {
     let sentinels = SentinelSet::start();
     let error = connect_error(&sentinels.url().replace("mymaster", "nosuch")).await;
     assert!(error.contains("nosuch"), "{error}");
 }
 
 #[tokio::test]
-async fn a_tls_server_is_audited_when_its_authority_is_given() {
+async fn tls_server_is_audited_when_its_authority_is_given() {
     let options = RedisOptions { tls: true, password: Some("secret".into()), ..RedisOptions::default() };
     let (server, catalog) = (RedisServer::start_with(&options), chat_catalog(Layout::Plain));
     server.command::<()>(&["SET", "lastseen:u1", "2025-11-16T10:00:00Z"]);
@@ -49,7 +49,7 @@ async fn a_tls_server_is_audited_when_its_authority_is_given() {
 }
 
 #[tokio::test]
-async fn a_missing_server_and_a_missing_password_are_errors_with_the_reason() {
+async fn missing_server_and_a_missing_password_are_errors_with_the_reason() {
     let error = connect_error("redis://:hunter2@127.0.0.1:1").await;
     assert!(error.contains("127.0.0.1:1") && !error.contains("hunter2"), "{error}");
     let server =
@@ -60,7 +60,7 @@ async fn a_missing_server_and_a_missing_password_are_errors_with_the_reason() {
 }
 
 #[tokio::test]
-async fn the_embedded_store_of_another_process_cannot_be_opened() {
+async fn embedded_store_of_another_process_cannot_be_opened() {
     let error = connect_error("embedded://").await;
     assert!(error.contains("redis://127.0.0.1:7379"), "{error}");
 }

@@ -59,7 +59,7 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
 
 /// For the keys of Hob's own services the proposal is a valid schema, and the keys match it.
 #[tokio::test]
-async fn the_proposal_for_hobs_own_keys_audits_clean() {
+async fn proposal_for_hobs_own_keys_audits_clean() {
     let cluster = RedisCluster::start();
     for name in SERVICES {
         let space = Keyspace::new(load_schema(name), Layout::Tagged);
@@ -78,7 +78,7 @@ async fn the_proposal_for_hobs_own_keys_audits_clean() {
 }
 
 #[tokio::test]
-async fn an_empty_server_gets_an_empty_schema() {
+async fn empty_server_gets_an_empty_schema() {
     let (schema, text) = proposed(&RedisServer::start().url()).await;
     assert!(schema.families.is_empty(), "{text}");
 }

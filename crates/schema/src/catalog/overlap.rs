@@ -242,7 +242,7 @@ mod tests {
 
     /// C9
     #[test]
-    fn a_reserved_word_keeps_families_apart() {
+    fn reserved_word_keeps_families_apart() {
         assert!(pair("u:<a>:<b>", "u:<a>:total").is_empty());
         assert!(!pair("u:<a>:<b>", "u:<a>:totals").is_empty());
         assert!(!pair("u:<a>:<b>", "u:<a>:tota").is_empty());

@@ -275,7 +275,7 @@ mod tests {
 
     /// G18
     #[test]
-    fn an_endpoint_has_two_encodings() {
+    fn endpoint_has_two_encodings() {
         let spaced = rule(IdForm::Endpoint { space: b' ' });
         let joined = rule(IdForm::Endpoint { space: b'_' });
         for (id, plain, under) in [

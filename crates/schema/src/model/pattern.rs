@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_is_literals_and_placeholders() {
+    fn pattern_is_literals_and_placeholders() {
         let pattern = Pattern::parse("user:<userId>:online", &ids()).unwrap();
         assert_eq!(
             pattern.segments,

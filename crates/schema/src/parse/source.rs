@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_counts_lines_and_characters_from_one() {
+    fn place_counts_lines_and_characters_from_one() {
         let source = Source::new("x.toml", "a\nöß = 1\n");
         assert_eq!(source.position(0), Position { line: 1, column: 1 });
         let equals = source.text.find('=').unwrap();

@@ -28,7 +28,7 @@ fn every_contract_id_that_names_a_key_or_channel_is_declared() {
 }
 
 #[test]
-fn the_service_schemas_can_share_a_server() {
+fn service_schemas_can_share_a_server() {
     for layout in [Layout::Plain, Layout::Tagged] {
         let schemas = SERVICES.iter().map(|name| load_schema(name)).collect();
         Catalog::new(schemas, layout).unwrap();
@@ -69,7 +69,7 @@ fn total_is_not_a_conversation_id() {
 }
 
 #[test]
-fn the_keys_of_one_monitor_share_a_slot_with_its_schedule() {
+fn keys_of_one_monitor_share_a_slot_with_its_schedule() {
     let space = hob_schema::Keyspace::new(load_schema("uptime"), Layout::Tagged);
     let shard = space.shard_of("monitor_123");
     let family = |name: &str| space.schema().families.iter().position(|family| family.name == name).unwrap();

@@ -98,14 +98,14 @@ fn validate(toml_text: &str) -> Result<(), String> {
 }
 
 #[test]
-fn the_service_schemas_are_valid() {
+fn service_schemas_are_valid() {
     for name in SERVICES {
         assert_eq!(validate(&std::fs::read_to_string(schema_path(name)).unwrap()), Ok(()), "{name}");
     }
 }
 
 #[test]
-fn the_json_schema_rejects_what_the_parser_rejects() {
+fn json_schema_rejects_what_the_parser_rejects() {
     let head = "[schema]\nname = \"t\"\nversion = 1\n";
     for (body, path) in [
         ("[schema]\nname = \"t\"\n", "file.schema"),

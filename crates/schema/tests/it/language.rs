@@ -80,7 +80,7 @@ fn invalid_toml_is_reported_with_its_position() {
 }
 
 #[test]
-fn the_position_of_an_error_in_a_pattern_is_exact() {
+fn position_of_an_error_in_a_pattern_is_exact() {
     let found = family("pattern = \"user:<nobody>\"\ntype = \"set\"");
     assert!(found[0].starts_with("t.toml:7:17: <nobody> is not declared"), "{found:#?}");
 }
@@ -138,7 +138,7 @@ ttl = { none = "small" }
 }
 
 #[test]
-fn an_invalid_limit_in_the_environment_is_an_error() {
+fn invalid_limit_in_the_environment_is_an_error() {
     let text =
         format!("{HEAD}[key.a]\npattern = \"a\"\ntype = \"set\"\nmax_len = {{ env = \"N\", default = 3 }}");
     let mut schema = Schema::parse("t.toml", &text).unwrap();
@@ -147,7 +147,7 @@ fn an_invalid_limit_in_the_environment_is_an_error() {
 }
 
 #[test]
-fn a_pattern_with_a_tag_keeps_it_under_both_layouts() {
+fn pattern_with_a_tag_keeps_it_under_both_layouts() {
     let text = format!("{HEAD}[key.a]\npattern = \"a:{{<userId>}}:b\"\ntype = \"set\"\ntag = \"userId\"");
     let schema = Schema::parse("t.toml", &text).unwrap_or_else(|errors| panic!("{errors}"));
     for layout in [Layout::Plain, Layout::Tagged] {

@@ -82,7 +82,7 @@ fn each_rule_reports_its_own_case_only() {
 }
 
 #[test]
-fn a_second_encoding_of_an_id_is_reported() {
+fn second_encoding_of_an_id_is_reported() {
     let text = format!(
         "{HEAD}[ids]\nx = {{ form = \"endpoint\" }}\ny = {{ of = \"x\", space = \"_\" }}\n{}{}",
         family("one", "pattern = \"one:<x>\"\nmax_keys = 9"),
@@ -92,7 +92,7 @@ fn a_second_encoding_of_an_id_is_reported() {
 }
 
 #[test]
-fn an_allow_with_a_reason_silences_its_rule() {
+fn allow_with_a_reason_silences_its_rule() {
     let text = format!(
         "{HEAD}{}",
         family("one", "type = \"list\"\nallow = { rule = \"no-cap\", reason = \"small\" }")
@@ -101,7 +101,7 @@ fn an_allow_with_a_reason_silences_its_rule() {
 }
 
 #[test]
-fn the_service_schemas_have_no_findings() {
+fn service_schemas_have_no_findings() {
     for name in SERVICES {
         let findings = lint(&load_schema(name));
         assert!(findings.is_empty(), "{}", report_text(&findings));

@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: hob_testkit::budget(2_000, 100_000), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_key_parses_to_the_ids_that_it_was_built_from(built in built()) {
+    fn key_parses_to_the_ids_that_it_was_built_from(built in built()) {
         let catalog = catalog(built.layout);
         if let Some(key) = key_of(&catalog.spaces()[built.schema], &built) {
             let found = catalog.find(&key).expect("the key of a family belongs to it");
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn the_matcher_agrees_with_a_naive_one(key in near_key()) {
+    fn matcher_agrees_with_a_naive_one(key in near_key()) {
         let catalog = catalog(Layout::Plain);
         let found = catalog.find(&key);
         let expected = naive(catalog, &key);
@@ -320,7 +320,7 @@ proptest! {
 
     /// A schema that was accepted has no key of two readings, and every key of a naive reading is found.
     #[test]
-    fn a_valid_schema_has_no_key_of_two_families(text in random_schema(), keys in vec(short_key(), 20)) {
+    fn valid_schema_has_no_key_of_two_families(text in random_schema(), keys in vec(short_key(), 20)) {
         let Ok(schema) = Schema::parse("t.toml", &text) else { return Ok(()) };
         let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
         for key in keys {
@@ -333,7 +333,7 @@ proptest! {
     /// An overlap that is reported names a key that really is of both families. (Hours are taken wider than
     /// they are, so for them it may not be.)
     #[test]
-    fn a_reported_overlap_shows_a_key_of_two_families(text in random_schema()) {
+    fn reported_overlap_shows_a_key_of_two_families(text in random_schema()) {
         let Err(errors) = Schema::parse("t.toml", &text) else { return Ok(()) };
         for error in errors.0.iter().filter(|error| error.message.contains(" could both be the key ")) {
             let words: Vec<&str> = error.message.split(['`', '"']).collect();

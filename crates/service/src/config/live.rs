@@ -10,13 +10,13 @@ pub struct Live<T>(watch::Receiver<Arc<T>>);
 
 /// Replaces the value of a [`Live`].
 #[derive(Debug)]
-pub struct Replace<T>(watch::Sender<Arc<T>>);
+pub struct LiveSender<T>(watch::Sender<Arc<T>>);
 
 impl<T> Live<T> {
     /// Makes a value and the handle that replaces it.
-    pub fn new(section: T) -> (Self, Replace<T>) {
+    pub fn new(section: T) -> (Self, LiveSender<T>) {
         let (sender, receiver) = watch::channel(Arc::new(section));
-        (Self(receiver), Replace(sender))
+        (Self(receiver), LiveSender(sender))
     }
 
     /// A value that never changes.
@@ -24,7 +24,7 @@ impl<T> Live<T> {
         Self::new(section).0
     }
 
-    pub fn now(&self) -> Arc<T> {
+    pub fn current(&self) -> Arc<T> {
         Arc::clone(&self.0.borrow())
     }
 
@@ -38,7 +38,7 @@ impl<T> Live<T> {
     }
 }
 
-impl<T> Replace<T> {
+impl<T> LiveSender<T> {
     pub fn replace(&self, section: T) {
         self.0.send_replace(Arc::new(section));
     }
@@ -53,6 +53,6 @@ mod tests {
         let (live, replace) = Live::new(1);
         let mut clone = live.clone();
         replace.replace(2);
-        assert_eq!((*live.now(), *clone.changed().await), (2, 2));
+        assert_eq!((*live.current(), *clone.changed().await), (2, 2));
     }
 }

@@ -37,7 +37,7 @@ pub struct SecretEntry {
     pub from: SecretRef,
     /// The services that may use it, by the names of their sections.
     #[serde(rename = "for")]
-    pub systems: Vec<String>,
+    pub services: Vec<String>,
     pub hosts: Hosts,
 }
 
@@ -180,9 +180,9 @@ impl Secrets {
     }
 
     fn entry(&self, name: &SecretName, system: &'static str) -> Result<SecretEntry, SecretDenied> {
-        let config = self.0.now();
+        let config = self.0.current();
         let entry = config.0.get(name).ok_or_else(|| SecretDenied::NotListed(name.clone()))?;
-        if entry.systems.iter().any(|listed| listed == system) {
+        if entry.services.iter().any(|listed| listed == system) {
             return Ok(entry.clone());
         }
         Err(SecretDenied::NotForSystem { name: name.clone(), system })
@@ -209,9 +209,9 @@ impl Hosts {
 
 impl SecretsConfig {
     /// Refuses services in `for` that do not use secrets. Otherwise a typo would go unnoticed until the secret is needed.
-    pub fn check_systems(&self, known: &[&str]) -> Result<(), ConfigError> {
+    pub fn check_services(&self, known: &[&str]) -> Result<(), ConfigError> {
         for (name, entry) in &self.0 {
-            if let Some(unknown) = entry.systems.iter().find(|system| !known.contains(&system.as_str())) {
+            if let Some(unknown) = entry.services.iter().find(|system| !known.contains(&system.as_str())) {
                 let message = format!("{unknown:?} does not use secrets; use one of {}", known.join(", "));
                 return Err(ConfigError::InVariable { name: format!("secrets.{name}.for"), message });
             }
@@ -307,7 +307,7 @@ impl<'de> Visitor<'de> for EntryOf<'_> {
         if raw.hosts.is_empty() {
             return Err(lacks("hosts"));
         }
-        Ok(SecretEntry { from: raw.from, systems: raw.systems, hosts: Hosts::Listed(raw.hosts) })
+        Ok(SecretEntry { from: raw.from, services: raw.systems, hosts: Hosts::Listed(raw.hosts) })
     }
 }
 
@@ -422,9 +422,9 @@ mod tests {
     fn secret_for_a_service_that_uses_none_is_refused() {
         let config: SecretsConfig =
             toml::from_str("a = { from = 'env:A', for = ['uptim'], hosts = ['a.example'] }").unwrap();
-        let refused = config.check_systems(&["uptime", "pipeline"]).unwrap_err().to_string();
+        let refused = config.check_services(&["uptime", "pipeline"]).unwrap_err().to_string();
         assert_eq!(refused, "secrets.a.for: \"uptim\" does not use secrets; use one of uptime, pipeline");
-        assert!(config.check_systems(&["uptim"]).is_ok());
+        assert!(config.check_services(&["uptim"]).is_ok());
     }
 
     #[test]

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_routed_by_its_first_key() {
+    fn command_is_routed_by_its_first_key() {
         let foo = Route::Slot(12182);
         assert_eq!(route(redis::cmd("get").arg("foo")).unwrap(), foo);
         assert_eq!(route(redis::cmd("EVALSHA").arg("sha").arg(1).arg("foo").arg("x")).unwrap(), foo);

@@ -14,7 +14,7 @@ use crate::health::peak::{BusyMinute, Peak};
 
 /// The kinds of operations with separate latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum OperationKind {
     Command,
     Batch,
     Script,
@@ -98,14 +98,18 @@ impl Meter {
     }
 
     /// Times one operation. An error reply is an answer; only a missing answer counts as failed.
-    pub(crate) async fn time<T>(&self, kind: Kind, call: impl Future<Output = Result<T>>) -> Result<T> {
+    pub(crate) async fn time<T>(
+        &self,
+        kind: OperationKind,
+        call: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         let started = std::time::Instant::now();
         let answer = call.await;
         self.record(kind, started.elapsed(), answer.as_ref().err());
         answer
     }
 
-    pub(crate) fn record(&self, kind: Kind, took: Duration, error: Option<&Error>) {
+    pub(crate) fn record(&self, kind: OperationKind, took: Duration, error: Option<&Error>) {
         let operations = &self.operations[kind as usize];
         self.peak.count(unix_ms());
         match error {

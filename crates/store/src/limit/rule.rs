@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_in_lowest_terms() {
+    fn rate_is_in_lowest_terms() {
         assert_eq!(Window::new(1000, Duration::from_secs(1)).rate(), (1, 1000));
         assert_eq!(Window::new(7, Duration::from_secs(60)).rate(), (7, 60_000_000));
     }

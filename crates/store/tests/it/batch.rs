@@ -12,7 +12,7 @@ fn keys(test_store: &TestStore, count: usize) -> Vec<String> {
 
 every_store! {
     /// Enough keys that every master of a Cluster has some.
-    async fn a_batch_answers_in_order_whatever_master_each_key_is_on(test_store: TestStore) {
+    async fn replies_of_a_batch_are_in_order_across_masters(test_store: TestStore) {
         let keys = keys(&test_store, 100);
         let sets: Vec<Call> = keys.iter().enumerate().map(|(at, key)| cmd("SET").arg(key).arg(at).into()).collect();
         assert!(test_store.store().batch(&sets).await.iter().all(Result::is_ok));

@@ -53,7 +53,10 @@ fn reconnect_neither_loses_nor_repeats_an_increment() {
         let store = connect(&server.url()).await;
         let cut = async {
             for _ in 0..20 {
-                wait_for("a connection to cut", LIMIT, async || server.cut(Connections::Normal) > 0).await;
+                wait_for("a connection to cut", LIMIT, async || {
+                    server.disconnect_clients(Connections::Normal) > 0
+                })
+                .await;
                 tokio::task::yield_now().await;
             }
         };
@@ -104,7 +107,7 @@ fn call_to_a_frozen_server_times_out() {
             matches!(impatient.run::<i64>(COUNT.on(&["k"])).await, Err(Error::Unavailable { .. }))
         })
         .await;
-        server.thaw();
+        server.unfreeze();
         store.run::<i64>(COUNT.on(&["k"])).await.unwrap();
         assert!(store.health().operations.failed >= 3);
     });
@@ -169,7 +172,7 @@ fn subscription_reports_missed_messages_after_a_reconnect() {
         let store = connect(&server.url()).await;
         let channels = [ChannelFilter::channel("c"), ChannelFilter::pattern("p:*")];
         let mut subscription = store.bus().subscribe(&channels).await.unwrap();
-        assert_eq!(server.cut(Connections::PubSub), 1);
+        assert_eq!(server.disconnect_clients(Connections::PubSub), 1);
         assert_eq!(tokio::time::timeout(LIMIT, subscription.next()).await.unwrap(), Some(BusEvent::Missed));
         store.bus().publish("c", "1").await.unwrap();
         store.bus().publish("p:x", "2").await.unwrap();

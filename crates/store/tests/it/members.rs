@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use hob_fixtures::{TestStore, every_store};
 use hob_store::Clock;
-use hob_store::members::{Beat, Incarnation, MemberKeys, Swept, beat, join, leave, live, sweep, swept};
+use hob_store::members::{
+    HeartbeatResult, Incarnation, MemberKeys, Swept, heartbeat, join, leave, live, sweep, swept,
+};
 
 const HOLD: Duration = Duration::from_secs(10);
 
@@ -37,12 +39,12 @@ every_store! {
         join(store, keys, &a, "node-a", HOLD).await.unwrap();
         join(store, keys, &b, "node-b", HOLD).await.unwrap();
         clock.advance(HOLD - Duration::from_millis(1));
-        assert_eq!(beat(store, keys, &a, HOLD).await.unwrap(), Beat::Alive { until_unix_ms: 1_800_000_019_999 });
+        assert_eq!(heartbeat(store, keys, &a, HOLD).await.unwrap(), HeartbeatResult::Alive { until_unix_ms: 1_800_000_019_999 });
         clock.advance(Duration::from_millis(1));
         let members = live(store, keys).await.unwrap();
         assert_eq!(members.len(), 1);
         assert_eq!((&members[0].incarnation, members[0].node.as_str()), (&a, "node-a"));
-        assert_eq!(beat(store, keys, &b, HOLD).await.unwrap(), Beat::Dead, "late is dead, swept or not");
+        assert_eq!(heartbeat(store, keys, &b, HOLD).await.unwrap(), HeartbeatResult::Dead, "late is dead, swept or not");
     }
 
     async fn dead_node_is_claimed_by_one_node_at_a_time(test_store: TestStore) {
@@ -65,7 +67,7 @@ every_store! {
         assert_eq!(swept(store, keys, &second[0]).await.unwrap(), Swept::Superseded);
         clock.advance(HOLD);
         assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), []);
-        assert_eq!(beat(store, keys, &dead, HOLD).await.unwrap(), Beat::Dead);
+        assert_eq!(heartbeat(store, keys, &dead, HOLD).await.unwrap(), HeartbeatResult::Dead);
     }
 
     async fn node_that_left_is_claimed_at_once_and_claims_are_bounded(test_store: TestStore) {
@@ -87,6 +89,6 @@ every_store! {
         let incarnation = Incarnation::random();
         join(store, keys, &incarnation, "node-a", HOLD).await.unwrap();
         test_store.flush_all().await;
-        assert_eq!(beat(store, keys, &incarnation, HOLD).await.unwrap(), Beat::Dead);
+        assert_eq!(heartbeat(store, keys, &incarnation, HOLD).await.unwrap(), HeartbeatResult::Dead);
     }
 }

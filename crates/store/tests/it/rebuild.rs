@@ -4,9 +4,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use hob_fixtures::{TestStore, every_store};
 use hob_store::epoch::{Epoch, MARKER, Outcome, Progress, Rebuild, Recovery, rebuild};
 use hob_store::{Error, Reply, Result, Script, Store, cmd};
-use hob_fixtures::{TestStore, every_store};
 
 static WRITE: Script = Script::with(
     &[MARKER],

@@ -94,7 +94,7 @@ fn frozen_master_is_replaced_after_failover() {
         let impatient = store.with_deadline(Duration::from_millis(500));
         wait_for("the new master to answer", LIMIT, async || impatient.run::<i64>(COUNT.on(&["new"])).await)
             .await;
-        old.thaw();
+        old.unfreeze();
         assert_ne!(set.master().port(), old.port());
     });
 }

@@ -6,7 +6,7 @@ use fantoccini::elements::Element;
 use fantoccini::{Client, Locator};
 
 use crate::assert_readable;
-use crate::browser::{Browser, Scheme, Window, screenshot};
+use crate::browser::{Browser, ColorScheme, Window, screenshot};
 use crate::wait::{LIMIT, wait_for};
 
 /// The first element that matches.
@@ -58,9 +58,9 @@ pub fn fill(client: &Client, css: &str, value: &str) -> impl Future<Output = ()>
 /// [readable](assert_readable). Writes a screenshot of each.
 pub async fn check_pages(browser: &Browser, pages: &[(impl AsRef<str>, String)]) {
     for (window, width, height, scheme) in [
-        ("light", 1440, 2200, Scheme::Light),
-        ("dark", 1440, 2200, Scheme::Dark),
-        ("phone", 500, 4600, Scheme::Light),
+        ("light", 1440, 2200, ColorScheme::Light),
+        ("dark", 1440, 2200, ColorScheme::Dark),
+        ("phone", 500, 4600, ColorScheme::Light),
     ] {
         let client = browser.open(Window { width, height, scheme, ..Window::default() }).await;
         for (name, url) in pages {

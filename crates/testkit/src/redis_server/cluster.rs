@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::redis_server::{RedisOptions, RedisServer};
-use crate::wait::{LIMIT, until, wait_for};
+use crate::wait::{LIMIT, wait_for, wait_until};
 
 const MASTERS: usize = 3;
 const SLOTS: u16 = 16_384;
@@ -37,7 +37,7 @@ impl RedisCluster {
     pub fn start_with(options: &RedisOptions) -> Self {
         let cluster = with_free_ports(|| Self::launch(options));
         cluster.take_over();
-        until("the cluster to serve all slots", || cluster.check_complete());
+        wait_until("the cluster to serve all slots", || cluster.check_complete());
         cluster
     }
 
@@ -102,12 +102,12 @@ impl RedisCluster {
     /// failure: a master that was in the failed state waits two seconds.
     fn take_over(&self) {
         for (index, node) in self.masters.iter().enumerate() {
-            until("a node to serve as a replica", || info_has(node, "cluster_state:ok"));
+            wait_until("a node to serve as a replica", || info_has(node, "cluster_state:ok"));
             node.command::<()>(&["CLUSTER", "FAILOVER", "TAKEOVER"]);
             node.command::<()>(&["CLUSTER", "FORGET", &ghost_id(index)]);
         }
         for node in &self.masters {
-            until("a node to know every slot's master", || info_has(node, "cluster_slots_ok:16384"));
+            wait_until("a node to know every slot's master", || info_has(node, "cluster_slots_ok:16384"));
         }
         for node in &self.masters {
             node.command::<()>(&["CONFIG", "SET", "cluster-require-full-coverage", "yes"]);

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use crate::process::port::{Port, PortTaken, with_free_ports};
 use crate::redis_server::{RedisOptions, RedisServer};
-use crate::wait::{LIMIT, until, wait_for};
+use crate::wait::{LIMIT, wait_for, wait_until};
 
 /// The name of the master in the configuration of the Sentinel.
 const NAME: &str = "mymaster";
@@ -31,7 +31,7 @@ impl SentinelSet {
             arguments: arguments.into_iter().chain(address).collect(),
             ..RedisOptions::default()
         });
-        until("the replica to follow the master", || {
+        wait_until("the replica to follow the master", || {
             replica
                 .info("replication")
                 .get::<String>("master_link_status")
@@ -40,7 +40,7 @@ impl SentinelSet {
         let sentinel = with_free_ports(|| launch(&master, &replica));
         shorten_intervals(&sentinel);
         let set = Self { sentinel, nodes: [master, replica] };
-        until("the Sentinel to see both nodes", || set.sees_replica());
+        wait_until("the Sentinel to see both nodes", || set.sees_replica());
         set
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use hob_testkit::fantoccini::{Client, Locator};
 use hob_testkit::page::{fill, press, press_labelled, text, wait_for_text};
-use hob_testkit::{Browser, Scheme, Scripts, Window, assert_readable, screenshot};
+use hob_testkit::{Browser, ColorScheme, JavaScript, Window, assert_readable, screenshot};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -56,7 +56,7 @@ async fn page_opens_and_screenshot_is_written() {
 #[tokio::test]
 async fn window_can_be_dark_and_without_scripts() {
     let (browser, url) = (Browser::start(), serve().await);
-    let window = Window { scheme: Scheme::Dark, scripts: Scripts::Off, ..Window::default() };
+    let window = Window { scheme: ColorScheme::Dark, scripts: JavaScript::Off, ..Window::default() };
     let client = browser.open(window).await;
     client.goto(&url).await.unwrap();
     assert_eq!(background(&client).await, "rgba(1, 2, 3, 1)");

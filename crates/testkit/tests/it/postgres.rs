@@ -81,7 +81,7 @@ fn frozen_server_keeps_its_connections_and_resumes() {
     send_query(&mut socket);
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert_eq!(socket.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
-    server.thaw();
+    server.unfreeze();
     socket.set_read_timeout(None).unwrap();
     while read_message(&mut socket) != b'Z' {}
 }
@@ -90,7 +90,7 @@ fn frozen_server_keeps_its_connections_and_resumes() {
 async fn connections_are_closed() {
     let server = Postgres::start();
     let mut socket = log_in(&server);
-    assert_eq!(server.cut(), 1);
+    assert_eq!(server.disconnect_clients(), 1);
     // The server may send a message first.
     wait_for("the connection to end", LIMIT, async || socket.read(&mut [0; 512]).is_ok_and(|read| read == 0))
         .await;

@@ -84,7 +84,7 @@ fn frozen_server_keeps_its_connections_and_resumes() {
     connection.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let error = redis::cmd("PING").exec(&mut connection).unwrap_err();
     assert!(error.is_timeout(), "{error}");
-    server.thaw();
+    server.unfreeze();
     assert_eq!(server.command::<String>(&["PING"]), "PONG");
 }
 
@@ -118,11 +118,11 @@ async fn connections_are_closed_by_kind() {
     let mut pubsub = subscriber.as_pubsub();
     pubsub.subscribe("channel").unwrap();
 
-    assert_eq!(server.cut(Connections::PubSub), 1);
+    assert_eq!(server.disconnect_clients(Connections::PubSub), 1);
     assert!(pubsub.get_message().is_err());
     redis::cmd("PING").exec(&mut normal).unwrap();
 
-    assert_eq!(server.cut(Connections::Normal), 1);
+    assert_eq!(server.disconnect_clients(Connections::Normal), 1);
     wait_for("the connection to be closed", LIMIT, async || redis::cmd("PING").exec(&mut normal).is_err())
         .await;
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hob_database::{
-    Database, Isolation, Keyset, Kind, Page, PageRequest, Query, Read, Snapshot, Transaction, UnixMs,
+    Database, Isolation, Keyset, Page, PageRequest, Query, Read, Snapshot, Transaction, UnixMs, ValueKind,
     from_row, sql,
 };
 
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::incident::alert::delivery::{Attempt, ClaimedDelivery, Delivery, DeliveryKey, DeliveryState};
 use crate::incident::alert::{ChannelId, Notice};
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", ValueKind::Int), ("id", ValueKind::Text)]);
 /// Channels that one query returns.
 const MAX_DUE_CHANNELS: u16 = 500;
 /// Old deliveries that one transaction deletes.

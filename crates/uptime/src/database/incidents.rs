@@ -1,7 +1,7 @@
 //! Incidents and their notes.
 
 use hob_database::{
-    Database, Keyset, Kind, Page, PageRequest, Query, Read, Transaction, UnixMs, column, from_row, sql,
+    Database, Keyset, Page, PageRequest, Query, Read, Transaction, UnixMs, ValueKind, column, from_row, sql,
 };
 
 use crate::error::Result;
@@ -9,7 +9,7 @@ use crate::incident::{Alerting, Filter, Incident, Note, Resolution, unix_ms};
 use crate::keys::MonitorId;
 use crate::schedule::record::PendingChange;
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("opened_at", Kind::Int), ("id", Kind::Text)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("opened_at", ValueKind::Int), ("id", ValueKind::Text)]);
 
 column!(Resolution as text);
 from_row!(Incident {
@@ -55,7 +55,7 @@ pub(crate) async fn open_for(on: &impl Read, monitor: &MonitorId) -> Result<Opti
 /// Every open incident; a monitor has at most one.
 pub async fn all_open(on: &impl Read) -> Result<Vec<Incident>> {
     let mut all = Vec::new();
-    let mut request = PageRequest::first(PageRequest::MOST);
+    let mut request = PageRequest::first(PageRequest::MAX_SIZE);
     loop {
         let page = on.page(sql(select!("WHERE resolved_at IS NULL")), &NEWEST_FIRST, &request).await?;
         all.extend(page.rows);

@@ -1,7 +1,7 @@
 //! Monitors (U8).
 
 use hob_database::{Database, Page, Query, Read, Transaction, UnixMs, column, from_row, sql};
-use hob_database::{Keyset, Kind as ColumnKind, PageRequest};
+use hob_database::{Keyset, PageRequest, ValueKind as ColumnKind};
 
 use crate::error::{Error, Result};
 use crate::keys::MonitorId;
@@ -11,7 +11,7 @@ use crate::monitor::{Monitor, MonitorSpec, new_token};
 column!(MonitorId as text);
 
 const BY_ID: Keyset = Keyset::ascending(&[("id", ColumnKind::Text)]);
-const PAGE: u16 = PageRequest::MOST;
+const PAGE: u16 = PageRequest::MAX_SIZE;
 
 struct Row {
     id: MonitorId,

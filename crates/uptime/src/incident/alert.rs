@@ -60,7 +60,7 @@ impl Alerts {
     pub fn start(&self, changes: &Changes) {
         let (alerts, changes) = (self.clone(), changes.clone());
         self.context.tasks.spawn("uptime: consume incident events", move |task| {
-            consumer::run(alerts.clone(), changes.hint(INCIDENTS.0), task)
+            consumer::run(alerts.clone(), changes.listen(INCIDENTS.0), task)
         });
         let alerts = self.clone();
         self.context.tasks.spawn("uptime: send alerts", move |task| sender::run(alerts.clone(), task));
@@ -88,17 +88,17 @@ impl Alerts {
     }
 
     fn retry_policy(&self) -> RetryPolicy {
-        let config = self.config.now();
+        let config = self.config.current();
         RetryPolicy { max_attempts: config.alert_attempts.max(1), first_pause: config.alert_backoff.get() }
     }
 
     /// Timeout of an attempt.
     fn timeout(&self) -> Duration {
-        self.config.now().alert_timeout.get()
+        self.config.current().alert_timeout.get()
     }
 
     /// How long a claim lasts: the attempt, and the time to record it.
     fn lease(&self) -> Duration {
-        self.timeout() + self.config.now().grace.get()
+        self.timeout() + self.config.current().grace.get()
     }
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_web::look::{Badge, Choice, Empty, Field, Pager, Tone, When};
+use hob_web::components::{Badge, Choice, Empty, Field, Pager, RelativeTime, Tone};
 use hob_web::{AuditDetail, Audited, Console, Form, Page, Paging, Path, Problem, Query, Routes};
 use serde::Deserialize;
 
@@ -53,13 +53,13 @@ struct DeliveryRow {
     badge: Badge,
     kind: &'static str,
     incident: Option<String>,
-    created: When,
-    due: Option<When>,
+    created: RelativeTime,
+    due: Option<RelativeTime>,
     attempts: Vec<AttemptRow>,
 }
 
 struct AttemptRow {
-    when: When,
+    when: RelativeTime,
     took_ms: u64,
     message: String,
 }
@@ -75,7 +75,7 @@ async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Pr
             "Add one, and select it in the monitors that should alert it.",
         ),
         fields: vec![
-            Field::text("name", "Name").required().most(64),
+            Field::text("name", "Name").required().max_length(64),
             Field::choice(
                 "kind",
                 "Kind",
@@ -176,13 +176,15 @@ impl ChannelRow {
 impl DeliveryRow {
     fn new(delivery: Delivery, attempts: Vec<Attempt>) -> Self {
         let (badge, due) = match delivery.state {
-            DeliveryState::Waiting => (Tone::Busy.badge("waiting"), Some(When::at(delivery.due_at.0))),
+            DeliveryState::Waiting => {
+                (Tone::Busy.badge("waiting"), Some(RelativeTime::at(delivery.due_at.0)))
+            }
             DeliveryState::Delivered => (Tone::Good.badge("delivered"), None),
             DeliveryState::Failed => (Tone::Bad.badge("failed"), None),
         };
         let is_test = delivery.kind == NoticeKind::Test;
         let attempt = |attempt: Attempt| AttemptRow {
-            when: When::at(attempt.at.0),
+            when: RelativeTime::at(attempt.at.0),
             took_ms: attempt.took_ms,
             message: attempt.message,
         };
@@ -190,7 +192,7 @@ impl DeliveryRow {
             badge,
             kind: delivery.kind.as_str(),
             incident: (!is_test).then_some(delivery.incident_id),
-            created: When::at(delivery.created_at.0),
+            created: RelativeTime::at(delivery.created_at.0),
             due,
             attempts: attempts.into_iter().map(attempt).collect(),
         }

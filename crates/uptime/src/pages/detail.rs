@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
 use hob_web::chart::Line;
-use hob_web::look::{Badge, Facts, Markup, Quantity, Tone, Unit, When};
+use hob_web::components::{Badge, Facts, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{Console, Page, Path, Problem, Query};
 use serde::Deserialize;
 
@@ -60,7 +60,7 @@ struct ShownAssertion {
 }
 
 struct ShownResult {
-    when: When,
+    when: RelativeTime,
     badge: Badge,
     took: Quantity,
     error: String,
@@ -116,16 +116,18 @@ fn facts(row: &MonitorRow) -> Facts {
     let status = &row.status;
     let mut facts = Facts::new();
     if let Some(at) = status.last_at_ms {
-        facts = facts.shown("Last check", When::at(at));
+        facts = facts.markup("Last check", RelativeTime::at(at));
     }
     if let Some(at) = status.checked_at_s {
-        facts = facts.shown("Last success", When::at(at * 1000));
+        facts = facts.markup("Last success", RelativeTime::at(at * 1000));
     }
     if let Some(code) = status.status_code.filter(|code| *code > 0) {
         facts = facts.text("Status code", code);
     }
     if let Some(since) = row.failing_since_ms {
-        facts = facts.shown("Failing since", When::at(since)).text("Failed checks in a row", row.failures);
+        facts = facts
+            .markup("Failing since", RelativeTime::at(since))
+            .text("Failed checks in a row", row.failures);
     }
     if let Some(error) = &status.error {
         facts = facts.text("Error", error);
@@ -200,7 +202,7 @@ fn chart(monitor: &Monitor, points: &Points, downtime: &Downtime, period: Period
 impl ShownResult {
     fn new(result: &ResultRow) -> Self {
         Self {
-            when: When::at(result.at_ms),
+            when: RelativeTime::at(result.at_ms),
             badge: badge(result.state.parse().unwrap_or(MonitorState::Pending)),
             took: millis(result.latency_us as f64 / 1000.0),
             error: result.error.clone().unwrap_or_default(),

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use hob_web::look::{Choice, Field};
+use hob_web::components::{Choice, Field};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem};
 use serde::Deserialize;
 
@@ -273,7 +273,7 @@ impl MonitorForm {
     fn main_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
         let kinds = ["http", "tcp", "dns", "certificate", "heartbeat"];
         vec![
-            Field::text("name", "Name").value(&self.name).required().most(128).error(error("name")),
+            Field::text("name", "Name").value(&self.name).required().max_length(128).error(error("name")),
             Field::choice("kind", "Kind", choices(&kinds)).value(&self.kind).error(error("kind")),
             Field::text("target", "Target")
                 .value(&self.target)
@@ -289,10 +289,10 @@ impl MonitorForm {
                     "One per line: status in 200..299, body contains \"x\", json $.ok == true, latency < 500ms",
                 )
                 .error(error("assertions")),
-            Field::text("group", "Group").value(&self.group).most(64).error(error("group")),
+            Field::text("group", "Group").value(&self.group).max_length(64).error(error("group")),
             Field::text("tags", "Tags").value(&self.tags).hint("Separated by commas").error(error("tags")),
-            Field::tick("published", "Show on the public status page").value(&self.published),
-            Field::tick("paused", "Paused").value(&self.paused),
+            Field::checkbox("published", "Show on the public status page").value(&self.published),
+            Field::checkbox("paused", "Paused").value(&self.paused),
         ]
     }
 
@@ -317,7 +317,7 @@ impl MonitorForm {
 
     fn http_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
         vec![
-            Field::text("method", "Method").value(&self.method).most(16).error(error("http.method")),
+            Field::text("method", "Method").value(&self.method).max_length(16).error(error("http.method")),
             Field::lines("headers", "Headers")
                 .value(&self.headers)
                 .hint("One per line: Name: value")

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_web::look::{Badge, Empty, Facts, Field, Pager, Quantity, Tone, When};
+use hob_web::components::{Badge, Empty, Facts, Field, Pager, Quantity, RelativeTime, Tone};
 use hob_web::{AuditDetail, Caller, Console, Form, Page, Paging, Path, Problem, Query};
 use serde::Deserialize;
 
@@ -26,7 +26,7 @@ pub(super) struct IncidentRow {
     pub(super) monitor: String,
     pub(super) name: String,
     pub(super) badge: Badge,
-    pub(super) started: When,
+    pub(super) started: RelativeTime,
     pub(super) duration: Quantity,
     pub(super) message: String,
     pub(super) acknowledged_by: String,
@@ -46,7 +46,7 @@ struct OneIncident {
 
 struct ShownNote {
     author: String,
-    when: When,
+    when: RelativeTime,
     text: String,
 }
 
@@ -87,7 +87,7 @@ pub(super) async fn show(
         badge: badge(&incident),
         facts: facts(&incident),
         notes: notes.into_iter().map(ShownNote::new).collect(),
-        note_field: Field::lines("text", "Note").required().most(MAX_NOTE_BYTES),
+        note_field: Field::lines("text", "Note").required().max_length(MAX_NOTE_BYTES),
         may_acknowledge: may_write && incident.acknowledged_at.is_none() && incident.resolved_at.is_none(),
         may_write,
         id: incident.id,
@@ -98,21 +98,21 @@ pub(super) async fn show(
 fn facts(incident: &Incident) -> Facts {
     let mut facts = Facts::new()
         .code("Monitor", &incident.monitor_id)
-        .shown("First failed check", When::at(incident.opened_at.0))
-        .shown("Confirmed", When::at(incident.confirmed_at.0))
+        .markup("First failed check", RelativeTime::at(incident.opened_at.0))
+        .markup("Confirmed", RelativeTime::at(incident.confirmed_at.0))
         .text("Duration", duration(incident))
         .text("Cause", format!("{}: {}", incident.class, incident.message));
     if incident.maintenance {
         facts = facts.text("Maintenance", "started in a window, does not count as downtime");
     }
     if let Some(at) = incident.told_at {
-        facts = facts.shown("Alerts sent", When::at(at.0)).text("Reminders", incident.reminders);
+        facts = facts.markup("Alerts sent", RelativeTime::at(at.0)).text("Reminders", incident.reminders);
     }
     if let (Some(at), Some(who)) = (incident.acknowledged_at, &incident.acknowledged_by) {
-        facts = facts.text("Acknowledged by", who).shown("Acknowledged", When::at(at.0));
+        facts = facts.text("Acknowledged by", who).markup("Acknowledged", RelativeTime::at(at.0));
     }
     if let (Some(at), Some(why)) = (incident.resolved_at, incident.resolution) {
-        facts = facts.shown("Resolved", When::at(at.0)).text("Resolution", why);
+        facts = facts.markup("Resolved", RelativeTime::at(at.0)).text("Resolution", why);
     }
     facts
 }
@@ -181,7 +181,7 @@ impl IncidentRow {
             monitor: encoded(&incident.monitor_id),
             name: name.to_owned(),
             badge: badge(incident),
-            started: When::at(incident.opened_at.0),
+            started: RelativeTime::at(incident.opened_at.0),
             duration: duration(incident),
             message: incident.message.clone(),
             acknowledged_by: incident.acknowledged_by.clone().unwrap_or_default(),
@@ -191,6 +191,6 @@ impl IncidentRow {
 
 impl ShownNote {
     fn new(note: Note) -> Self {
-        Self { author: note.author, when: When::at(note.written_at.0), text: note.text }
+        Self { author: note.author, when: RelativeTime::at(note.written_at.0), text: note.text }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
-use hob_web::look::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, When};
+use hob_web::components::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, RelativeTime};
 use hob_web::{Console, MemoryUsage, Page, Problem, Query};
 
 use super::{MAY_WRITE, badge, encoded, format_percent, millis, recent_results};
@@ -30,7 +30,7 @@ struct Dashboard {
     only_failing: Field,
     rows: Vec<DashboardRow>,
     pager: Pager,
-    footprint: Option<MemoryUsage>,
+    memory_usage: Option<MemoryUsage>,
     may_write: bool,
 }
 
@@ -45,7 +45,7 @@ struct DashboardRow {
     latency: Quantity,
     day: String,
     month: String,
-    last: Option<When>,
+    last: Option<RelativeTime>,
 }
 
 pub(super) async fn show(
@@ -82,7 +82,7 @@ pub(super) async fn show(
             first: query.after.is_some().then(|| link(&query, None)),
             next: next.map(|next| link(&query, Some(&next))),
         },
-        footprint: uptime.footprint(),
+        memory_usage: uptime.memory_usage(),
         may_write: console.may(&MAY_WRITE),
     };
     console.page("Uptime", &body)
@@ -119,7 +119,7 @@ impl DashboardRow {
             latency: row.status.latency_ms.map_or(millis(f64::NAN), |ms| millis(ms as f64)),
             day: uptime(Period::Day),
             month: uptime(Period::Month),
-            last: row.status.last_at_ms.map(|at| When::at(at).seen_from(now_ms)),
+            last: row.status.last_at_ms.map(|at| RelativeTime::at(at).relative_to(now_ms)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
-use hob_web::look::{Badge, Field, Tone, When};
+use hob_web::components::{Badge, Field, RelativeTime, Tone};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -29,8 +29,8 @@ struct WindowRow {
     title: String,
     covers: String,
     badge: Badge,
-    from: When,
-    to: When,
+    from: RelativeTime,
+    to: RelativeTime,
 }
 
 pub(super) async fn list(console: Console, State(uptime): State<Uptime>) -> Result<Page, Problem> {
@@ -39,7 +39,7 @@ pub(super) async fn list(console: Console, State(uptime): State<Uptime>) -> Resu
         here: "maintenance",
         windows: windows.iter().map(WindowRow::new).collect(),
         fields: vec![
-            Field::text("title", "Title").required().most(128),
+            Field::text("title", "Title").required().max_length(128),
             Field::text("covers", "Covers")
                 .hint("Ids, tags or groups, separated by commas; all monitors if empty"),
             Field::text("from", "From").required().placeholder("2026-12-31T22:00").hint("UTC"),
@@ -107,8 +107,8 @@ impl WindowRow {
             title: spec.title.clone(),
             covers,
             badge,
-            from: When::at(spec.starts_at_ms),
-            to: When::at(spec.ends_at_ms),
+            from: RelativeTime::at(spec.starts_at_ms),
+            to: RelativeTime::at(spec.ends_at_ms),
         }
     }
 }

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hob_database::UnixMs;
-use hob_web::look::{Badge, Escaped, Icon, Markup, Tone};
+use hob_web::components::{Badge, Escaped, Icon, Markup, Tone};
 use hob_web::{Problem, Query, Time};
 use parking_lot::Mutex;
 use serde::Deserialize;

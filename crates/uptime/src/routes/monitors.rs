@@ -50,8 +50,11 @@ impl MonitorQuery {
         snapshot: &Snapshot,
     ) -> Result<(Vec<Arc<Monitor>>, Option<String>), Problem> {
         let limit = usize::from(self.limit.unwrap_or(PageRequest::DEFAULT_SIZE));
-        if !(1..=usize::from(PageRequest::MOST)).contains(&limit) {
-            return Err(Problem::invalid("limit", format!("must be between 1 and {}", PageRequest::MOST)));
+        if !(1..=usize::from(PageRequest::MAX_SIZE)).contains(&limit) {
+            return Err(Problem::invalid(
+                "limit",
+                format!("must be between 1 and {}", PageRequest::MAX_SIZE),
+            ));
         }
         let begin = match &self.after {
             Some(after) => match all.iter().position(|monitor| monitor.id.as_str() == after) {

@@ -74,7 +74,7 @@ where
         async move {
             while task.pause(pause).await {
                 match round(this.clone()).await {
-                    Ok(()) => task.beat(),
+                    Ok(()) => task.heartbeat(),
                     Err(error) => tracing::warn!(%error, task = name, "background task failed"),
                 }
             }
@@ -117,7 +117,7 @@ async fn listen(uptime: Uptime, task: Task) {
             tracing::warn!(%error, "reloading monitor failed");
         }
         uptime.inner.wake.notify_one();
-        task.beat();
+        task.heartbeat();
     }
 }
 

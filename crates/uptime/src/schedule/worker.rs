@@ -46,7 +46,7 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
                 AFTER_FAILURE
             }
         };
-        task.beat();
+        task.heartbeat();
         tokio::select! {
             () = tokio::time::sleep(idle) => {}
             () = uptime.inner.wake.notified() => {}

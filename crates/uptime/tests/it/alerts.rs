@@ -42,7 +42,7 @@ struct AlertHarness {
 
 impl AlertHarness {
     async fn new(test_database: TestDatabase) -> Self {
-        let test = TestContext::over(NEEDS, TestStore::embedded(Layout::Plain), test_database).await;
+        let test = TestContext::start_on(NEEDS, TestStore::embedded(Layout::Plain), test_database).await;
         let config = Config {
             alert_backoff: Period::from_millis(10),
             alert_timeout: Period::from_secs(20),
@@ -113,7 +113,7 @@ impl AlertHarness {
             |tx: hob_database::Transaction| async move { tx.emit(INCIDENTS, incident, payload.as_str()) };
         self.context.database.write(emit).await.unwrap();
         let mut relay = Relay::new(&self.context.database, Retention::default());
-        relay.turn(async |_: Vec<Event>| Ok::<(), String>(())).await.unwrap();
+        relay.run_round(async |_: Vec<Event>| Ok::<(), String>(())).await.unwrap();
         relay.release().await.unwrap();
     }
 

@@ -159,6 +159,6 @@ async fn failure_in_a_maintenance_window_is_not_alerted() {
 async fn api_document_has_no_clashes() {
     let (_context, service) = service().await;
     let routes = service.uptime.routes();
-    assert_eq!(routes.clashes(), [] as [String; 0]);
+    assert_eq!(routes.conflicts(), [] as [String; 0]);
     assert!(routes.document().paths.paths.contains_key("/api/v1/uptime/monitors/{id}/history"));
 }

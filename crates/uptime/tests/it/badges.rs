@@ -29,7 +29,7 @@ async fn badge_shows_published_monitors_only() {
     let path = folder.path().join("token");
     std::fs::write(&path, TOKEN).unwrap();
     let config = hob_web::Config { admin_token: Some(SecretRef::File(path)), ..hob_web::Config::default() };
-    let mut app = TestApp::configured(&context, Live::fixed(config), |_| uptime.routes()).await;
+    let mut app = TestApp::start_with_config(&context, Live::fixed(config), |_| uptime.routes()).await;
 
     for (fact, text) in
         [("status", "status: up"), ("uptime", "uptime 30 d: 100.00 %"), ("latency", "<title>latency: ")]

@@ -3,7 +3,7 @@
 
 use hob_fixtures::{Layout, TestContext};
 use hob_testkit::page::{fill, press, text, wait_for_text};
-use hob_testkit::{Browser, LIMIT, Scripts, Window, wait_for};
+use hob_testkit::{Browser, JavaScript, LIMIT, Window, wait_for};
 
 use crate::NEEDS;
 use crate::service::{Service, StatusTarget};
@@ -40,7 +40,7 @@ async fn pages_follow_the_state_of_a_monitor() {
     wait_for_text(&client, "#state", "resolved").await;
     wait_for_text(&list, "#monitors", "up").await;
 
-    let visitor = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    let visitor = browser.open(Window { scripts: JavaScript::Off, ..Window::default() }).await;
     wait_for("the incident on the status page", LIMIT, async || {
         visitor.goto(&service.app.url("/status")).await.unwrap();
         let seen = text(&visitor, "main").await;

@@ -91,7 +91,7 @@ async fn outage_without_the_database_is_saved_later() {
         count.is_some_and(|count| count.parse::<u32>().unwrap() >= 2)
     })
     .await;
-    postgres.thaw();
+    postgres.unfreeze();
     wait_for("the incident in the database", LIMIT, async || service.incidents().await.len() == 1).await;
     target.respond_with(200);
     wait_for("its end", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;

@@ -47,7 +47,7 @@ fn change(monitor: &Monitor, change: IncidentChange, fence: u64) -> PendingChang
 async fn events(database: &Database, kind: IncidentEventKind) -> Vec<IncidentEvent> {
     let mut relay = outbox::Relay::new(database, outbox::Retention::default());
     let publish = |_| async { Ok::<_, std::convert::Infallible>(()) };
-    while !matches!(relay.turn(publish).await.unwrap(), outbox::Turn::Idle) {}
+    while !matches!(relay.run_round(publish).await.unwrap(), outbox::RelayRound::Idle) {}
     relay.release().await.unwrap();
     match outbox::after(database, INCIDENTS, 0, 100).await.unwrap() {
         Replay::Events(events) => {

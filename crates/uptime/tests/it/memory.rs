@@ -28,7 +28,7 @@ async fn estimate_is_within_a_tenth_of_the_memory_usage() {
         counts.of(hob_uptime::schedule::state::MonitorState::Pending) == 0
     })
     .await;
-    let estimate = service.uptime.measure_footprint().await.unwrap();
+    let estimate = service.uptime.measure_memory().await.unwrap();
     let mut exact = 0;
     let keys: Vec<String> = context.store.run(cmd("KEYS").arg("monitor:*")).await.unwrap();
     for key in keys {

@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
-use hob_service::ServiceContext;
 use hob_fixtures::{Layout, TestContext};
+use hob_service::ServiceContext;
 use hob_uptime::probe::Limits;
 use serde_json::{Value, json};
 

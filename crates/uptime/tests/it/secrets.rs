@@ -24,7 +24,7 @@ pub(crate) fn secret(folder: &TempDir, value: &str, systems: &[&str], hosts: &[&
 pub(crate) fn entry(from: SecretRef, systems: &[&str], hosts: &[&str]) -> SecretEntry {
     let systems = systems.iter().map(|system| (*system).to_owned()).collect();
     let hosts = Hosts::Listed(hosts.iter().map(|host| host.parse().unwrap()).collect());
-    SecretEntry { from, systems, hosts }
+    SecretEntry { from, services: systems, hosts }
 }
 
 fn bearer(target: &str, headers: &Value) -> Value {
@@ -124,7 +124,7 @@ async fn app(secrets: Secrets) -> (TestContext, TestApp) {
     (test, app)
 }
 
-fn problem(answer: &hob_fixtures::Answer) -> (u16, String, String) {
+fn problem(answer: &hob_fixtures::TestResponse) -> (u16, String, String) {
     let problem: Value = serde_json::from_slice(&answer.body).unwrap();
     let text = |member: &str| problem["errors"][0][member].as_str().unwrap_or_default().to_owned();
     (answer.status.as_u16(), text("field"), text("message"))

@@ -99,7 +99,7 @@ async fn create(
         }
         TokenCreation::TooMany => Err(Problem::conflict(format!(
             "The limit of {} tokens is reached. Revoke tokens that are no longer used.",
-            Tokens::MOST
+            Tokens::MAX
         ))),
     }
 }
@@ -138,7 +138,7 @@ impl NewTokenRequest {
             return Err(Problem::invalid("name", format!("must have 1 to {MAX_NAME_CHARS} characters")));
         }
         let mut scopes = Vec::new();
-        for (index, text) in self.scopes.iter().take(Scopes::MOST + 1).enumerate() {
+        for (index, text) in self.scopes.iter().take(Scopes::MAX + 1).enumerate() {
             let wrong = |message: String| Problem::invalid(format!("scopes[{index}]"), message);
             let scope: Scope = text.parse().map_err(|error: super::BadScope| wrong(error.to_string()))?;
             if let Some(service) = scope.service()
@@ -149,7 +149,7 @@ impl NewTokenRequest {
             scopes.push(scope);
         }
         let scopes = Scopes::new(scopes)
-            .ok_or_else(|| Problem::invalid("scopes", format!("must have 1 to {} scopes", Scopes::MOST)))?;
+            .ok_or_else(|| Problem::invalid("scopes", format!("must have 1 to {} scopes", Scopes::MAX)))?;
         let expires_at = match self.expires_in_days {
             None => None,
             Some(days @ 1..=MAX_DAYS) => Some(UnixMs(super::now().0 + i64::from(days) * DAY_MS)),

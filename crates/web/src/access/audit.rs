@@ -1,7 +1,7 @@
 //! The audit log: who did what. `[server] keep_audit_log` sets how long entries are kept.
 
 use hob_database::{
-    Database, Error, Keyset, Kind, Page, PageRequest, Read as _, Transaction, UnixMs, from_row, sql,
+    Database, Error, Keyset, Page, PageRequest, Read as _, Transaction, UnixMs, ValueKind, from_row, sql,
 };
 
 use crate::access::random_id;
@@ -26,7 +26,7 @@ pub struct Audit {
 
 from_row!(AuditEntry { id, at, who, what, detail });
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("at", Kind::Int), ("id", Kind::Text)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("at", ValueKind::Int), ("id", ValueKind::Text)]);
 
 const MAX_NAME_BYTES: usize = 128;
 const MAX_DETAIL_BYTES: usize = 1_024;

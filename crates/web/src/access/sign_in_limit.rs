@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_network_is_one_client() {
+    fn whole_network_is_one_client() {
         let of = |text: &str| network(text.parse().unwrap());
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), of("2001:db8:1:2::1"));
         assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use hob_database::{
-    Database, Error, Keyset, Kind, Page, PageRequest, Query, Read as _, Transaction, UnixMs, column,
+    Database, Error, Keyset, Page, PageRequest, Query, Read as _, Transaction, UnixMs, ValueKind, column,
     from_row, sql,
 };
 use serde::{Deserialize, Serialize};
@@ -63,13 +63,13 @@ column!(TokenId(String));
 column!(Scopes as text);
 from_row!(Token { id, name, scopes, created_at, created_by, expires_at, used_at, revoked_at });
 
-const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
+const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", ValueKind::Int), ("id", ValueKind::Text)]);
 
 impl Tokens {
     /// The prefix of every token, so that secret scanners recognise a leaked one.
     pub const PREFIX: &str = "hob_";
     /// The most tokens that are not revoked.
-    pub const MOST: u64 = 1_000;
+    pub const MAX: u64 = 1_000;
 
     #[must_use]
     pub fn new(database: &Database) -> Self {
@@ -85,7 +85,7 @@ impl Tokens {
             .database
             .write(|tx| async move {
                 let count: Query<(u64,)> = sql("SELECT count(*) FROM web_token WHERE revoked_at IS NULL");
-                if tx.one(count).await?.0 >= Self::MOST {
+                if tx.one(count).await?.0 >= Self::MAX {
                     return Ok(None);
                 }
                 let insert =
@@ -170,14 +170,14 @@ impl fmt::Display for TokenId {
 
 impl Scopes {
     /// The most scopes of a token.
-    pub const MOST: usize = 32;
+    pub const MAX: usize = 32;
 
     /// `None` if there are none or too many.
     #[must_use]
     pub fn new(mut scopes: Vec<Scope>) -> Option<Self> {
         scopes.sort();
         scopes.dedup();
-        (1..=Self::MOST).contains(&scopes.len()).then_some(Self(scopes))
+        (1..=Self::MAX).contains(&scopes.len()).then_some(Self(scopes))
     }
 
     #[must_use]

@@ -11,7 +11,7 @@ use super::api::NewTokenRequest;
 use super::token::{Token, TokenCreation, TokenId, Tokens};
 use super::{Access, Audited, Caller};
 use crate::access::audit::AuditEntry;
-use crate::look::{Badge, Empty, Field, Pager, Tone, When};
+use crate::components::{Badge, Empty, Field, Pager, RelativeTime, Tone};
 use crate::{Console, Form, Page, Paging, Path, Problem, Query, Routes, Web};
 
 pub(crate) fn routes() -> Routes<Web> {
@@ -98,7 +98,7 @@ async fn create(
         TokenCreation::TooMany => {
             page.refused = Some(format!(
                 "The limit of {} tokens is reached. Revoke tokens that are no longer used.",
-                Tokens::MOST
+                Tokens::MAX
             ));
             StatusCode::CONFLICT
         }
@@ -153,7 +153,7 @@ impl TokenForm {
                 .hint("The owner or the purpose.")
                 .value(&self.name)
                 .error(wrong("name"))
-                .most(100)
+                .max_length(100)
                 .autocomplete("off")
                 .required(),
             Field::text("scopes", "Scopes")

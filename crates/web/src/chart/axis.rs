@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::canvas::WIDTH;
-use crate::look::{MAX_VALUE, Unit, timestamp};
+use crate::components::{MAX_VALUE, Unit, timestamp};
 
 /// A mark on an axis, between 0 and 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_may_begin_at_its_least_value() {
+    fn axis_may_begin_at_its_least_value() {
         let axis = ValueAxis::over([0.9991, 1.0].into_iter(), Unit::Ratio, Base::Least);
         assert!(axis.at(0.9991) < 0.3 && axis.at(1.0) > 0.9, "{axis:?}");
     }

@@ -7,7 +7,7 @@ use super::axis::{Base, TimeAxis, ValueAxis, moment, sane};
 use super::canvas::{Path, WIDTH};
 use super::frame::{self, Column, Frame, HEIGHT, Key, Left};
 use super::series::{Hue, MAX_SERIES, Point, Series};
-use crate::look::{Markup, Tone, Unit};
+use crate::components::{Markup, Tone, Unit};
 
 /// Bars of one chart, at most; smaller steps are combined.
 const MAX_BARS: u64 = 180;

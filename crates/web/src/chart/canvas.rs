@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_point_is_a_dot() {
+    fn lone_point_is_a_dot() {
         let mut path = Path::default();
         path.line(&[(1.0, 2.0)]);
         assert_eq!(path.to_string(), "M1 2h0");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::axis::{Tick, TimeAxis, ValueAxis, moment};
 use super::canvas::{Num, WIDTH};
 use super::series::{Hue, Series};
-use crate::look::{Escaped, Markup, Unit};
+use crate::components::{Escaped, Markup, Unit};
 
 /// The height of a plot unless a chart asks for another, in pixels.
 pub(super) const HEIGHT: f64 = 160.0;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::axis::{moment, sane};
 use super::canvas::Num;
-use crate::look::{Escaped, Markup, Tone, Unit};
+use crate::components::{Escaped, Markup, Tone, Unit};
 
 /// Beats of one row, at most: the latest ones.
 const MAX_BEATS: usize = 100;

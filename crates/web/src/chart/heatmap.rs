@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::axis::{Tick, TimeAxis, moment};
 use super::canvas::{Path, WIDTH};
 use super::frame::{Column, Frame, Key, Left, draw_columns, summary};
-use crate::look::{Markup, Quantity, Unit};
+use crate::components::{Markup, Quantity, Unit};
 
 const MAX_STEPS: u64 = 120;
 const MAX_ROWS: usize = 32;

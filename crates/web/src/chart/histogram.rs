@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::axis::{Base, Tick, ValueAxis, sane};
 use super::canvas::{Num, Path, WIDTH};
 use super::frame::{Column, Frame, HEIGHT, Left, Note, draw_columns};
-use crate::look::{Markup, Quantity, Unit};
+use crate::components::{Markup, Quantity, Unit};
 
 const MAX_BINS: usize = 120;
 const MAX_MARKS: usize = 8;

@@ -7,7 +7,7 @@ use super::axis::{Base, TimeAxis, ValueAxis, sane};
 use super::canvas::{Num, Path};
 use super::frame::{self, Frame, HEIGHT, Left, Limit};
 use super::series::{Hue, MAX_SERIES, Point, Series};
-use crate::look::{Escaped, Markup, Tone, Unit};
+use crate::components::{Escaped, Markup, Tone, Unit};
 
 /// Bands of one chart, at most.
 const MAX_BANDS: usize = 50;

@@ -2,7 +2,7 @@
 
 use super::axis::{TimeAxis, sane};
 use super::canvas::WIDTH;
-use crate::look::Tone;
+use crate::components::Tone;
 
 /// So many series are drawn in one chart, at most.
 pub const MAX_SERIES: usize = 12;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_distance_much_larger_than_the_step_is_a_gap() {
+    fn distance_much_larger_than_the_step_is_a_gap() {
         let points = [(0, 1.0), (10, 1.0), (20, 1.0), (90, 1.0), (100, 1.0)];
         assert_eq!(runs(&points, None), [3, 2]);
         assert_eq!(runs(&points, Some(70)), [5]);

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::axis::sane;
 use super::canvas::{Num, Path};
-use crate::look::{Escaped, Markup, Unit};
+use crate::components::{Escaped, Markup, Unit};
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 40.0;

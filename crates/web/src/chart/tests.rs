@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::look::{Markup, Tone};
+use crate::components::{Markup, Tone};
 
 /// No chart of the size that pages ask for is larger than this, whatever it shows.
 const MAX_BYTES: usize = 320 * 1024;
@@ -111,7 +111,7 @@ proptest! {
 }
 
 #[test]
-fn a_full_chart_stays_small() {
+fn full_chart_stays_small() {
     let points = |phase: u64| (0..50_000_u64).map(move |at| (at, ((at * phase) % 977) as f64));
     let mut line = Line::area(0..50_000).title("full");
     for phase in 1..=MAX_SERIES as u64 + 3 {
@@ -122,7 +122,7 @@ fn a_full_chart_stays_small() {
 }
 
 #[test]
-fn a_gap_interrupts_the_line() {
+fn gap_interrupts_the_line() {
     let whole = Line::new(0..100).series("a", (0..10).map(|at| (at * 10, 1.0))).render();
     let holed = Line::new(0..100).series("a", (0..10).map(|at| (at * 10, (at != 5).then_some(1.0)))).render();
     let starts = |chart: &Markup| {
@@ -133,7 +133,7 @@ fn a_gap_interrupts_the_line() {
 }
 
 #[test]
-fn a_tooltip_shows_every_series() {
+fn tooltip_shows_every_series() {
     let svg = Line::new(0..100_000)
         .unit(Unit::Millis)
         .series("p50", [(50_000, 12.0)])
@@ -149,7 +149,7 @@ fn amounts_of_one_step_are_added_up() {
 }
 
 #[test]
-fn an_empty_chart_says_so() {
+fn empty_chart_has_a_message() {
     assert!(Line::new(0..100).render().as_str().contains("No data in this time"));
     assert!(Histogram::new(Unit::Millis).render().as_str().contains("No values yet"));
     assert!(Spark::new("Requests", Unit::Count, Vec::<f64>::new()).render().as_str().contains("no data yet"));

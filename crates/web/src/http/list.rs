@@ -34,8 +34,11 @@ pub struct Time(pub UnixMs);
 
 impl Paging {
     pub fn request(&self) -> Result<PageRequest, Problem> {
-        if self.limit.is_some_and(|limit| !(1..=PageRequest::MOST).contains(&limit)) {
-            return Err(Problem::invalid("limit", format!("must be between 1 and {}", PageRequest::MOST)));
+        if self.limit.is_some_and(|limit| !(1..=PageRequest::MAX_SIZE).contains(&limit)) {
+            return Err(Problem::invalid(
+                "limit",
+                format!("must be between 1 and {}", PageRequest::MAX_SIZE),
+            ));
         }
         Ok(PageRequest::parse(self.after.as_deref(), self.limit)?)
     }

@@ -6,7 +6,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityRequirement, Secur
 use utoipa::openapi::{Components, Content, Info, OpenApi, Paths, Ref, RefOr, ResponseBuilder};
 
 use crate::http::problem::{FieldError, ProblemBody};
-use crate::{Access, Entry};
+use crate::{Access, RouteEntry};
 
 /// The name of the security scheme.
 const BEARER: &str = "token";
@@ -65,9 +65,9 @@ pub(crate) fn complete(operation: &mut Operation, path: &str, access: &Access) {
 }
 
 /// API routes that are missing in the document.
-pub(crate) fn missing(document: &OpenApi, entries: &[Entry]) -> Vec<Entry> {
+pub(crate) fn missing(document: &OpenApi, entries: &[RouteEntry]) -> Vec<RouteEntry> {
     let mut document = document.clone();
-    let documented = |entry: &Entry| {
+    let documented = |entry: &RouteEntry| {
         let item = document.paths.paths.get_mut(&entry.path);
         item.is_some_and(|item| operations(item).any(|(method, _)| method == entry.method))
     };

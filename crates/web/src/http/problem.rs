@@ -204,8 +204,8 @@ impl From<hob_database::Error> for Problem {
                     "Lost the database connection during commit. The change may or may not have been applied.",
                 )
             }
-            E::Cursor => Self::invalid("after", "not a cursor of this list"),
-            E::Unfit { reason } => Self::invalid("", reason.clone()),
+            E::InvalidCursor => Self::invalid("after", "not a cursor of this list"),
+            E::InvalidValue { reason } => Self::invalid("", reason.clone()),
             E::Violation { constraint: hob_database::Constraint::Unique, .. } => {
                 Self::conflict("It already exists.")
             }

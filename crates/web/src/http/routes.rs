@@ -24,7 +24,7 @@ use crate::console::NavItem;
 pub struct Routes<S = ()> {
     router: Router<S>,
     document: OpenApi,
-    entries: Vec<Entry>,
+    entries: Vec<RouteEntry>,
     nav: Vec<NavItem>,
     /// Paths of WebSockets whose handlers check the origin.
     sockets: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Routes<S = ()> {
 
 /// A route with the access that it requires.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entry {
+pub struct RouteEntry {
     pub path: String,
     pub method: String,
     pub access: Access,
@@ -85,7 +85,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
                     "{method} {path} must be registered with `write`"
                 );
                 openapi::complete(operation, &path, &rule.access);
-                self.entries.push(Entry {
+                self.entries.push(RouteEntry {
                     path: path.clone(),
                     method: method.to_owned(),
                     access: rule.access.clone(),
@@ -174,7 +174,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// All routes with the access that they require.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[RouteEntry] {
         &self.entries
     }
 
@@ -186,14 +186,14 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 
     /// Names that two different schemas of the OpenAPI document share. One of them would be lost.
     #[must_use]
-    pub fn clashes(&self) -> &[String] {
+    pub fn conflicts(&self) -> &[String] {
         &self.clashes
     }
 
     fn add(mut self, rule: RouteRule, method: &Method, path: &str, handler: MethodRouter<S>) -> Self {
         let RouteRule { access, audited, .. } = rule.clone();
         self.router = self.router.route(path, handler.route_layer(page_guard(rule)));
-        self.entries.push(Entry { path: path.to_owned(), method: method.to_string(), access, audited });
+        self.entries.push(RouteEntry { path: path.to_owned(), method: method.to_string(), access, audited });
         self
     }
 
@@ -213,7 +213,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
 pub(crate) struct Parts {
     pub(crate) router: Router,
     pub(crate) document: OpenApi,
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<RouteEntry>,
     pub(crate) nav: Vec<NavItem>,
     pub(crate) sockets: Vec<String>,
 }

@@ -60,12 +60,12 @@ impl Changes {
         let tasks = &self.inner.context.tasks;
         let (publisher, listener) = (self.clone(), self.clone());
         tasks.spawn("change publisher", move |task| publisher.clone().publish_pending(task));
-        tasks.spawn("change listener", move |task| listener.clone().listen(task));
+        tasks.spawn("change listener", move |task| listener.clone().receive_changes(task));
     }
 
     /// Notifies pages that a topic has changed: `uptime`, `uptime.monitors`. Returns at once; calls in a short time are
     /// combined. A topic starts with the name of its service and has letters, digits, `.`, `_` and `-`.
-    pub fn tell(&self, topic: &str) {
+    pub fn notify(&self, topic: &str) {
         if !is_valid_topic(topic) {
             tracing::warn!(topic, "invalid live topic");
             return;
@@ -109,14 +109,14 @@ impl Changes {
                     break;
                 }
             }
-            task.beat();
+            task.heartbeat();
             if !task.pause(PUBLISH_INTERVAL).await {
                 return;
             }
         }
     }
 
-    async fn listen(self, task: Task) {
+    async fn receive_changes(self, task: Task) {
         tokio::select! {
             () = self.forward_changes(&task) => {}
             () = task.stopped() => {}
@@ -130,7 +130,7 @@ impl Changes {
         // The first event only reports the subscription; a reset would make pages reload without a change.
         listener.next().await;
         loop {
-            task.beat();
+            task.heartbeat();
             match listener.next().await {
                 BusEvent::Message { payload, .. } => self.receive(&payload),
                 BusEvent::Missed => self.notify_pages(ALL_TOPICS),

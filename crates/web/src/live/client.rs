@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn who_falls_behind_is_cut_off() {
+    async fn slow_client_is_disconnected() {
         let feed = Feed::new();
         let mut slow = pin!(events(feed.attach(None), HEARTBEAT, |_| true));
         assert_eq!(slow.next().await.unwrap(), PREAMBLE);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_quiet_stream_says_that_it_is_still_there() {
+    async fn idle_stream_sends_comments() {
         let feed = Feed::new();
         let mut quiet = pin!(events(feed.attach(None), Duration::from_millis(10), |topic| topic == "garden"));
         quiet.next().await;

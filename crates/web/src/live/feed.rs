@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_for_a_moment_gets_what_it_missed() {
+    fn reconnecting_client_gets_missed_events() {
         let feed = Feed::new();
         for _ in 0..3 {
             feed.send("a", "changed", "a");
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_away_too_long_is_told_so() {
+    fn client_that_reconnects_too_late_gets_a_reset() {
         let feed = Feed::new();
         for _ in 0..KEPT + 2 {
             feed.send("a", "changed", "a");

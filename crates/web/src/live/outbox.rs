@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::client::{HEARTBEAT, HEARTBEAT_BYTES, PREAMBLE};
 use super::feed::{RESET, encode};
-use super::{Changes, Client, Hint};
+use super::{ChangeListener, Changes, Client};
 use crate::Problem;
 
 /// How often to poll without a notification.
@@ -27,7 +27,7 @@ struct OutboxStream {
     /// The number of the last event sent.
     last: u64,
     ready: VecDeque<Bytes>,
-    hint: Hint,
+    hint: ChangeListener,
     heartbeat_at: Instant,
 }
 
@@ -44,7 +44,7 @@ impl Client {
         changes: &Changes,
         hint: &'static str,
     ) -> Result<Response, Problem> {
-        let hint = changes.hint(hint);
+        let hint = changes.listen(hint);
         let last = match self.last().and_then(|last| last.parse().ok()) {
             Some(number) => number,
             None => newest(database, topic).await?,
@@ -106,7 +106,7 @@ impl OutboxStream {
             return Some(());
         }
         let poll_at = self.heartbeat_at.min(Instant::now() + POLL_INTERVAL);
-        match timeout_at(poll_at, self.hint.heard()).await {
+        match timeout_at(poll_at, self.hint.changed()).await {
             Ok(None) => None,
             Ok(Some(())) | Err(_) => Some(()),
         }

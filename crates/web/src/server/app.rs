@@ -22,21 +22,21 @@ use crate::http::{docs, openapi};
 use crate::server::middleware::{
     Limits, limit, panic_response, present_problems, same_origin, security_headers, trace,
 };
-use crate::{Access, Entry, Problem, Routes, Web, access, live};
+use crate::{Access, Problem, RouteEntry, Routes, Web, access, live};
 
 /// All routes of a server.
 pub struct App {
     web: Web,
     router: Router,
     document: OpenApi,
-    entries: Vec<Entry>,
+    entries: Vec<RouteEntry>,
     /// Cancelled when streams should end.
     stopping: CancellationToken,
 }
 
 /// Whether the data is real or a demo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum DataKind {
     Real,
     Demo,
 }
@@ -44,7 +44,7 @@ pub enum Stage {
 impl App {
     /// The given routes and those of this crate.
     #[must_use]
-    pub fn new(web: &Web, routes: Routes, stage: Stage) -> Self {
+    pub fn new(web: &Web, routes: Routes, stage: DataKind) -> Self {
         let own = assets::routes().merge(access::routes(web)).merge(live::routes(web.changes().clone()));
         let routes = routes.merge(own);
         let routes = docs::routes(routes.document()).merge(routes);
@@ -58,13 +58,13 @@ impl App {
 
     /// All routes with the access that they require.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[RouteEntry] {
         &self.entries
     }
 
     /// API routes that are missing in the OpenAPI document.
     #[must_use]
-    pub fn undocumented(&self) -> Vec<Entry> {
+    pub fn undocumented(&self) -> Vec<RouteEntry> {
         openapi::missing(&self.document, &self.entries)
     }
 
@@ -90,14 +90,14 @@ impl std::fmt::Debug for App {
 }
 
 /// The access that each page requires.
-fn pages(entries: &[Entry]) -> HashMap<String, Access> {
+fn pages(entries: &[RouteEntry]) -> HashMap<String, Access> {
     let pages = entries.iter().filter(|entry| entry.method == "GET");
     pages.map(|entry| (entry.path.clone(), entry.access.clone())).collect()
 }
 
 /// The services that appear in required scopes.
-fn services(entries: &[Entry]) -> BTreeSet<String> {
-    let service = |entry: &Entry| match &entry.access {
+fn services(entries: &[RouteEntry]) -> BTreeSet<String> {
+    let service = |entry: &RouteEntry| match &entry.access {
         Access::Scope(scope) => scope.service().map(str::to_owned),
         _ => None,
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use hob_net::{CertificateFiles, Client, Handler, Limits, Server, ServerTls};
+use hob_net::{CertificateFiles, Client, Handler, Server, ServerLimits, ServerTls};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use tokio::net::TcpListener;
@@ -30,7 +30,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     stop: CancellationToken,
 ) {
-    let limits = Limits {
+    let limits = ServerLimits {
         connections: config.max_connections as usize,
         streams: MAX_STREAMS,
         head_bytes: MAX_HEAD,
@@ -55,16 +55,16 @@ struct RouterHandler(Router);
 
 impl Handler for RouterHandler {
     type Guard = ();
-    type Arrival = Peer;
+    type ConnectionState = Peer;
     type Body = Body;
 
     fn connected(&self) {}
 
-    fn arrive(&self, client: Client) -> Peer {
+    fn ready(&self, client: Client) -> Peer {
         Peer(client.address)
     }
 
-    async fn answer(&self, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
+    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(*peer);
         match self.0.clone().oneshot(request).await {

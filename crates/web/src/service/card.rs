@@ -1,7 +1,7 @@
 //! The card of a service on the Overview page.
 
 use crate::chart::Spark;
-use crate::look::{Markup, Quantity, Tone, Unit};
+use crate::components::{Markup, Quantity, Tone, Unit};
 
 /// The card of a service on the Overview page.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct Card {
     /// The state of the service.
     pub tone: Tone,
     /// The state in a few words: `3 of 40 down`.
-    pub word: String,
+    pub status: String,
     /// The most important numbers.
     pub figures: Vec<Figure>,
     /// The history of the first figure, oldest first; `None` for gaps.

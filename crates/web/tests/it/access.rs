@@ -4,7 +4,7 @@ use hob_database::UnixMs;
 use hob_fixtures::{Layout, TestContext, every_service};
 use hob_service::{Live, Period};
 use hob_testkit::{LIMIT, wait_for};
-use hob_web::{Access, App, Config, Error, Stage, Web};
+use hob_web::{Access, App, Config, DataKind, Error, Web};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ const GNOMES: &str = "/api/v1/garden/gnomes";
 every_service! {
     NEEDS;
 
-    async fn a_token_grants_its_scopes_until_it_is_revoked(context: TestContext) {
+    async fn token_grants_its_scopes_until_it_is_revoked(context: TestContext) {
         let mut door = Locked::start(&context).await;
         let request = json!({"name": "ada", "scopes": ["garden:read"], "expires_in_days": 30});
         let made: Value = door.with_token(ADMIN).post("/api/v1/tokens", &request).await.json();
@@ -64,7 +64,7 @@ every_service! {
         assert_eq!(entries[..2], [(&name, &json!("garden.gnome.plant")), (&name, &json!("garden.gnome.add"))]);
     }
 
-    async fn a_session_lasts_until_it_is_ended(context: TestContext) {
+    async fn session_lasts_until_it_is_ended(context: TestContext) {
         let mut door = Locked::start(&context).await;
         let page = door.as_nobody().get("/garden").await;
         assert_eq!((page.status.as_u16(), page.header("location")), (303, "/sign-in?to=%2Fgarden"));
@@ -110,10 +110,10 @@ async fn every_route_requires_its_declared_access() {
     let (reads, writes) = (token(&context, "garden:read").await.0, token(&context, "garden:write").await.0);
     let strange = token(&context, "pond:write").await.0;
     let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
-    let entries = App::new(&web, routes(Garden::default()), Stage::Real).entries().to_vec();
+    let entries = App::new(&web, routes(Garden::default()), DataKind::Real).entries().to_vec();
     assert!(entries.iter().any(|entry| entry.access == Access::admin()));
     // Public like others, and one waits for a bell, the other has a great deal to say.
-    let quick = |entry: &hob_web::Entry| entry.path != "/garden/nap" && entry.path != "/garden/hay";
+    let quick = |entry: &hob_web::RouteEntry| entry.path != "/garden/nap" && entry.path != "/garden/hay";
     for entry in entries.into_iter().filter(quick) {
         let path = entry
             .path
@@ -136,7 +136,7 @@ async fn every_route_requires_its_declared_access() {
                 Some(text) => door.with_token(text),
                 None => door.as_nobody(),
             };
-            let answer = app.ask(method.clone(), &path, None).await;
+            let answer = app.request(method.clone(), &path, None).await;
             let signs_in = answer.header("location").starts_with("/sign-in?to=");
             let lacks_scope = answer.text().contains("This requires the scope");
             let refused = answer.status == StatusCode::UNAUTHORIZED || lacks_scope || signs_in;
@@ -146,7 +146,7 @@ async fn every_route_requires_its_declared_access() {
 }
 
 #[tokio::test]
-async fn an_expired_token_is_rejected() {
+async fn expired_token_is_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let (secret, _) = token_until(&context, "admin", Some(UnixMs(1))).await;
@@ -158,7 +158,7 @@ async fn an_expired_token_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_revocation_reaches_other_nodes() {
+async fn revocation_reaches_other_nodes() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let other = context.another_node().await;
     let (mut here, mut there) = (Locked::start(&context).await, Locked::start(&other).await);
@@ -171,7 +171,7 @@ async fn a_revocation_reaches_other_nodes() {
 }
 
 #[tokio::test]
-async fn a_session_ends_with_its_token_and_with_its_time() {
+async fn session_ends_with_its_token_and_with_its_time() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let (secret, id) = token(&context, "garden:read").await;
@@ -188,7 +188,7 @@ async fn a_session_ends_with_its_token_and_with_its_time() {
 }
 
 #[tokio::test]
-async fn a_session_of_the_admin_ends_when_the_token_is_replaced() {
+async fn session_of_the_admin_ends_when_the_token_is_replaced() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let cookie = door.sign_in(ADMIN).await;
@@ -199,7 +199,7 @@ async fn a_session_of_the_admin_ends_when_the_token_is_replaced() {
 }
 
 #[tokio::test]
-async fn the_session_cookie_is_http_only_and_same_site() {
+async fn session_cookie_is_http_only_and_same_site() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let answer = door.as_nobody().submit("/sign-in", &[("token", ADMIN), ("to", "//evil.example/")]).await;
@@ -252,7 +252,7 @@ async fn audit_entries_are_deleted_after_their_retention() {
 }
 
 #[tokio::test]
-async fn an_admin_token_is_required_unless_on_loopback() {
+async fn admin_token_is_required_unless_on_loopback() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let anywhere = Config { listen: "0.0.0.0:0".parse().unwrap(), ..Config::default() };
     let refused = Web::open(&context, Live::fixed(anywhere)).unwrap_err();

@@ -27,7 +27,7 @@ async fn impatient(context: &TestContext) -> ServiceContext {
 #[tokio::test]
 async fn cached_callers_stay_authenticated_while_the_database_is_down() {
     let plain = hob_fixtures::TestStore::embedded_for(catalog());
-    let context = TestContext::over(NEEDS, plain, TestDatabase::postgres()).await;
+    let context = TestContext::start_on(NEEDS, plain, TestDatabase::postgres()).await;
     let TestDatabase::Postgres(postgres) = context.test_database() else { unreachable!() };
     let context = impatient(&context).await;
     let mut door = Locked::start(&context).await;

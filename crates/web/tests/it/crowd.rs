@@ -53,7 +53,7 @@ async fn thousands_of_idle_clients_use_little_memory_and_all_are_notified() {
     let each = resident_kib().saturating_sub(before) / CROWD;
     assert!(each <= MOST_KIB_EACH, "{each} KiB for each of {CROWD} listeners");
 
-    app.web().changes().tell("garden");
+    app.web().changes().notify("garden");
     let mut told = JoinSet::new();
     for mut stream in crowd {
         told.spawn(async move {
@@ -66,7 +66,7 @@ async fn thousands_of_idle_clients_use_little_memory_and_all_are_notified() {
     drop(crowd);
     // Gone ones are noticed by writing to them.
     wait_for("all to have left", LIMIT, async || {
-        app.web().changes().tell("garden");
+        app.web().changes().notify("garden");
         app.web().changes().listeners() == 0
     })
     .await;

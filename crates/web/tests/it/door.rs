@@ -1,8 +1,8 @@
 //! Apps with an admin token, and callers of every kind.
 
 use hob_database::UnixMs;
-use hob_fixtures::{Answer, Needs, TestApp};
-use hob_service::config::Replace;
+use hob_fixtures::{Needs, TestApp, TestResponse};
+use hob_service::config::LiveSender;
 use hob_service::{Live, SecretRef, ServiceContext};
 use hob_web::{Config, NewToken, TokenCreation, Tokens};
 use http::header;
@@ -17,7 +17,7 @@ pub(crate) const ADMIN: &str = "correct horse battery staple";
 pub(crate) struct Locked {
     pub(crate) app: TestApp,
     folder: TempDir,
-    replace: Replace<Config>,
+    replace: LiveSender<Config>,
 }
 
 impl Locked {
@@ -31,7 +31,7 @@ impl Locked {
         std::fs::write(&path, ADMIN).unwrap();
         let config = Config { admin_token: Some(SecretRef::File(path)), ..config };
         let (config, replace) = Live::new(config);
-        let app = TestApp::configured(context, config, |_| routes(Garden::default())).await;
+        let app = TestApp::start_with_config(context, config, |_| routes(Garden::default())).await;
         Self { app, folder, replace }
     }
 
@@ -71,7 +71,7 @@ impl Locked {
     }
 }
 
-pub(crate) fn cookie(answer: &Answer) -> String {
+pub(crate) fn cookie(answer: &TestResponse) -> String {
     answer.header("set-cookie").split(';').next().unwrap_or_default().to_owned()
 }
 

@@ -44,19 +44,19 @@ impl Events {
 }
 
 #[tokio::test]
-async fn a_listener_receives_changes_of_its_topic_only() {
+async fn listener_receives_changes_of_its_topic_only() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     web.start();
-    let mut hint = web.changes().hint("garden");
+    let mut hint = web.changes().listen("garden");
     for topic in ["pond", "garden", "orchard"] {
-        web.changes().tell(topic);
+        web.changes().notify(topic);
     }
-    assert_eq!(tokio::time::timeout(LIMIT, hint.heard()).await, Ok(Some(())));
-    let mut last = web.changes().hint("shed");
-    web.changes().tell("shed");
-    assert_eq!(tokio::time::timeout(LIMIT, last.heard()).await, Ok(Some(())));
-    assert_eq!(hint.heard().now_or_never(), None, "only other topics have changed");
+    assert_eq!(tokio::time::timeout(LIMIT, hint.changed()).await, Ok(Some(())));
+    let mut last = web.changes().listen("shed");
+    web.changes().notify("shed");
+    assert_eq!(tokio::time::timeout(LIMIT, last.changed()).await, Ok(Some(())));
+    assert_eq!(hint.changed().now_or_never(), None, "only other topics have changed");
 }
 
 /// The id of the last event of a text.
@@ -67,7 +67,7 @@ fn last_id(text: &str) -> &str {
 every_service! {
     NEEDS;
 
-    async fn a_change_on_one_node_reaches_the_pages_of_another(context: TestContext) {
+    async fn change_on_one_node_reaches_the_pages_of_another(context: TestContext) {
         let other = context.another_node().await;
         let here = TestApp::start(&context, routes(Garden::default())).await;
         let there = TestApp::start(&other, routes(Garden::default())).await;
@@ -75,7 +75,7 @@ every_service! {
         events.until("retry:").await.unwrap();
         // Told until it is heard: the other node may not have been listening yet.
         wait_for("the change", LIMIT, async || {
-            here.web().changes().tell("garden");
+            here.web().changes().notify("garden");
             let heard = events.until("event: changed\ndata: garden\n\n");
             tokio::time::timeout(std::time::Duration::from_millis(500), heard).await.ok().flatten()
         })
@@ -85,13 +85,13 @@ every_service! {
 }
 
 #[tokio::test]
-async fn a_client_receives_its_topics_only_and_changes_are_combined() {
+async fn client_receives_its_topics_only_and_changes_are_combined() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden").await;
     for _ in 0..1_000 {
-        app.web().changes().tell("pond");
-        app.web().changes().tell("garden");
+        app.web().changes().notify("pond");
+        app.web().changes().notify("garden");
     }
     let first = events.until("data: garden\n\n").await.unwrap();
     assert!(!first.contains("pond"));
@@ -99,15 +99,15 @@ async fn a_client_receives_its_topics_only_and_changes_are_combined() {
 }
 
 #[tokio::test]
-async fn a_client_that_reconnects_receives_missed_events() {
+async fn client_that_reconnects_receives_missed_events() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden,pond").await;
-    app.web().changes().tell("garden");
+    app.web().changes().notify("garden");
     let first = events.until("data: garden\n\n").await.unwrap();
     let id = last_id(&first).to_owned();
     drop(events);
-    app.web().changes().tell("pond");
+    app.web().changes().notify("pond");
     app.use_header(HeaderName::from_static("last-event-id"), &id);
     let mut back = Events::open(&app, "/live?topics=garden,pond").await;
     back.until("data: pond\n\n").await.unwrap();
@@ -118,15 +118,15 @@ async fn a_client_that_reconnects_receives_missed_events() {
 }
 
 #[tokio::test]
-async fn a_client_receives_no_topics_it_may_not_read() {
+async fn client_receives_no_topics_it_may_not_read() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut door = Locked::start(&context).await;
     let (secret, _) = token(&context, "garden:read").await;
     let mut gardener = Events::open(door.with_token(&secret), "/live?topics=pond,garden").await;
     let mut admin = Events::open(door.with_token(ADMIN), "/live?topics=pond").await;
-    door.app.web().changes().tell("pond");
+    door.app.web().changes().notify("pond");
     admin.until("data: pond\n\n").await.unwrap();
-    door.app.web().changes().tell("garden");
+    door.app.web().changes().notify("garden");
     let heard = gardener.until("data: garden\n\n").await.unwrap();
     assert!(!heard.contains("pond"), "{heard}");
     assert_eq!(door.with_token(&secret).open("/live?topics=garden.gnomes").await.status(), 200);
@@ -135,7 +135,7 @@ async fn a_client_receives_no_topics_it_may_not_read() {
 }
 
 #[tokio::test]
-async fn the_server_stops_with_open_streams() {
+async fn server_stops_with_open_streams() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden").await;
@@ -158,15 +158,15 @@ async fn sow(context: &ServiceContext, seed: &str) {
     context.database.write(sow).await.unwrap();
     let mut relay = Relay::new(&context.database, Retention::default());
     let publish = async |_| Ok::<_, hob_database::Error>(());
-    relay.turn(publish).await.unwrap();
+    relay.run_round(publish).await.unwrap();
     relay.run(publish, std::future::ready(())).await;
 }
 
 every_service! {
     NEEDS;
 
-    async fn a_client_that_reconnects_to_an_outbox_misses_nothing(context: TestContext) {
-        let mut app = TestApp::configured(&context, Live::fixed(Config::default()), |web| {
+    async fn client_that_reconnects_to_an_outbox_misses_nothing(context: TestContext) {
+        let mut app = TestApp::start_with_config(&context, Live::fixed(Config::default()), |web| {
             Routes::new().page(Access::Public, "/sown", sown).with_state(web.clone())
         })
         .await;
@@ -174,7 +174,7 @@ every_service! {
         let mut events = Events::open(&app, "/sown").await;
         events.until("retry:").await.unwrap();
         sow(&context, "carrot").await;
-        app.web().changes().tell("garden");
+        app.web().changes().notify("garden");
         assert_eq!(events.until("data: carrot\n\n").await.unwrap(), "id: 2\nevent: event\ndata: carrot\n\n");
         drop(events);
         sow(&context, "leek").await;

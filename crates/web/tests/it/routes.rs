@@ -1,7 +1,7 @@
 //! Routes, problems, pages.
 
 use hob_fixtures::{Layout, Needs, TestApp, TestContext, every_service};
-use hob_web::{Access, App, Routes, Stage, Web};
+use hob_web::{Access, App, DataKind, Routes, Web};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn app(context: &TestContext) -> TestApp {
 every_service! {
     NEEDS;
 
-    async fn a_service_answers_through_the_real_server(context: TestContext) {
+    async fn service_answers_through_the_real_server(context: TestContext) {
         let app = app(&context).await;
         let added = app.post("/api/v1/garden/gnomes", &json!({"name": "robin", "height_cm": 30})).await;
         assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
@@ -29,7 +29,7 @@ every_service! {
 }
 
 #[tokio::test]
-async fn a_problem_says_what_is_wrong_and_where() {
+async fn problem_says_what_is_wrong_and_where() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = app(&context).await;
     let wrong = app.post("/api/v1/garden/gnomes", &json!({"name": "robin", "height_cm": -3})).await;
@@ -52,7 +52,7 @@ async fn a_problem_says_what_is_wrong_and_where() {
         (Method::POST, "/api/v1/garden/gnomes", Some(("application/json", vec![b' '; 2_000_000])), 413),
         (Method::GET, "/api/v1/garden/trip", None, 500),
     ] {
-        let answer = app.ask(method.clone(), path, body).await;
+        let answer = app.request(method.clone(), path, body).await;
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
         assert_eq!(answer.header("content-type"), "application/problem+json", "{method} {path}");
         assert_eq!(answer.json::<Value>()["status"], status);
@@ -77,8 +77,8 @@ async fn problems_of_pages_are_pages() {
 async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, hob_service::Live::fixed(hob_web::Config::default())).unwrap();
-    let app = App::new(&web, routes(Garden::default()), Stage::Real);
-    let of_the_garden = |entry: &&hob_web::Entry| entry.path.contains("garden");
+    let app = App::new(&web, routes(Garden::default()), DataKind::Real);
+    let of_the_garden = |entry: &&hob_web::RouteEntry| entry.path.contains("garden");
     let table: Vec<String> = app
         .entries()
         .iter()

@@ -21,7 +21,7 @@ use crate::garden::{Garden, HAY_BYTES, routes};
 
 async fn app(config: Config) -> (TestContext, TestApp) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let app = TestApp::configured(&context, Live::fixed(config), |_| routes(Garden::default())).await;
+    let app = TestApp::start_with_config(&context, Live::fixed(config), |_| routes(Garden::default())).await;
     (context, app)
 }
 
@@ -65,7 +65,7 @@ async fn http_2_is_spoken_to_who_begins_with_it() {
 }
 
 #[tokio::test]
-async fn a_client_with_an_unfinished_head_is_disconnected() {
+async fn client_with_an_unfinished_head_is_disconnected() {
     let config = Config { header_timeout: Period::from_millis(200), ..Config::default() };
     let (_context, app) = app(config).await;
     for bytes in
@@ -77,7 +77,7 @@ async fn a_client_with_an_unfinished_head_is_disconnected() {
 }
 
 #[tokio::test]
-async fn an_unfinished_body_times_out() {
+async fn unfinished_body_times_out() {
     let config = Config { request_timeout: Period::from_millis(300), ..Config::default() };
     let (_context, app) = app(config).await;
     let head = "POST /api/v1/garden/gnomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
@@ -88,7 +88,7 @@ async fn an_unfinished_body_times_out() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn head_that_is_too_large_is_refused() {
     let (_context, app) = app(Config::default()).await;
     let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: {}\r\n\r\n", "x".repeat(200_000));
     let heard = talk(&app, head.as_bytes()).await;
@@ -96,7 +96,7 @@ async fn a_head_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_disconnected() {
+async fn client_that_does_not_read_is_disconnected() {
     let config = Config { write_timeout: Period::from_millis(200), max_connections: 1, ..Config::default() };
     let (_context, app) = app(config).await;
     let mut greedy = TcpStream::connect(app.address()).await.unwrap();
@@ -131,7 +131,7 @@ async fn requests_over_the_limit_are_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
     let config = Live::fixed(Config { max_requests: 1, ..Config::default() });
-    let app = TestApp::configured(&context, config, |_| routes(garden.clone())).await;
+    let app = TestApp::start_with_config(&context, config, |_| routes(garden.clone())).await;
     let (nap, busy) = tokio::join!(app.get("/garden/nap"), async {
         wait_for("the first request", LIMIT, async || garden.nappers() == 1).await;
         let answer = app.get("/api/v1/garden/gnomes").await;
@@ -160,11 +160,11 @@ async fn running_requests_finish_when_the_server_stops() {
 }
 
 #[tokio::test]
-async fn a_request_that_never_ends_is_cancelled_when_the_server_stops() {
+async fn request_that_never_ends_is_cancelled_when_the_server_stops() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let garden = Garden::default();
     let config = Live::fixed(Config { drain_timeout: Period::from_millis(200), ..Config::default() });
-    let app = TestApp::configured(&context, config, |_| routes(garden.clone())).await;
+    let app = TestApp::start_with_config(&context, config, |_| routes(garden.clone())).await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden/nap HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     wait_for("the request", LIMIT, async || garden.nappers() == 1).await;
@@ -188,7 +188,7 @@ async fn pages_have_a_content_security_policy() {
 }
 
 #[tokio::test]
-async fn a_safe_request_id_is_kept() {
+async fn safe_request_id_is_kept() {
     let (_context, mut app) = app(Config::default()).await;
     app.use_header(HeaderName::from_static("x-request-id"), "trace-7.a_b");
     assert_eq!(app.get("/garden").await.header("x-request-id"), "trace-7.a_b");
@@ -232,7 +232,7 @@ async fn large_responses_are_compressed_and_assets_are_cached() {
 }
 
 #[tokio::test]
-async fn the_openapi_document_and_swagger_ui_are_served() {
+async fn openapi_document_and_swagger_ui_are_served() {
     let (_context, app) = app(Config::default()).await;
     let document: Value = app.get("/api/openapi.json").await.json();
     let add = &document["paths"]["/api/v1/garden/gnomes"]["post"];

@@ -7,7 +7,7 @@ use hob_database::Migrations;
 use hob_fixtures::{Layout, Needs, TestApp, TestContext};
 use hob_service::config::{Layers, SectionType};
 use hob_service::{Live, Metric, ServiceContext, section};
-use hob_web::look::{Quantity, Tone};
+use hob_web::components::{Quantity, Tone};
 use hob_web::{Access, Card, Changes, Config as WebConfig, Figure, Registration, Routes, Service, Web};
 
 section! {
@@ -40,7 +40,11 @@ impl Service for Toy {
     const METRICS: &'static [Metric] = &[Metric::gauge("hob_toy_gnomes", "Gnomes that there are.")];
 
     async fn open(_: &ServiceContext, config: Live<Config>) -> Result<Self, NoGnomes> {
-        if config.now().gnomes == 0 { Err(NoGnomes) } else { Ok(Self { config, started: Arc::default() }) }
+        if config.current().gnomes == 0 {
+            Err(NoGnomes)
+        } else {
+            Ok(Self { config, started: Arc::default() })
+        }
     }
 
     fn start(&self, _: &Changes) {
@@ -49,7 +53,8 @@ impl Service for Toy {
 
     fn routes(&self) -> Routes {
         let gnomes = self.config.clone();
-        Routes::new().page(Access::Public, "/toy", async move || format!("{} gnomes", gnomes.now().gnomes))
+        Routes::new()
+            .page(Access::Public, "/toy", async move || format!("{} gnomes", gnomes.current().gnomes))
     }
 
     async fn card(&self) -> Card {
@@ -58,10 +63,10 @@ impl Service for Toy {
             title: Self::TITLE,
             href: Self::HREF,
             tone: if started { Tone::Good } else { Tone::Idle },
-            word: "well".to_owned(),
+            status: "well".to_owned(),
             figures: vec![Figure {
                 label: "Gnomes",
-                value: Quantity::count(self.config.now().gnomes as usize),
+                value: Quantity::count(self.config.current().gnomes as usize),
             }],
             spark: Vec::new(),
             problems: Vec::new(),
@@ -76,7 +81,7 @@ impl Service for Toy {
 const TOY: Registration = Registration::of::<Toy>();
 
 #[tokio::test]
-async fn a_service_is_run_through_its_registration_alone() {
+async fn service_is_run_through_its_registration_alone() {
     let context = TestContext::embedded(Needs::default(), Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(WebConfig::default())).unwrap();
     let section = TOY.section.live(&Layers::default()).unwrap();
@@ -87,7 +92,7 @@ async fn a_service_is_run_through_its_registration_alone() {
     service.demo().await.unwrap();
     service.relay(&[]).await.unwrap();
 
-    let app = TestApp::over(web, service.routes()).await;
+    let app = TestApp::start_with(web, service.routes()).await;
     assert_eq!(app.get("/toy").await.text(), "7 gnomes");
     let page = app.get("/access").await.text();
     assert!(
@@ -97,17 +102,17 @@ async fn a_service_is_run_through_its_registration_alone() {
 }
 
 #[tokio::test]
-async fn a_sections_variables_are_read_and_replaced_without_its_type() {
+async fn sections_variables_are_read_and_replaced_without_its_type() {
     let context = TestContext::embedded(Needs::default(), Layout::Plain).await;
     let layers =
         |gnomes: &str| Layers::new(None, [("HOB_TOY_GNOMES".to_owned(), gnomes.to_owned())]).unwrap();
     let section = TOY.section.live(&layers("8")).unwrap();
     let live = section.of::<Config>().unwrap();
-    assert_eq!(live.now().gnomes, 8);
+    assert_eq!(live.current().gnomes, 8);
     section.replace(&layers("9")).unwrap();
-    assert_eq!(live.now().gnomes, 9);
+    assert_eq!(live.current().gnomes, 9);
     assert!(section.replace(&layers("many")).is_err());
-    assert_eq!(live.now().gnomes, 9, "an error changes nothing");
+    assert_eq!(live.current().gnomes, 9, "an error changes nothing");
     section.replace(&layers("0")).unwrap();
     assert_eq!(TOY.open(&context, &section).await.unwrap_err().to_string(), "no gnomes");
 

@@ -55,12 +55,12 @@ async fn ask(app: &TestApp, config: &Config, path: &str) -> std::io::Result<Stri
 }
 
 #[tokio::test]
-async fn a_certificate_is_used_and_replaced_without_a_restart() {
+async fn certificate_is_used_and_replaced_without_a_restart() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let config = certify(folder.path());
     let (live, replace) = Live::new(config.clone());
-    let app = TestApp::configured(&context, live, |_| routes(Garden::default())).await;
+    let app = TestApp::start_with_config(&context, live, |_| routes(Garden::default())).await;
     let heard = ask(&app, &config, "/garden").await.unwrap();
     assert!(heard.starts_with("HTTP/1.1 200"), "{heard}");
     assert!(heard.contains("strict-transport-security: max-age="), "{heard}");
@@ -80,7 +80,9 @@ async fn http_2_is_agreed_on_over_tls() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let config = certify(folder.path());
-    let app = TestApp::configured(&context, Live::fixed(config.clone()), |_| routes(Garden::default())).await;
+    let app =
+        TestApp::start_with_config(&context, Live::fixed(config.clone()), |_| routes(Garden::default()))
+            .await;
     let stream = connect(&app, &config, &["h2", "http/1.1"]).await.unwrap();
     assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
     ask_many_at_once(stream, "https://localhost").await;
@@ -90,9 +92,10 @@ async fn http_2_is_agreed_on_over_tls() {
 async fn plain_http_on_a_tls_port_is_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
-    let app =
-        TestApp::configured(&context, Live::fixed(certify(folder.path())), |_| routes(Garden::default()))
-            .await;
+    let app = TestApp::start_with_config(&context, Live::fixed(certify(folder.path())), |_| {
+        routes(Garden::default())
+    })
+    .await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     let mut heard = Vec::new();
@@ -101,7 +104,7 @@ async fn plain_http_on_a_tls_port_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_certificate_without_a_key_is_rejected() {
+async fn certificate_without_a_key_is_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let folder = tempfile::tempdir().unwrap();
     let whole = certify(folder.path());

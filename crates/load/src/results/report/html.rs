@@ -2,7 +2,7 @@
 
 use askama::Template;
 use hob_database::UnixMs;
-use hob_web::look::{Quantity, Tone, Unit};
+use hob_web::components::{Quantity, Tone, Unit};
 use hob_web::{STYLESHEET, Time};
 
 use super::Report;

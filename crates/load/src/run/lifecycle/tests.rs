@@ -157,7 +157,7 @@ every_service! {
         let spoil = sql("UPDATE load_second SET data = $1 WHERE second < $2").bind(Vec::<u8>::new()).bind(180);
         context.database.execute(spoil).await.unwrap();
         let card = load.card().await;
-        assert_eq!((card.word.as_str(), card.spark), ("1 running", vec![Some(3.0); 120]));
+        assert_eq!((card.status.as_str(), card.spark), ("1 running", vec![Some(3.0); 120]));
     }
 
     /// L7

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hob_database::outbox::{Consumer, Event, Replay, Start};
 use hob_database::{Database, Transaction, UnixMs};
 use hob_service::Task;
-use hob_web::live::Hint;
+use hob_web::live::ChangeListener;
 
 use super::delivery::DeliveryKey;
 use super::{Alerts, Notice};
@@ -22,7 +22,7 @@ const POLL_EVERY: Duration = Duration::from_secs(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
 /// Consumes new events when a hint arrives, and periodically.
-pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
+pub(super) async fn run(alerts: Alerts, mut hint: ChangeListener, task: Task) {
     let mut consumer = None;
     loop {
         let pause = match consume(alerts.database(), &mut consumer).await {
@@ -36,10 +36,10 @@ pub(super) async fn run(alerts: Alerts, mut hint: Hint, task: Task) {
                 AFTER_FAILURE
             }
         };
-        task.beat();
+        task.heartbeat();
         let go_on = tokio::select! {
             go_on = task.pause(pause) => go_on,
-            Some(()) = hint.heard() => true,
+            Some(()) = hint.changed() => true,
         };
         if !go_on {
             return;

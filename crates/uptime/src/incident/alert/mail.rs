@@ -20,7 +20,7 @@ pub(super) async fn email(
     to: &[Mailbox],
     claimed: &ClaimedDelivery,
 ) -> Result<DeliveryOutcome, NotSent> {
-    let config = alerts.config.now();
+    let config = alerts.config.current();
     let Some(server) = &config.smtp else {
         return Err(NotSent("no mail server is configured; set smtp under [uptime] in hob.toml".to_owned()));
     };

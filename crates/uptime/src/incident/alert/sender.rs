@@ -46,7 +46,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
             delete_old(&alerts).await;
             cleaned_up = Some(Instant::now());
         }
-        task.beat();
+        task.heartbeat();
         let go_on = tokio::select! {
             go_on = task.pause(pause) => go_on,
             () = alerts.new_deliveries.notified() => true,
@@ -103,7 +103,7 @@ pub(super) async fn deliver(
 }
 
 async fn delete_old(alerts: &Alerts) {
-    let keep = alerts.config.now().keep_days.get();
+    let keep = alerts.config.current().keep_days.get();
     loop {
         match deliveries::delete_old(alerts.database(), keep).await {
             Ok(true) => return,

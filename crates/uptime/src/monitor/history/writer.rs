@@ -46,7 +46,7 @@ pub(crate) async fn write_queued(database: &Database, queue: &mut ResultReceiver
         if batch.is_empty() {
             let first = tokio::time::timeout(BATCH_WINDOW, queue.recv_many(&mut batch, BATCH));
             let _ = first.await;
-            task.beat();
+            task.heartbeat();
             if batch.is_empty() {
                 if stopping {
                     return;
@@ -71,7 +71,7 @@ pub(crate) async fn write_queued(database: &Database, queue: &mut ResultReceiver
                 }
             }
         }
-        task.beat();
+        task.heartbeat();
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use hob_testkit::fantoccini::Locator;
 use hob_testkit::fantoccini::key::Key;
 use hob_testkit::page::{fill, find, press, text, wait_for_text};
-use hob_testkit::{Browser, LIMIT, Scripts, Window, screenshot, wait_for};
+use hob_testkit::{Browser, JavaScript, LIMIT, Window, screenshot, wait_for};
 use hob_web::Config;
 
 use super::room;
@@ -41,7 +41,7 @@ async fn pages_are_reached_by_keyboard_and_by_mouse() {
 #[tokio::test]
 async fn without_scripts_pages_are_complete() {
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
-    let client = browser.open(Window { scripts: Scripts::Off, ..Window::default() }).await;
+    let client = browser.open(Window { scripts: JavaScript::Off, ..Window::default() }).await;
     client.goto(&app.url("/room")).await.unwrap();
     assert!(text(&client, "#visits").await.starts_with("0 visits"));
     press(&client, "#visit button").await;
@@ -84,7 +84,7 @@ async fn people_sign_in_and_out() {
 }
 
 #[tokio::test]
-async fn an_admin_creates_and_revokes_a_token() {
+async fn admin_creates_and_revokes_a_token() {
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window { height: 1100, ..Window::default() }).await;
     client.goto(&app.url("/room")).await.unwrap();

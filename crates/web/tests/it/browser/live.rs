@@ -7,7 +7,7 @@ use hob_web::Config;
 use super::room;
 
 #[tokio::test]
-async fn a_live_update_keeps_user_input() {
+async fn live_update_keeps_user_input() {
     let (browser, (_context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_live_update_keeps_user_input() {
 }
 
 #[tokio::test]
-async fn a_search_filters_while_the_user_types() {
+async fn search_filters_while_the_user_types() {
     let (browser, (_context, app, _)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
@@ -46,7 +46,7 @@ async fn a_search_filters_while_the_user_types() {
 }
 
 #[tokio::test]
-async fn an_interruption_shows_a_banner() {
+async fn interruption_shows_a_banner() {
     let (browser, (context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();

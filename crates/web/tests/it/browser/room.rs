@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::response::Redirect;
 use hob_fixtures::{Layout, Needs, TestApp, TestContext};
 use hob_service::Live;
-use hob_web::look::{Field, Markup, When};
+use hob_web::components::{Field, Markup, RelativeTime};
 use hob_web::{Access, Audited, Config, Console, Page, Problem, Query, Routes, Web};
 use serde::Deserialize;
 
@@ -22,7 +22,7 @@ pub(super) struct Room {
 
 #[derive(Template)]
 #[template(
-    source = r##"<p id="visits" data-live="room">{{ visits }} visits, the last {{ When::at(at_ms) }}</p>
+    source = r##"<p id="visits" data-live="room">{{ visits }} visits, the last {{ RelativeTime::at(at_ms) }}</p>
 <details id="more" data-live="room"><summary>More</summary><p id="inside">{{ visits }} inside</p></details>
 <form class="form" id="visit" data-live="room" action="/room" method="post">{{ note }}<button class="primary">Visit {{ visits }}</button></form>
 <form class="form" action="/room" method="get" data-filter="guests">{{ search }}<button>Search</button></form>
@@ -56,7 +56,7 @@ async fn room_page(
 ) -> Result<Page, Problem> {
     let page = RoomPage {
         visits: room.visits.load(Ordering::SeqCst),
-        at_ms: hob_web::look::now_ms(),
+        at_ms: hob_web::components::now_ms(),
         note: Field::text("note", "Note"),
         guests: ["Ada", "Alan", "Grace"].into_iter().filter(|guest| guest.contains(&search.q)).collect(),
         search: Field::search("q", "Guest").value(search.q),
@@ -76,7 +76,7 @@ async fn gallery_page(console: Console) -> Result<Page, Problem> {
 impl Room {
     pub(super) fn visit(&self) {
         self.visits.fetch_add(1, Ordering::SeqCst);
-        self.web.changes().tell("room");
+        self.web.changes().notify("room");
     }
 
     fn routes(self) -> Routes {
@@ -94,7 +94,7 @@ impl Room {
 pub(super) async fn serve(config: Config) -> (TestContext, TestApp, Room) {
     let context = TestContext::embedded(Needs::default(), Layout::Plain).await;
     let mut room = None;
-    let app = TestApp::configured(&context, Live::fixed(config), |web| {
+    let app = TestApp::start_with_config(&context, Live::fixed(config), |web| {
         let made = Room { web: web.clone(), visits: Arc::default() };
         room = Some(made.clone());
         made.routes()

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_to_do_next() {
+    fn empty_state_says_what_to_do_next() {
         let html =
             Empty::new("No <monitors>", "Add one.").command("hob \"x\"").link("Add", "/a?b&c").to_string();
         assert!(html.contains("No &lt;monitors&gt;") && html.contains("hob &quot;x&quot;"), "{html}");

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_page_has_no_pager() {
+    fn single_page_has_no_pager() {
         assert_eq!(Pager::default().to_string(), "");
     }
 

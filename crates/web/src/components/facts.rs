@@ -29,7 +29,7 @@ impl Facts {
     }
 
     /// A value that renders as HTML, such as a [`Badge`](super::Badge) or a [`When`](super::When).
-    pub fn shown(self, name: &str, value: impl HtmlSafe) -> Self {
+    pub fn markup(self, name: &str, value: impl HtmlSafe) -> Self {
         self.html(name, value)
     }
 
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn text_is_escaped_and_markup_is_not() {
-        let html = Facts::new().text("a<b", "c>d").shown("state", Tone::Good.badge("up")).to_string();
+        let html = Facts::new().text("a<b", "c>d").markup("state", Tone::Good.badge("up")).to_string();
         assert!(html.contains("<dt>a&lt;b</dt><dd>c&gt;d</dd>"), "{html}");
         assert!(html.contains(r#"<dd><span class="badge good">"#), "{html}");
     }

@@ -26,18 +26,18 @@ mod facts;
 mod field;
 mod markup;
 mod pager;
+mod relative_time;
 mod tone;
 mod unit;
-mod when;
 
 pub use empty::Empty;
 pub use facts::Facts;
 pub use field::{Choice, Field};
 pub use markup::{Escaped, Markup};
 pub use pager::Pager;
+pub use relative_time::{RelativeTime, now_ms};
 pub use tone::{Badge, Icon, Tone};
 pub use unit::{Amount, Quantity, Unit};
-pub use when::{When, now_ms};
 
+pub(crate) use relative_time::timestamp;
 pub(crate) use unit::MAX_VALUE;
-pub(crate) use when::timestamp;

@@ -12,14 +12,14 @@ const MEASURED: usize = 200;
 impl Uptime {
     /// Measures the memory for the pages and the metrics.
     pub(crate) async fn measure(&self) -> Result<()> {
-        let footprint = self.measure_footprint().await?;
-        crate::metrics::measured(&footprint);
-        *self.inner.footprint.lock() = Some(footprint);
+        let memory_usage = self.measure_memory().await?;
+        crate::metrics::measured(&memory_usage);
+        *self.inner.memory_usage.lock() = Some(memory_usage);
         Ok(())
     }
 
     /// Reads the size of the shared keys, and of the keys of an even sample of the monitors.
-    pub async fn measure_footprint(&self) -> Result<MemoryUsage> {
+    pub async fn measure_memory(&self) -> Result<MemoryUsage> {
         let monitors = self.monitors();
         let keys = self.schedule().keys();
         let usage = |key: hob_store::Key| -> Call {
@@ -35,7 +35,7 @@ impl Uptime {
         let own: Vec<Call> = own.map(usage).collect();
         let (shared, own) = (self.sum(&shared).await?, self.sum(&own).await?);
         let own = own * monitors.len() as u64 / (measured.len() as u64).max(1);
-        Ok(MemoryUsage { system: "Uptime", things: "monitors", count: monitors.len(), bytes: shared + own })
+        Ok(MemoryUsage { service: "Uptime", objects: "monitors", count: monitors.len(), bytes: shared + own })
     }
 
     async fn sum(&self, calls: &[Call]) -> Result<u64> {

@@ -1,13 +1,13 @@
 //! Memory use in the store.
 
-use crate::look::Quantity;
+use crate::components::Quantity;
 
 /// The memory that the objects of a service use in the store, as last measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUsage {
-    pub system: &'static str,
+    pub service: &'static str,
     /// What is counted: `monitors`.
-    pub things: &'static str,
+    pub objects: &'static str,
     pub count: usize,
     pub bytes: u64,
 }
@@ -15,13 +15,13 @@ pub struct MemoryUsage {
 impl MemoryUsage {
     /// `None` if the count is 0.
     #[must_use]
-    pub fn per_thing(&self) -> Option<u64> {
+    pub fn bytes_per_object(&self) -> Option<u64> {
         self.bytes.checked_div(self.count as u64)
     }
 
     /// The average as text.
     #[must_use]
-    pub fn each(&self) -> String {
-        self.per_thing().map_or_else(|| "–".to_owned(), |bytes| Quantity::bytes(bytes).to_string())
+    pub fn average(&self) -> String {
+        self.bytes_per_object().map_or_else(|| "–".to_owned(), |bytes| Quantity::bytes(bytes).to_string())
     }
 }

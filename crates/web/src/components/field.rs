@@ -61,7 +61,7 @@ impl Field {
     }
 
     /// A checkbox, which sends `on`; checked if the value is `on`.
-    pub fn tick(name: impl Into<String>, label: impl Into<String>) -> Self {
+    pub fn checkbox(name: impl Into<String>, label: impl Into<String>) -> Self {
         Self::new(name.into(), label.into(), Entry::Box)
     }
 
@@ -110,7 +110,7 @@ impl Field {
     }
 
     /// The most characters.
-    pub fn most(self, chars: usize) -> Self {
+    pub fn max_length(self, chars: usize) -> Self {
         self.attribute("maxlength", chars)
     }
 
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_is_shown_at_the_field() {
+    fn error_is_shown_at_the_field() {
         let field =
             Field::text("url", "Address").value("\"><script>").hint("https://…").error(Some("no host"));
         let html = field.to_string();
@@ -205,12 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_never_rendered() {
+    fn password_is_never_rendered() {
         assert!(!Field::secret("token", "Token").value("hunter2").to_string().contains("hunter2"));
     }
 
     #[test]
-    fn the_current_option_is_selected() {
+    fn current_option_is_selected() {
         let choice = |value: &str| Choice { value: value.to_owned(), label: value.to_uppercase() };
         let html = Field::choice("kind", "Kind", vec![choice("a"), choice("b")]).value("b").to_string();
         assert!(html.contains(r#"<option value="b" selected>B</option>"#), "{html}");

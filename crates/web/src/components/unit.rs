@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_share_of_nothing_is_a_dash() {
+    fn share_of_zero_is_a_dash() {
         assert_eq!(Quantity::share(0, 0).to_string(), "–");
         assert_eq!(Quantity::share(1, 4).to_string(), "25\u{a0}%");
     }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_badge_escapes_its_word() {
+    fn badge_escapes_its_text() {
         assert!(Tone::Bad.badge("<down>").to_string().ends_with("&lt;down&gt;</span>"));
     }
 }

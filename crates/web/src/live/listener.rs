@@ -8,7 +8,7 @@ use super::feed::Event;
 
 /// Waits for changes of one topic on any node.
 #[derive(Debug)]
-pub struct Hint {
+pub struct ChangeListener {
     topic: &'static str,
     receiver: Receiver<Event>,
 }
@@ -16,15 +16,15 @@ pub struct Hint {
 impl Changes {
     /// Listens for changes of the topic from now on.
     #[must_use]
-    pub fn hint(&self, topic: &'static str) -> Hint {
-        Hint { topic, receiver: self.feed().attach(None).receiver }
+    pub fn listen(&self, topic: &'static str) -> ChangeListener {
+        ChangeListener { topic, receiver: self.feed().attach(None).receiver }
     }
 }
 
-impl Hint {
+impl ChangeListener {
     /// Waits for a change of the topic, or for a gap that may have hidden one; `None` after the last change. Notifications
     /// may be lost, so callers poll as well.
-    pub async fn heard(&mut self) -> Option<()> {
+    pub async fn changed(&mut self) -> Option<()> {
         loop {
             match self.receiver.recv().await {
                 Ok(event) if event.topic.as_deref().is_some_and(|topic| topic != self.topic) => {}

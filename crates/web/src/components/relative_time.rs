@@ -10,12 +10,12 @@ use super::Amount;
 
 /// A relative time such as `3 min ago`, with the exact time on hover. live.js keeps it current.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct When {
+pub struct RelativeTime {
     at_ms: u64,
     now_ms: u64,
 }
 
-impl When {
+impl RelativeTime {
     /// A moment in Unix milliseconds, seen from now.
     #[must_use]
     pub fn at(at_ms: impl Into<Amount>) -> Self {
@@ -24,12 +24,12 @@ impl When {
 
     /// Relative to another time, such as the clock of the store.
     #[must_use]
-    pub fn seen_from(self, now_ms: u64) -> Self {
+    pub fn relative_to(self, now_ms: u64) -> Self {
         Self { now_ms, ..self }
     }
 }
 
-impl Display for When {
+impl Display for RelativeTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = timestamp(self.at_ms);
         let iso = at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ");
@@ -39,7 +39,7 @@ impl Display for When {
     }
 }
 
-impl HtmlSafe for When {}
+impl HtmlSafe for RelativeTime {}
 
 /// `just now`, `12 s ago`, `in 3 min`. live.js uses the same words.
 fn distance(at_ms: u64, now_ms: u64) -> String {
@@ -88,8 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_time_is_on_hover() {
-        let html = When::at(NOON).seen_from(NOON + 12_000).to_string();
+    fn exact_time_is_on_hover() {
+        let html = RelativeTime::at(NOON).relative_to(NOON + 12_000).to_string();
         assert!(
             html.contains(r#"datetime="2025-11-15T12:00:00.000Z" title="2025-11-15 12:00:00 UTC""#),
             "{html}"
@@ -99,6 +99,6 @@ mod tests {
 
     #[test]
     fn any_time_can_be_shown() {
-        assert!(When::at(u64::MAX).to_string().contains("9999-12-"));
+        assert!(RelativeTime::at(u64::MAX).to_string().contains("9999-12-"));
     }
 }
