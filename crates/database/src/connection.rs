@@ -77,7 +77,7 @@ impl Connection {
                     Mode::Write(_) => "BEGIN IMMEDIATE",
                 };
                 sqlx::raw_sql(begin).execute(&mut **connection).await?;
-                Ok(UnixMs::machine_now())
+                Ok(UnixMs::now())
             }
             Pooled::Postgres(connection) => {
                 let begin = match mode {

@@ -58,8 +58,11 @@ macro_rules! migrations {
     };
 }
 
-/// The tables of this crate. The name `records` is stored in existing databases.
-const OWN_MIGRATIONS: Migrations = migrations!("records": "0001_meta", "0002_outbox");
+/// The tables of this crate.
+const OWN_MIGRATIONS: Migrations = migrations!("database": "0001_meta", "0002_outbox");
+
+/// The name of this crate's migrations in databases of earlier versions.
+const RENAMED: &str = "UPDATE hob_migrations SET service = 'database' WHERE service = 'records'";
 
 /// How long a starting node waits for other nodes that migrate the same database.
 const LOCK_WITHIN: Duration = Duration::from_secs(60);
@@ -136,6 +139,7 @@ pub(crate) async fn apply_in(
         connection.run_script(POSTGRES_LOCK).await?;
     }
     execute(connection, sql(TABLE)).await?;
+    execute(connection, sql(RENAMED)).await?;
     let applied = applied(connection).await?;
     for step in pending(&sets, &applied, dialect)? {
         run(connection, &step, now).await?;

@@ -35,7 +35,7 @@ pub(crate) fn run(command: &TokenCommand, file: Option<&Path>) -> Result<Exit> {
 
 async fn create(tokens: &Tokens, args: &NewTokenArgs) -> Result<()> {
     let scopes = Scopes::new(args.scope.clone()).context("at least one scope is required")?;
-    let expires_at = args.expires.map(|period| now().plus(period.get()));
+    let expires_at = args.expires.map(|period| UnixMs::now().plus(period.get()));
     let new = NewToken { name: args.name.clone(), scopes, expires_at };
     match tokens.create(&new, ACTOR).await? {
         TokenCreation::Created { token, text } => {
@@ -84,7 +84,7 @@ async fn revoke(tokens: &Tokens, id: &str) -> Result<()> {
 fn lifetime(token: &Token) -> String {
     match (token.revoked_at, token.expires_at) {
         (Some(at), _) => format!("revoked {}", date(at)),
-        (None, Some(at)) if at <= now() => format!("expired {}", date(at)),
+        (None, Some(at)) if at <= UnixMs::now() => format!("expired {}", date(at)),
         (None, Some(at)) => format!("valid until {}", date(at)),
         (None, None) => "does not expire".to_owned(),
     }
@@ -93,8 +93,4 @@ fn lifetime(token: &Token) -> String {
 fn date(time: UnixMs) -> String {
     Timestamp::from_millisecond(time.0)
         .map_or_else(|_| "?".to_owned(), |at| at.strftime("%Y-%m-%d").to_string())
-}
-
-fn now() -> UnixMs {
-    UnixMs(Timestamp::now().as_millisecond())
 }

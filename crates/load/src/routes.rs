@@ -5,7 +5,6 @@ mod plans;
 mod results;
 mod runs;
 
-use hob_database::UnixMs;
 use hob_web::{Access, Audited, Problem, Routes};
 use utoipa_axum::routes;
 
@@ -44,9 +43,4 @@ pub(crate) fn parse_run_id(text: &str) -> Result<TestId, Problem> {
 
 pub(crate) async fn find_run(load: &Load, id: &TestId) -> Result<Run, Problem> {
     load.run(id).await?.ok_or_else(|| Problem::not_found("run"))
-}
-
-/// The local time, for display only.
-pub(crate) fn now() -> UnixMs {
-    UnixMs(jiff::Timestamp::now().as_millisecond())
 }

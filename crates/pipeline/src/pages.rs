@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Redirect;
 use hob_database::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
-use hob_web::components::{Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, now_ms};
+use hob_web::components::{Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{Access, AuditDetail, Audited, Console, Form, Page, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
@@ -255,7 +255,7 @@ impl Pipelines {
     }
 
     async fn throughput(&self, id: &RunId) -> Result<Markup> {
-        let now = UnixMs(i64::try_from(now_ms()).unwrap_or(i64::MAX));
+        let now = UnixMs::now();
         let history = throughput::since(&self.shared.context.database, id, now.minus(CHART_RANGE)).await?;
         Ok(bar_chart("Items", now, &history))
     }

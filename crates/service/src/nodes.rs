@@ -84,7 +84,7 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeInfo>
 
 /// Sends heartbeats until the task stops, and removes dead nodes.
 pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>, task: Task) {
-    let node = Node { context, keys, roles, started_at: now() };
+    let node = Node { context, keys, roles, started_at: UnixMs::now() };
     let mut incarnation = Incarnation::random();
     let mut joined = false;
     loop {
@@ -134,7 +134,7 @@ impl Node {
         let key = self.keys.node(&id(incarnation));
         let mut facts = cmd("HSET");
         facts.arg(&key).arg("version").arg(env!("CARGO_PKG_VERSION")).arg("roles").arg(self.roles.join(" "));
-        facts.arg("started_at").arg(self.started_at.0).arg("beat_at").arg(now().0);
+        facts.arg("started_at").arg(self.started_at.0).arg("beat_at").arg(UnixMs::now().0);
         let expiry =
             cmd("PEXPIRE").arg(&key).arg(u64::try_from(Keys::NODE_TTL_MAX.as_millis()).unwrap_or(0)).clone();
         for answer in self.context.store.batch(&[facts.into(), expiry.into()]).await {
@@ -164,8 +164,4 @@ impl GroupKeys {
 
 fn id(incarnation: &Incarnation) -> keys::Incarnation {
     keys::Incarnation::new(incarnation.as_str()).expect("32 hexadecimal digits are an id")
-}
-
-fn now() -> UnixMs {
-    UnixMs(jiff::Timestamp::now().as_millisecond())
 }

@@ -1,5 +1,5 @@
 //! Small values that every crate uses: durations and sizes as people write them, names of enum values,
-//! backoff, secrets.
+//! backoff, secrets, the clock.
 //!
 //! ```
 //! use std::time::Duration;
@@ -17,6 +17,7 @@
 //! ```
 
 mod backoff;
+mod clock;
 mod duration;
 mod names;
 mod nearest;
@@ -26,6 +27,7 @@ mod secret;
 mod size;
 
 pub use backoff::Backoff;
+pub use clock::{unix_ms, unix_time};
 pub use duration::{DurationError, format_duration, parse_duration};
 pub use names::UnknownName;
 pub use nearest::nearest;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hob_database::{Database, Migrations, UnixMs};
+use hob_database::{Database, Migrations};
 use hob_schema::Shard;
 use hob_service::{Live, Metric, ServiceContext};
 use hob_web::{Card, Changes, MemoryUsage, Routes, Service};
@@ -396,9 +396,4 @@ pub fn topic(id: &MonitorId) -> String {
     let safe =
         |letter: char| if letter.is_ascii_alphanumeric() || "._-".contains(letter) { letter } else { '_' };
     format!("uptime.{}", id.as_str().chars().map(safe).take(48).collect::<String>())
-}
-
-pub(crate) fn now() -> UnixMs {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    UnixMs(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -13,11 +13,9 @@ mod token;
 mod token_pages;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
-use hob_database::UnixMs;
 
 pub(crate) use authenticator::Authenticator;
 pub use authorize::{AuditDetail, Audited};
@@ -50,12 +48,6 @@ pub struct Caller {
 /// Sign-in and sign-out, tokens, the audit log.
 pub(crate) fn routes(web: &Web) -> Routes {
     sign_in::routes().merge(api::routes()).merge(token_pages::routes()).with_state(web.clone())
-}
-
-/// The clock of this machine, which decides when tokens and sessions expire.
-fn now() -> UnixMs {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMs(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 impl Access {

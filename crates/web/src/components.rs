@@ -35,7 +35,7 @@ pub use facts::Facts;
 pub use field::{Choice, Field};
 pub use markup::{Escaped, Markup};
 pub use pager::Pager;
-pub use relative_time::{RelativeTime, now_ms};
+pub use relative_time::RelativeTime;
 pub use tone::{Badge, Icon, Tone};
 pub use unit::{Amount, Quantity, Unit};
 

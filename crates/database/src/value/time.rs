@@ -20,9 +20,10 @@ impl UnixMs {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The current time of this machine, which is the clock of SQLite.
-    pub(crate) fn machine_now() -> Self {
-        Self(milliseconds(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()))
+    /// The current time of this machine, which is the clock of SQLite. PostgreSQL has its own:
+    /// [`Transaction::now`](crate::Transaction::now).
+    pub fn now() -> Self {
+        Self(milliseconds(hob_units::unix_time()))
     }
 }
 

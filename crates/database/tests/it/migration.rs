@@ -70,6 +70,17 @@ every_database! {
         assert_eq!(names, ["0001_first", "0002_second"]);
     }
 
+    async fn database_of_an_earlier_version_keeps_its_migrations(test_database: TestDatabase) {
+        let database = open(&test_database, &[]).await.unwrap();
+        let id = database.id();
+        database.execute(sql("UPDATE hob_migrations SET service = 'records'")).await.unwrap();
+        database.close().await;
+        let database = open(&test_database, &[]).await.unwrap();
+        assert_eq!(database.id(), id);
+        let names: Query<(String,)> = sql("SELECT DISTINCT service FROM hob_migrations");
+        assert_eq!(database.all(names).await.unwrap(), [("database".to_owned(),)]);
+    }
+
     async fn database_newer_than_the_program_is_refused(test_database: TestDatabase) {
         open(&test_database, &[set(&[FIRST, SECOND])]).await.unwrap();
         for sets in [&[set(&[FIRST])][..], &[]] {

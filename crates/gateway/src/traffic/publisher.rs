@@ -13,7 +13,9 @@ mod restore;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+
+use hob_units::unix_ms;
 
 use hob_database::Database;
 use hob_schema::Shard;
@@ -365,7 +367,7 @@ impl Publisher {
     fn now_ms(&self) -> u64 {
         match self.store_time {
             Some((at, now_ms)) => now_ms + at.elapsed().as_millis() as u64,
-            None => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as u64),
+            None => unix_ms(),
         }
     }
 }

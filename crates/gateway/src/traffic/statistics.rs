@@ -1,7 +1,8 @@
 //! Statistics over all instances: totals, endpoints, statuses, hours, instances and percentiles (G19).
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hob_units::unix_ms;
 
 use hob_schema::Shard;
 use hob_store::{Call, FromRedisValue, Key, Store, Value, cmd};
@@ -178,7 +179,7 @@ impl Statistics {
 
     /// Requests of the last 24 hours, the oldest hour first.
     pub async fn hours(&self) -> Result<Vec<HourCount>, Error> {
-        let this_hour = now_ms() - now_ms() % HOUR_MS;
+        let this_hour = unix_ms() - unix_ms() % HOUR_MS;
         let starts: Vec<u64> = (0..24).rev().map(|ago| this_hour - ago * HOUR_MS).collect();
         let keys = |shard| {
             starts.iter().map(|start| self.keys.requests_by_hour(&hour(*start), shard)).collect::<Vec<_>>()
@@ -220,7 +221,7 @@ impl Statistics {
         endpoint: Option<&Endpoint>,
         minutes: u64,
     ) -> Result<Vec<MinuteLatency>, Error> {
-        let last = now_ms() - now_ms() % MINUTE_MS;
+        let last = unix_ms() - unix_ms() % MINUTE_MS;
         let first = last.saturating_sub((minutes.max(1) - 1) * MINUTE_MS);
         let hours: Vec<u64> = (first - first % HOUR_MS..=last).step_by(HOUR_MS as usize).collect();
         let mut calls = Vec::new();
@@ -342,8 +343,4 @@ fn mget(keys: &[Key]) -> Call {
 
 fn hour(start: u64) -> Hour {
     Hour::new(start).expect("a multiple of an hour")
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_millis() as u64
 }

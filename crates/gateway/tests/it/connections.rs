@@ -30,11 +30,11 @@ async fn connect(proxy: &TestProxy, bytes: &[u8]) -> TcpStream {
     stream
 }
 
-/// With `connections = 2`, a third client is served once two silent connections are closed.
+/// With `max_connections = 2`, a third client is served once two silent connections are closed.
 #[tokio::test]
 async fn silent_connections_are_closed() {
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], &format!("{SHORT_HEAD_TIMEOUT}connections = 2")).await;
+    let proxy = TestProxy::start(&[upstream.address], &format!("{SHORT_HEAD_TIMEOUT}max_connections = 2")).await;
     let mut silent = [connect(&proxy, b"").await, connect(&proxy, b"").await];
     assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     for stream in &mut silent {
@@ -121,7 +121,7 @@ async fn clients_that_do_not_read_are_disconnected() {
 #[tokio::test]
 async fn upgraded_connection_keeps_its_permit() {
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], "connections = 1").await;
+    let proxy = TestProxy::start(&[upstream.address], "max_connections = 1").await;
     let (mut socket, _) =
         tokio_tungstenite::connect_async(format!("ws://{}/socket", proxy.address)).await.unwrap();
     let mut waiting = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;

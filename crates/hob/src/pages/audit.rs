@@ -8,7 +8,7 @@ use hob_schema::Catalog;
 use hob_schema_audit::{AuditOptions, AuditReport, Error, Pace, Progress, audit};
 use hob_service::{Task, Tasks};
 use hob_store::Store;
-use hob_web::components::now_ms;
+use hob_units::unix_ms;
 use tokio::sync::Notify;
 
 /// Slow enough that other clients barely notice.
@@ -89,7 +89,7 @@ impl BackgroundAudit {
             (_, Some(report)) => report.at_ms,
             (_, None) => 0,
         };
-        if now_ms().saturating_sub(since_ms) > MAX_AGE_MS {
+        if unix_ms().saturating_sub(since_ms) > MAX_AGE_MS {
             self.request();
         }
         state
@@ -129,10 +129,10 @@ impl BackgroundAudit {
         let mut state = self.state();
         match audited {
             Ok(audit) => {
-                state.report = Some(Arc::new(Report { audit, at_ms: now_ms() }));
+                state.report = Some(Arc::new(Report { audit, at_ms: unix_ms() }));
                 state.run = AuditRun::Idle;
             }
-            Err(error) => state.run = AuditRun::Failed { reason: error.to_string(), at_ms: now_ms() },
+            Err(error) => state.run = AuditRun::Failed { reason: error.to_string(), at_ms: unix_ms() },
         }
     }
 

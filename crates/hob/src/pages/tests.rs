@@ -268,7 +268,7 @@ mod browser {
             tone: Tone::Bad,
             text: "api.example.org is down: connection refused".to_owned(),
             href: "/uptime".to_owned(),
-            since_ms: Some(hob_web::components::now_ms() - 240_000),
+            since_ms: Some(hob_units::unix_ms() - 240_000),
         };
         let uptime = Card {
             title: "Uptime",

@@ -7,6 +7,7 @@ use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
+use hob_database::UnixMs;
 use hob_web::{Path, Peer, Problem, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
@@ -14,7 +15,7 @@ use utoipa::IntoParams;
 use crate::Error;
 use crate::keys::{SessionId, TestId};
 use crate::load::Load;
-use crate::routes::{find_run, now, parse_run_id};
+use crate::routes::{find_run, parse_run_id};
 use crate::run::coordinator::LiveSecond;
 use crate::run::logs::LogStream;
 use crate::run::views::{Progress, RunStatus};
@@ -64,8 +65,14 @@ pub(crate) async fn watch(
     let session =
         SessionId::new(format!("session_{:016x}", rand::random::<u64>())).map_err(Problem::internal)?;
     let client_ip = peer.map(|peer| peer.0.0.ip().to_string()).unwrap_or_default();
-    let watcher =
-        Watcher { load, id, session, client_ip, connected_at: now().0, last: query.after.unwrap_or(0) };
+    let watcher = Watcher {
+        load,
+        id,
+        session,
+        client_ip,
+        connected_at: UnixMs::now().0,
+        last: query.after.unwrap_or(0),
+    };
     if !watcher.register().await? {
         return Err(Problem::too_many("Too many clients follow this run.", RENEW_INTERVAL));
     }

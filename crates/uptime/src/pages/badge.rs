@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use hob_database::UnixMs;
 use hob_web::{Access, Caller, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
@@ -10,7 +11,7 @@ use crate::monitor::Monitor;
 use crate::monitor::history::{self, Period};
 use crate::routes::monitor_id;
 use crate::schedule::state::MonitorState;
-use crate::uptime::{Uptime, now};
+use crate::uptime::Uptime;
 
 /// Average width of a character, and the margin on both sides.
 const CHARACTER_PX: usize = 7;
@@ -88,7 +89,8 @@ fn latency_badge(last_ms: Option<u64>) -> Badge {
 }
 
 async fn availability(uptime: &Uptime, monitor: &Monitor) -> Result<Badge, Problem> {
-    let downtime = history::availability(uptime.database(), std::slice::from_ref(&monitor.id), now()).await?;
+    let downtime =
+        history::availability(uptime.database(), std::slice::from_ref(&monitor.id), UnixMs::now()).await?;
     Ok(uptime_badge(downtime.uptime(monitor, Period::Month)))
 }
 

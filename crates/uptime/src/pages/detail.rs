@@ -5,6 +5,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
+use hob_database::UnixMs;
 use hob_web::chart::Line;
 use hob_web::components::{Badge, Facts, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{Console, Page, Path, Problem, Query};
@@ -19,7 +20,7 @@ use crate::monitor::history::{self, Downtime, Period, Points, ResultRow};
 use crate::routes::{Paused, find_monitor, set_paused};
 use crate::schedule::snapshot::{AssertionFinding, MonitorRow};
 use crate::schedule::state::MonitorState;
-use crate::uptime::{CheckNowOutcome, Uptime, now, topic};
+use crate::uptime::{CheckNowOutcome, Uptime, topic};
 
 #[derive(Template)]
 #[template(path = "uptime/detail.html")]
@@ -81,8 +82,8 @@ pub(super) async fn show(
     let monitor = find_monitor(&uptime, &id).await?;
     let row = uptime.row(&monitor).await?;
     let (database, period) = (uptime.database(), query.period);
-    let points = history::points(database, &monitor.id, period, now()).await?;
-    let downtime = history::availability(database, std::slice::from_ref(&monitor.id), now()).await?;
+    let points = history::points(database, &monitor.id, period, UnixMs::now()).await?;
+    let downtime = history::availability(database, std::slice::from_ref(&monitor.id), UnixMs::now()).await?;
     let results = results::latest(database, &monitor.id, 20).await?;
     let incidents = downtime.incidents(&monitor.id).iter().take(20);
     let body = Detail {
@@ -185,7 +186,7 @@ fn about(monitor: &Arc<Monitor>) -> Facts {
 
 fn chart(monitor: &Monitor, points: &Points, downtime: &Downtime, period: Period) -> Markup {
     let ms = |time: i64| u64::try_from(time).unwrap_or(0);
-    let end = now().0;
+    let end = UnixMs::now().0;
     let mut line = Line::new(ms(end - period.length_ms())..ms(end)).title("Latency").unit(Unit::Millis);
     let series = |pick: fn(&history::Point) -> Option<f64>| {
         points.points.iter().map(move |point| (ms(point.start_ms), pick(point)))

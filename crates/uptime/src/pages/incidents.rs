@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
+use hob_database::UnixMs;
 use hob_web::components::{Badge, Empty, Facts, Field, Pager, Quantity, RelativeTime, Tone};
 use hob_web::{AuditDetail, Caller, Console, Form, Page, Paging, Path, Problem, Query};
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use serde::Deserialize;
 use super::{MAY_WRITE, encoded};
 use crate::database::incidents;
 use crate::incident::{self, Filter, Incident, MAX_NOTE_BYTES, Note};
-use crate::uptime::{Uptime, now};
+use crate::uptime::Uptime;
 
 #[derive(Template)]
 #[template(path = "uptime/incidents.html")]
@@ -164,7 +165,7 @@ fn badge(incident: &Incident) -> Badge {
 }
 
 fn duration(incident: &Incident) -> Quantity {
-    let until = incident.resolved_at.map_or(now().0, |at| at.0);
+    let until = incident.resolved_at.map_or(UnixMs::now().0, |at| at.0);
     Quantity::millis(until - incident.opened_at.0)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use askama::Template;
 use axum::extract::State;
+use hob_database::UnixMs;
 use hob_web::components::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, RelativeTime};
 use hob_web::{Console, MemoryUsage, Page, Problem, Query};
 
@@ -15,7 +16,7 @@ use crate::monitor::history::{self, Downtime, Period};
 use crate::routes::MonitorQuery;
 use crate::schedule::snapshot::MonitorRow;
 use crate::schedule::state::MonitorState;
-use crate::uptime::{Uptime, now};
+use crate::uptime::Uptime;
 use hob_web::Service as _;
 
 #[derive(Template)]
@@ -59,7 +60,7 @@ pub(super) async fn show(
     let rows = uptime.rows(&snapshot, &page).await?;
     let ids: Vec<MonitorId> = page.iter().map(|monitor| monitor.id.clone()).collect();
     // Without the database, the states are shown without the uptime.
-    let downtime = history::availability(uptime.database(), &ids, now()).await.ok();
+    let downtime = history::availability(uptime.database(), &ids, UnixMs::now()).await.ok();
     let counts = snapshot.state_counts(&monitors);
     let tiles = MonitorState::ALL
         .into_iter()

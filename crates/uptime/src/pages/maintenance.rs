@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
+use hob_database::UnixMs;
 use hob_web::components::{Badge, Field, RelativeTime, Tone};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem};
 use jiff::civil::DateTime;
@@ -13,7 +14,7 @@ use super::MAY_WRITE;
 use crate::database::maintenance;
 use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::routes::invalid;
-use crate::uptime::{Uptime, now};
+use crate::uptime::Uptime;
 
 #[derive(Template)]
 #[template(path = "uptime/maintenance.html")]
@@ -96,7 +97,7 @@ fn unix_ms(field: &str, text: &str) -> Result<i64, Problem> {
 impl WindowRow {
     fn new(window: &Maintenance) -> Self {
         let spec = &window.spec;
-        let badge = match now().0 {
+        let badge = match UnixMs::now().0 {
             now if now < spec.starts_at_ms => Tone::Idle.badge("planned"),
             now if now < spec.ends_at_ms => Tone::Busy.badge("active"),
             _ => Tone::Good.badge("ended"),

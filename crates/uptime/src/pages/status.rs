@@ -22,7 +22,7 @@ use crate::monitor::history::{self, DAY_MS, Downtime, Period};
 use crate::monitor::maintenance::Maintenance;
 use crate::schedule::snapshot::Snapshot;
 use crate::schedule::state::MonitorState;
-use crate::uptime::{Uptime, now};
+use crate::uptime::Uptime;
 
 const DAYS: i64 = 90;
 /// How far back incidents are listed.
@@ -126,9 +126,9 @@ async fn rendered(uptime: &Uptime) -> Result<Arc<RenderedStatus>, Problem> {
         uptime.monitors().iter().filter(|monitor| monitor.spec.published).cloned().collect();
     let ids: Vec<MonitorId> = published.iter().map(|monitor| monitor.id.clone()).collect();
     let snapshot = uptime.snapshot().await?;
-    let downtime = history::availability(uptime.database(), &ids, now()).await?;
+    let downtime = history::availability(uptime.database(), &ids, UnixMs::now()).await?;
     let (title, windows) = (uptime.config().status_title.clone(), uptime.windows());
-    let status = StatusSnapshot { title, published, windows, snapshot, downtime, now: now() };
+    let status = StatusSnapshot { title, published, windows, snapshot, downtime, now: UnixMs::now() };
     let rendered = Arc::new(RenderedStatus { html: status.html(1)?, rss: status.rss(), status });
     *uptime.inner.status.0.lock() = Some((Instant::now(), Arc::clone(&rendered)));
     Ok(rendered)

@@ -1,7 +1,7 @@
 //! TLS handshakes and certificates.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use rustls::client::Resumption;
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
@@ -112,7 +112,7 @@ fn days_left(certificate: &CertificateDer<'_>) -> Option<i64> {
 }
 
 fn days_until(end_s: i64) -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let now = hob_units::unix_time().as_secs();
     (end_s - now.cast_signed()).div_euclid(DAY_S)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use hob_database::PageRequest;
+use hob_database::{PageRequest, UnixMs};
 use hob_web::{AuditDetail, Json, List, Path, Problem, Query};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -18,7 +18,7 @@ use crate::monitor::history::{self, Period};
 use crate::monitor::{Monitor, MonitorSpec};
 use crate::schedule::snapshot::Snapshot;
 use crate::schedule::state::MonitorState;
-use crate::uptime::{AddOutcome, CheckNowOutcome, EditOutcome, MAX_MONITORS, Uptime, now};
+use crate::uptime::{AddOutcome, CheckNowOutcome, EditOutcome, MAX_MONITORS, Uptime};
 
 /// Filters and paging of the list of monitors.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -240,7 +240,7 @@ pub(super) async fn history(
     Query(query): Query<HistoryQuery>,
 ) -> Result<Json<HistoryView>, Problem> {
     let monitor = find_monitor(&uptime, &id).await?;
-    let (database, now) = (uptime.database(), now());
+    let (database, now) = (uptime.database(), UnixMs::now());
     let points = history::points(database, &monitor.id, query.period, now).await?;
     let downtime = history::availability(database, std::slice::from_ref(&monitor.id), now).await?;
     Ok(Json(HistoryView {

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_database::UnixMs;
 use hob_schema::Shard;
 use hob_service::Task;
 use hob_store::{BusEvent, ChannelFilter, cmd};
@@ -18,7 +19,7 @@ use crate::schedule::RemovalReason;
 use crate::schedule::record::{Alerted, PendingChange};
 use crate::schedule::state::IncidentChange;
 use crate::schedule::worker;
-use crate::uptime::{Uptime, now};
+use crate::uptime::Uptime;
 
 /// How often the database is polled for edits without a notification, such as those of `hob uptime apply`.
 const POLL_EVERY: Duration = Duration::from_secs(2);
@@ -57,8 +58,8 @@ pub(crate) fn start(uptime: &Uptime) {
     spawn_periodic(uptime, "uptime: measure", MEASURE_EVERY, async |uptime| uptime.measure().await);
     spawn_periodic(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
         let monitors: Vec<MonitorId> = uptime.monitors().iter().map(|monitor| monitor.id.clone()).collect();
-        history::summarize(uptime.database(), &monitors, now()).await?;
-        history::trim(uptime.database(), &uptime.config(), now()).await
+        history::summarize(uptime.database(), &monitors, UnixMs::now()).await?;
+        history::trim(uptime.database(), &uptime.config(), UnixMs::now()).await
     });
 }
 
@@ -144,7 +145,7 @@ pub(crate) async fn save_pending_changes(uptime: &Uptime) -> Result<()> {
 pub(crate) async fn send_reminders(uptime: &Uptime) -> Result<()> {
     for open in incidents::all_open(uptime.database()).await? {
         let Some(monitor) = uptime.inner.cache.at_least(&open.monitor_id, 0).await? else { continue };
-        let alerting = uptime.inner.cache.alerting(&monitor, now());
+        let alerting = uptime.inner.cache.alerting(&monitor, UnixMs::now());
         if incident::remind(uptime.database(), &monitor, &open, alerting).await?.is_some() {
             let change = PendingChange {
                 id: open.monitor_id,

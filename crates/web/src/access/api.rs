@@ -152,7 +152,7 @@ impl NewTokenRequest {
             .ok_or_else(|| Problem::invalid("scopes", format!("must have 1 to {} scopes", Scopes::MAX)))?;
         let expires_at = match self.expires_in_days {
             None => None,
-            Some(days @ 1..=MAX_DAYS) => Some(UnixMs(super::now().0 + i64::from(days) * DAY_MS)),
+            Some(days @ 1..=MAX_DAYS) => Some(UnixMs(UnixMs::now().0 + i64::from(days) * DAY_MS)),
             Some(_) => {
                 return Err(Problem::invalid("expires_in_days", format!("must be between 1 and {MAX_DAYS}")));
             }

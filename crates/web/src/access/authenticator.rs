@@ -15,7 +15,7 @@ use hob_service::config::Secret;
 use super::credential::Hash;
 use super::session::{self, Session, SessionCredential};
 use super::token::{self, Token, TokenId, Tokens};
-use super::{Caller, Scope, now};
+use super::{Caller, Scope};
 
 /// How long a result is cached.
 const CACHE_FOR: Duration = Duration::from_secs(5);
@@ -186,14 +186,14 @@ impl Authenticator {
 
     fn record_use(&self, entry: &CachedCaller) -> Caller {
         if let Some(token) = &entry.token {
-            lock(&self.uses).insert(token.clone(), now());
+            lock(&self.uses).insert(token.clone(), UnixMs::now());
         }
         entry.caller.clone()
     }
 
     async fn token(&self, hash: &Hash) -> Result<Option<CachedCaller>, hob_database::Error> {
         let found: Option<Token> = self.database.optional(token::by_hash(hash)).await?;
-        let good = found.filter(|token| token.is_valid(now()));
+        let good = found.filter(|token| token.is_valid(UnixMs::now()));
         Ok(good.map(|token| CachedCaller {
             caller: Caller::new(&token.name, token.scopes.as_slice()),
             token: Some(token.id),
@@ -229,7 +229,7 @@ impl Authenticator {
 
 impl CachedCaller {
     fn is_valid(&self) -> bool {
-        self.until.is_none_or(|end| now() < end)
+        self.until.is_none_or(|end| UnixMs::now() < end)
     }
 }
 

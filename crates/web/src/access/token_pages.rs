@@ -127,7 +127,7 @@ async fn page(
         created: None,
         refused: None,
         tokens: page.rows,
-        now: super::now(),
+        now: UnixMs::now(),
         pager: pager("/access", paging, page.next.map(|cursor| cursor.to_string())),
     })
 }

@@ -1,9 +1,9 @@
 //! Times for people: how long ago, with the exact time on hover.
 
 use std::fmt::{self, Display};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use askama::filters::HtmlSafe;
+use hob_units::unix_ms;
 use jiff::Timestamp;
 
 use super::Amount;
@@ -19,7 +19,7 @@ impl RelativeTime {
     /// A moment in Unix milliseconds, seen from now.
     #[must_use]
     pub fn at(at_ms: impl Into<Amount>) -> Self {
-        Self { at_ms: at_ms.into().0, now_ms: now_ms() }
+        Self { at_ms: at_ms.into().0, now_ms: unix_ms() }
     }
 
     /// Relative to another time, such as the clock of the store.
@@ -52,13 +52,6 @@ fn distance(at_ms: u64, now_ms: u64) -> String {
         _ => format!("{}\u{a0}d", (seconds + 43_200) / 86_400),
     };
     if at_ms > now_ms { format!("in {length}") } else { format!("{length} ago") }
-}
-
-/// The current time in Unix milliseconds.
-#[must_use]
-pub fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A valid timestamp; times after the year 9999 are clamped.

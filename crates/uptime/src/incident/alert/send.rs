@@ -1,7 +1,5 @@
 //! Sends one notice to one channel.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use hob_service::config::{SecretDenied, SecretName};
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
@@ -46,7 +44,7 @@ async fn webhook(
         (EVENT, HeaderValue::from_static(claimed.notice.kind().as_str())),
     ];
     if let Some(name) = secret {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let now = hob_units::unix_time().as_secs();
         let secret = secrets::read_for_url(&alerts.context.secrets, name, url).map_err(refused)?;
         let signed = signature::sign(&secret, now, &body);
         headers.push((SIGNATURE, HeaderValue::from_str(&signed).map_err(unfit)?));

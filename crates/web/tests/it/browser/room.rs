@@ -56,7 +56,7 @@ async fn room_page(
 ) -> Result<Page, Problem> {
     let page = RoomPage {
         visits: room.visits.load(Ordering::SeqCst),
-        at_ms: hob_web::components::now_ms(),
+        at_ms: hob_units::unix_ms(),
         note: Field::text("note", "Note"),
         guests: ["Ada", "Alan", "Grace"].into_iter().filter(|guest| guest.contains(&search.q)).collect(),
         search: Field::search("q", "Guest").value(search.q),
