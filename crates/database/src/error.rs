@@ -126,7 +126,7 @@ impl Error {
         matches!(self, Error::Violation { constraint: Constraint::Unique, .. })
     }
 
-    pub(crate) fn unfit(reason: impl Into<String>) -> Self {
+    pub(crate) fn invalid_value(reason: impl Into<String>) -> Self {
         Error::InvalidValue { reason: reason.into() }
     }
 

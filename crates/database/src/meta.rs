@@ -19,19 +19,21 @@ impl Database {
         Ok(epoch)
     }
 
-    /// Raises the epoch after the store of the epoch `lost` was lost, to at most `max`. Idempotent: all nodes that
-    /// report the loss of the same epoch get the same new one.
+    /// Raises the epoch after the store of the epoch `lost` was lost, to at most `max`. No two calls return the same epoch:
+    /// of several nodes that find a loss, a slow one must not begin an epoch again that another has finished.
     ///
     /// `lost` may be larger than the stored epoch, if the database was restored from a backup. The result is always
     /// larger than `lost`.
     pub async fn raise_epoch(&self, lost: u32, max: u32) -> Result<u32, Error> {
-        if lost >= max {
-            return Err(Error::unfit(format!("cannot raise the epoch {lost}: the maximum is {max}")));
-        }
         self.write_with(Isolation::ReadCommitted, |tx| async move {
-            let raise = sql("UPDATE hob_meta SET epoch = $1 + 1 WHERE epoch <= $1").bind(lost);
-            tx.execute(raise).await?;
-            let (epoch,) = tx.one(sql("SELECT epoch FROM hob_meta")).await?;
+            let raise = "UPDATE hob_meta SET epoch = CASE WHEN epoch < $1 THEN $1 ELSE epoch END + 1";
+            tx.execute(sql(raise).bind(lost)).await?;
+            let (epoch,): (u32,) = tx.one(sql("SELECT epoch FROM hob_meta")).await?;
+            if epoch > max {
+                return Err(Error::invalid_value(format!(
+                    "cannot raise the epoch to {epoch}: the maximum is {max}"
+                )));
+            }
             Ok(epoch)
         })
         .await

@@ -79,7 +79,7 @@ from_row!(Event { topic, number, key, payload, written_at });
 impl NewEvent {
     pub(crate) fn new(topic: Topic, key: String, payload: String) -> Result<Self, Error> {
         if topic.0.len().max(key.len()) > MAX_NAME_BYTES || payload.len() > MAX_PAYLOAD_BYTES {
-            return Err(Error::unfit(format!(
+            return Err(Error::invalid_value(format!(
                 "event of topic {} is too large: at most {MAX_NAME_BYTES} bytes for topic and key, {MAX_PAYLOAD_BYTES} for the payload",
                 topic.0
             )));

@@ -81,7 +81,7 @@ macro_rules! integers {
             fn store(self) -> Result<Option<Value>, Error> {
                 i64::try_from(self)
                     .map(|n| Some(Value::Int(n)))
-                    .map_err(|_| Error::unfit(format!("the integer {self} is too large: the database stores at most 2^63 - 1")))
+                    .map_err(|_| Error::invalid_value(format!("the integer {self} is too large: the database stores at most 2^63 - 1")))
             }
         }
 
@@ -105,7 +105,7 @@ impl Bind for f64 {
 
     fn store(self) -> Result<Option<Value>, Error> {
         if self.is_nan() {
-            return Err(Error::unfit("NaN cannot be stored in the database"));
+            return Err(Error::invalid_value("NaN cannot be stored in the database"));
         }
         Ok(Some(Value::Real(self)))
     }
@@ -147,7 +147,7 @@ impl Bind for String {
 
     fn store(self) -> Result<Option<Value>, Error> {
         if self.contains('\0') {
-            return Err(Error::unfit("text with a zero byte cannot be stored in the database"));
+            return Err(Error::invalid_value("text with a zero byte cannot be stored in the database"));
         }
         Ok(Some(Value::Text(self)))
     }

@@ -65,11 +65,10 @@ impl Rebuild for ShardSource<'_> {
         Ok(Epoch::new(self.schedule.epoch(self.shard))?..=Epoch::MAX)
     }
 
-    /// An epoch that no shard has had, so that no fence is used twice. Nodes that raise it at the same time get the same
-    /// one and rebuild the shard together.
+    /// An epoch that no shard has had, so that no fence is used twice. If several nodes raise it, the first to begin
+    /// rebuilds the shard, and the others help.
     async fn raise_epoch(&self, lost: Epoch) -> Result<Option<Epoch>> {
-        let known = self.database.epoch().await?.max(lost.get());
-        Ok(Some(Epoch::new(self.database.raise_epoch(known, Epoch::MAX.get()).await?)?))
+        Ok(Some(Epoch::new(self.database.raise_epoch(lost.get(), Epoch::MAX.get()).await?)?))
     }
 
     async fn restore(&self, epoch: Epoch) -> Result<Progress> {
