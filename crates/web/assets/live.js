@@ -7,11 +7,11 @@
 const INTERVAL_MS = 200;
 const TYPING_MS = 200;
 const BANNER_AFTER_MS = 2_000;
-const LONGEST_PAUSE_MS = 30_000;
+const MAX_PAUSE_MS = 30_000;
 
 const banner = document.getElementById("banner");
 
-function say(text) {
+function showBanner(text) {
   if (!banner) return;
   banner.hidden = !text;
   if (banner.textContent !== text) banner.textContent = text;
@@ -34,7 +34,7 @@ function morph(old, fresh) {
   morphChildren(old, fresh);
 }
 
-// Keep what the user changed in an element.
+// Keep the changes of the user in an element.
 function keeps(element, attribute) {
   if (attribute === "open") return element.localName === "details";
   return "sending" in element.dataset && (attribute === "disabled" || attribute === "data-sending");
@@ -90,14 +90,14 @@ async function refresh() {
     const answer = await fetch(location.href, { headers: { "Hob-Live": "1" }, signal: asked.signal });
     if (answer.status === 401 || answer.redirected) {
       stop();
-      say("You are signed out. Reload the page to sign in.");
+      showBanner("You are signed out. Reload the page to sign in.");
     } else if (answer.ok) {
       swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
     } else {
-      say("The server reported an error. This page may be out of date.");
+      showBanner("The server reported an error. This page may be out of date.");
     }
   } catch (error) {
-    if (error.name !== "AbortError") say("The server is unreachable. This page may be out of date.");
+    if (error.name !== "AbortError") showBanner("The server is unreachable. This page may be out of date.");
   }
   lastTook = performance.now() - began;
   running = false;
@@ -116,7 +116,7 @@ function swap(fresh) {
   }
   clock(fresh.body);
   tellTimes();
-  if (connected) say("");
+  if (connected) showBanner("");
 }
 
 // Listen for changes.
@@ -150,14 +150,14 @@ function listen() {
   source.addEventListener("error", lost);
 }
 
-// The browser reconnects by itself unless the server rejected the request.
+// The browser reconnects automatically unless the server rejected the request.
 function lost() {
-  lateTimer ||= setTimeout(() => say("Live updates are interrupted. Reconnecting…"), BANNER_AFTER_MS);
+  lateTimer ||= setTimeout(() => showBanner("Live updates are interrupted. Reconnecting…"), BANNER_AFTER_MS);
   connected = false;
   if (source?.readyState === EventSource.CLOSED) {
     source = null;
     setTimeout(listen, pause * (0.5 + Math.random() / 2));
-    pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+    pause = Math.min(pause * 2, MAX_PAUSE_MS);
   }
 }
 

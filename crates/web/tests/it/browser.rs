@@ -1,8 +1,8 @@
-//! The console in a real browser. What it looks like goes to `target/screenshots`: look at it.
+//! The console in a real browser. The tests write screenshots to `target/screenshots`, for review by a person.
 
-mod frame;
 #[path = "../../examples/gallery.rs"]
 mod gallery;
+mod layout;
 mod live;
-mod looks;
 mod room;
+mod screenshots;

@@ -1,4 +1,4 @@
-//! A make-believe service, written as a real one is: its routes, its pages, its refusals.
+//! A sample service with routes, pages and problems.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +16,8 @@ use utoipa_axum::routes;
 #[derive(Clone)]
 pub(crate) struct Garden {
     gnomes: Arc<Mutex<Vec<Gnome>>>,
-    bell: Arc<Semaphore>,
-    nappers: Arc<AtomicUsize>,
+    permits: Arc<Semaphore>,
+    waiting: Arc<AtomicUsize>,
 }
 
 #[derive(Clone, Serialize, Deserialize, ToSchema)]
@@ -29,20 +29,20 @@ pub(crate) struct Gnome {
 }
 
 #[derive(Deserialize, IntoParams)]
-struct Which {
-    /// Only those at least so tall.
+struct Filter {
+    /// The minimum height, in centimetres.
     min_height_cm: Option<u16>,
 }
 
-/// The gnomes of the garden.
-#[utoipa::path(get, path = "/api/v1/garden/gnomes", params(Which), responses((status = 200, body = [Gnome])))]
-async fn list(State(garden): State<Garden>, Query(which): Query<Which>) -> Json<Vec<Gnome>> {
+/// Lists gnomes.
+#[utoipa::path(get, path = "/api/v1/garden/gnomes", params(Filter), responses((status = 200, body = [Gnome])))]
+async fn list(State(garden): State<Garden>, Query(filter): Query<Filter>) -> Json<Vec<Gnome>> {
     let gnomes = garden.gnomes.lock().await;
-    let tall = |gnome: &&Gnome| gnome.height_cm >= which.min_height_cm.unwrap_or(0);
+    let tall = |gnome: &&Gnome| gnome.height_cm >= filter.min_height_cm.unwrap_or(0);
     Json(gnomes.iter().filter(tall).cloned().collect())
 }
 
-/// Puts a gnome into the garden.
+/// Adds a gnome.
 #[utoipa::path(post, path = "/api/v1/garden/gnomes", request_body = Gnome, responses((status = 201, body = Gnome)))]
 async fn add(
     State(garden): State<Garden>,
@@ -62,7 +62,7 @@ async fn add(
     Ok((StatusCode::CREATED, Json(gnome)))
 }
 
-/// One gnome.
+/// Returns a gnome.
 #[utoipa::path(get, path = "/api/v1/garden/gnomes/{name}", params(("name" = String, Path)),
     responses((status = 200, body = Gnome)))]
 async fn gnome(State(garden): State<Garden>, Path(name): Path<String>) -> Result<Json<Gnome>, Problem> {
@@ -75,42 +75,42 @@ async fn gnome(State(garden): State<Garden>, Path(name): Path<String>) -> Result
         .ok_or_else(|| Problem::not_found("gnome"))
 }
 
-/// Trips.
+/// Panics.
 #[utoipa::path(get, path = "/api/v1/garden/trip", responses((status = 200)))]
 async fn trip() {
     panic!("tripped over a rake");
 }
 
-/// More than any buffer between a server and a client holds.
-pub(crate) const HAY_BYTES: usize = 64 << 20;
+/// More than the socket buffers of both sides hold.
+pub(crate) const LARGE_BYTES: usize = 64 << 20;
 
-/// A large answer.
+/// A large response.
 async fn hay() -> Vec<u8> {
-    vec![b'.'; HAY_BYTES]
+    vec![b'.'; LARGE_BYTES]
 }
 
-/// A response that waits for `ring`.
+/// A response that waits for `release_one`.
 async fn nap(State(garden): State<Garden>) -> Result<&'static str, Problem> {
-    garden.nappers.fetch_add(1, Ordering::SeqCst);
-    garden.bell.acquire().await.map_err(Problem::internal)?.forget();
+    garden.waiting.fetch_add(1, Ordering::SeqCst);
+    garden.permits.acquire().await.map_err(Problem::internal)?.forget();
     Ok("awake")
 }
 
 impl Garden {
     /// The number of waiting requests.
-    pub(crate) fn nappers(&self) -> usize {
-        self.nappers.load(Ordering::SeqCst)
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::SeqCst)
     }
 
-    /// Wakes all waiting requests.
-    pub(crate) fn ring(&self) {
-        self.bell.add_permits(1);
+    /// Lets one waiting request continue.
+    pub(crate) fn release_one(&self) {
+        self.permits.add_permits(1);
     }
 }
 
 impl Default for Garden {
     fn default() -> Self {
-        Self { gnomes: Arc::default(), bell: Arc::new(Semaphore::new(0)), nappers: Arc::default() }
+        Self { gnomes: Arc::default(), permits: Arc::new(Semaphore::new(0)), waiting: Arc::default() }
     }
 }
 

@@ -13,10 +13,10 @@ use http::header::HeaderName;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use crate::door::{ADMIN, Locked, NEEDS, token};
 use crate::garden::{Garden, routes};
+use crate::protected::{ADMIN, NEEDS, ProtectedApp, token};
 
-/// A stream of events, read as a browser does.
+/// A stream of server-sent events.
 struct Events {
     body: Incoming,
     text: String,
@@ -30,16 +30,16 @@ impl Events {
         Self { body: response.into_body(), text: String::new() }
     }
 
-    /// Reads until there is such a text, and answers with all that came; `None` if the stream ended before.
-    async fn until(&mut self, wanted: &str) -> Option<String> {
+    /// Reads until the received text contains `expected`, and returns it; `None` if the stream ends before.
+    async fn until(&mut self, expected: &str) -> Option<String> {
         let read = async {
-            while !self.text.contains(wanted) {
+            while !self.text.contains(expected) {
                 let frame = self.body.frame().await?.ok()?;
                 self.text.push_str(&String::from_utf8_lossy(frame.data_ref()?));
             }
             Some(std::mem::take(&mut self.text))
         };
-        tokio::time::timeout(LIMIT, read).await.expect("an event in time")
+        tokio::time::timeout(LIMIT, read).await.expect("the event arrives in time")
     }
 }
 
@@ -48,18 +48,18 @@ async fn listener_receives_changes_of_its_topic_only() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     web.start();
-    let mut hint = web.changes().listen("garden");
+    let mut garden = web.changes().listen("garden");
     for topic in ["pond", "garden", "orchard"] {
         web.changes().notify(topic);
     }
-    assert_eq!(tokio::time::timeout(LIMIT, hint.changed()).await, Ok(Some(())));
+    assert_eq!(tokio::time::timeout(LIMIT, garden.changed()).await, Ok(Some(())));
     let mut last = web.changes().listen("shed");
     web.changes().notify("shed");
     assert_eq!(tokio::time::timeout(LIMIT, last.changed()).await, Ok(Some(())));
-    assert_eq!(hint.changed().now_or_never(), None, "only other topics have changed");
+    assert_eq!(garden.changed().now_or_never(), None, "only other topics have changed");
 }
 
-/// The id of the last event of a text.
+/// The id of the last event in the text.
 fn last_id(text: &str) -> &str {
     text.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().expect("an id")
 }
@@ -73,11 +73,11 @@ every_service! {
         let there = TestApp::start(&other, routes(Garden::default())).await;
         let mut events = Events::open(&there, "/live?topics=garden,pond").await;
         events.until("retry:").await.unwrap();
-        // Told until it is heard: the other node may not have been listening yet.
-        wait_for("the change", LIMIT, async || {
+        // Repeated, because the other node may not have subscribed yet.
+        wait_for("the change on the other node", LIMIT, async || {
             here.web().changes().notify("garden");
-            let heard = events.until("event: changed\ndata: garden\n\n");
-            tokio::time::timeout(std::time::Duration::from_millis(500), heard).await.ok().flatten()
+            let received = events.until("event: changed\ndata: garden\n\n");
+            tokio::time::timeout(std::time::Duration::from_millis(500), received).await.ok().flatten()
         })
         .await;
         other.tasks.stop(LIMIT).await;
@@ -109,29 +109,29 @@ async fn client_that_reconnects_receives_missed_events() {
     drop(events);
     app.web().changes().notify("pond");
     app.use_header(HeaderName::from_static("last-event-id"), &id);
-    let mut back = Events::open(&app, "/live?topics=garden,pond").await;
-    back.until("data: pond\n\n").await.unwrap();
+    let mut reconnected = Events::open(&app, "/live?topics=garden,pond").await;
+    reconnected.until("data: pond\n\n").await.unwrap();
 
     app.use_header(HeaderName::from_static("last-event-id"), "0-17");
-    let mut stranger = Events::open(&app, "/live?topics=garden").await;
-    stranger.until("event: reset\n").await.unwrap();
+    let mut unknown = Events::open(&app, "/live?topics=garden").await;
+    unknown.until("event: reset\n").await.unwrap();
 }
 
 #[tokio::test]
 async fn client_receives_no_topics_it_may_not_read() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&context).await;
+    let mut protected = ProtectedApp::start(&context).await;
     let (secret, _) = token(&context, "garden:read").await;
-    let mut gardener = Events::open(door.with_token(&secret), "/live?topics=pond,garden").await;
-    let mut admin = Events::open(door.with_token(ADMIN), "/live?topics=pond").await;
-    door.app.web().changes().notify("pond");
+    let mut gardener = Events::open(protected.with_token(&secret), "/live?topics=pond,garden").await;
+    let mut admin = Events::open(protected.with_token(ADMIN), "/live?topics=pond").await;
+    protected.app.web().changes().notify("pond");
     admin.until("data: pond\n\n").await.unwrap();
-    door.app.web().changes().notify("garden");
-    let heard = gardener.until("data: garden\n\n").await.unwrap();
-    assert!(!heard.contains("pond"), "{heard}");
-    assert_eq!(door.with_token(&secret).open("/live?topics=garden.gnomes").await.status(), 200);
-    assert_eq!(door.with_token(ADMIN).get("/live?topics=a%20b").await.status, 422);
-    assert_eq!(door.with_token(ADMIN).get("/live").await.status, 422);
+    protected.app.web().changes().notify("garden");
+    let received = gardener.until("data: garden\n\n").await.unwrap();
+    assert!(!received.contains("pond"), "{received}");
+    assert_eq!(protected.with_token(&secret).open("/live?topics=garden.gnomes").await.status(), 200);
+    assert_eq!(protected.with_token(ADMIN).get("/live?topics=a%20b").await.status, 422);
+    assert_eq!(protected.with_token(ADMIN).get("/live").await.status, 422);
 }
 
 #[tokio::test]
@@ -140,9 +140,9 @@ async fn server_stops_with_open_streams() {
     let app = TestApp::start(&context, routes(Garden::default())).await;
     let mut events = Events::open(&app, "/live?topics=garden").await;
     events.until("retry:").await.unwrap();
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     app.stop().await;
-    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "the stream was not waited for");
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "stopping does not wait for the stream");
     assert_eq!(events.until("never").await, None, "the stream has ended");
 }
 
@@ -152,7 +152,7 @@ async fn sown(client: Client, State(web): State<Web>) -> Result<Response, Proble
     client.stream_outbox(&web.context().database, SOWN, web.changes(), "garden").await
 }
 
-/// Writes an event, and has it numbered.
+/// Emits an event and runs the relay, which numbers it.
 async fn sow(context: &ServiceContext, seed: &str) {
     let sow = |tx: hob_database::Transaction| async move { tx.emit(SOWN, seed, seed) };
     context.database.write(sow).await.unwrap();
@@ -180,9 +180,9 @@ every_service! {
         sow(&context, "leek").await;
         sow(&context, "kale").await;
         app.use_header(HeaderName::from_static("last-event-id"), "2");
-        let mut back = Events::open(&app, "/sown").await;
-        let heard = back.until("data: kale\n\n").await.unwrap();
-        assert!(heard.ends_with("id: 3\nevent: event\ndata: leek\n\nid: 4\nevent: event\ndata: kale\n\n"), "{heard}");
+        let mut reconnected = Events::open(&app, "/sown").await;
+        let received = reconnected.until("data: kale\n\n").await.unwrap();
+        assert!(received.ends_with("id: 3\nevent: event\ndata: leek\n\nid: 4\nevent: event\ndata: kale\n\n"), "{received}");
 
         app.use_header(HeaderName::from_static("last-event-id"), "99");
         Events::open(&app, "/sown").await.until("id: 4\nevent: reset\n").await.unwrap();

@@ -1,4 +1,4 @@
-//! What the log says, and what it never does.
+//! Requests are logged, and secrets are not.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use hob_fixtures::{Layout, TestContext};
 use http::header::HeaderName;
 
-use crate::door::{ADMIN, Locked, NEEDS, token};
+use crate::protected::{ADMIN, NEEDS, ProtectedApp, token};
 
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -32,20 +32,23 @@ async fn requests_are_in_the_log_and_secrets_are_not() {
         .with_writer(move || writer.clone())
         .init();
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let mut door = Locked::start(&context).await;
+    let mut protected = ProtectedApp::start(&context).await;
     let (secret, _) = token(&context, "garden:read").await;
-    door.with_token(&secret);
-    door.app.use_header(HeaderName::from_static("x-request-id"), "the-first");
-    assert_eq!(door.app.get("/api/v1/garden/gnomes?min_height_cm=7&secret=in-the-query").await.status, 200);
-    let cookie = door.sign_in(ADMIN).await;
-    assert_eq!(door.with_cookie(&cookie).get("/garden").await.status, 200);
-    assert_eq!(door.with_token("hob_mistyped-token").get("/api/v1/tokens").await.status, 401);
+    protected.with_token(&secret);
+    protected.app.use_header(HeaderName::from_static("x-request-id"), "the-first");
+    assert_eq!(
+        protected.app.get("/api/v1/garden/gnomes?min_height_cm=7&secret=in-the-query").await.status,
+        200
+    );
+    let cookie = protected.sign_in(ADMIN).await;
+    assert_eq!(protected.with_cookie(&cookie).get("/garden").await.status, 200);
+    assert_eq!(protected.with_token("hob_mistyped-token").get("/api/v1/tokens").await.status, 401);
 
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     let line = text
         .lines()
         .find(|line| line.contains("hob::access") && line.contains("the-first"))
-        .expect("a line for the request");
+        .expect("a log line for the request");
     assert!(line.contains("/api/v1/garden/gnomes") && line.contains("status=200"), "{line}");
     let session = cookie.split_once('=').unwrap().1;
     for secret in [&*secret, session, ADMIN, "hob_mistyped-token", "in-the-query"] {

@@ -1,13 +1,13 @@
-//! The web, seen from outside: over the wire, with a real store and database.
+//! Tests of the web server over HTTP, with a real store and database.
 
 mod access;
-mod away;
 mod browser;
-mod crowd;
-mod door;
+mod database_down;
 mod garden;
 mod live;
 mod log;
+mod many_clients;
+mod protected;
 mod routes;
 mod server;
 mod service;

@@ -1,4 +1,4 @@
-//! Routes, problems, pages.
+//! Routes, problems and pages.
 
 use hob_fixtures::{Layout, Needs, TestApp, TestContext, every_service};
 use hob_web::{Access, App, DataKind, Routes, Web};
@@ -29,7 +29,7 @@ every_service! {
 }
 
 #[tokio::test]
-async fn problem_says_what_is_wrong_and_where() {
+async fn problem_names_the_invalid_field() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let app = app(&context).await;
     let wrong = app.post("/api/v1/garden/gnomes", &json!({"name": "robin", "height_cm": -3})).await;
@@ -69,7 +69,7 @@ async fn problems_of_pages_are_pages() {
     assert_eq!(page.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(page.header("content-type").starts_with("text/html"));
     assert!(page.text().contains(page.header("x-request-id")));
-    assert!(!page.text().contains("<b>not here"), "what a user sent is text, not HTML");
+    assert!(!page.text().contains("<b>not here"), "user input is escaped");
     assert!(app.get("/no/such/page").await.text().contains("<main"));
 }
 
@@ -78,11 +78,11 @@ async fn every_route_is_in_the_table_and_those_of_the_api_in_the_document() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, hob_service::Live::fixed(hob_web::Config::default())).unwrap();
     let app = App::new(&web, routes(Garden::default()), DataKind::Real);
-    let of_the_garden = |entry: &&hob_web::RouteEntry| entry.path.contains("garden");
+    let in_garden = |entry: &&hob_web::RouteEntry| entry.path.contains("garden");
     let table: Vec<String> = app
         .entries()
         .iter()
-        .filter(of_the_garden)
+        .filter(in_garden)
         .map(|entry| format!("{} {} {}", entry.method, entry.path, entry.access))
         .collect();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The server itself: slow, greedy and hostile clients, TLS, limits, headers.
+//! The HTTP server: slow and hostile clients, limits, headers.
 
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::door::NEEDS;
-use crate::garden::{Garden, HAY_BYTES, routes};
+use crate::garden::{Garden, LARGE_BYTES, routes};
+use crate::protected::NEEDS;
 
 async fn app(config: Config) -> (TestContext, TestApp) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
@@ -26,42 +26,44 @@ async fn app(config: Config) -> (TestContext, TestApp) {
 }
 
 /// Sends some bytes, and reads until the server closes the connection.
-async fn talk(app: &TestApp, bytes: &[u8]) -> String {
+async fn exchange(app: &TestApp, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(bytes).await.unwrap();
-    let mut heard = Vec::new();
-    let read = tokio::time::timeout(LIMIT, stream.read_to_end(&mut heard)).await.expect("an end");
-    // A connection that is cut may end with a reset.
+    let mut received = Vec::new();
+    let read = tokio::time::timeout(LIMIT, stream.read_to_end(&mut received))
+        .await
+        .expect("the connection is closed in time");
+    // A closed connection may end with a reset.
     let _ = read;
-    String::from_utf8_lossy(&heard).into_owned()
+    String::from_utf8_lossy(&received).into_owned()
 }
 
-/// Has one HTTP/2 connection carry many requests at a time, and sees each of them answered.
-pub(crate) async fn ask_many_at_once<I>(io: I, origin: &str)
+/// Sends many concurrent requests over one HTTP/2 connection, and expects a response to each.
+pub(crate) async fn send_concurrently<I>(io: I, origin: &str)
 where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let (sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(io)).await.expect("an HTTP/2 connection");
     tokio::spawn(connection);
-    let ask = |n: u32| {
+    let send = |n: u32| {
         let mut sender = sender.clone();
         let request = Request::get(format!("{origin}/garden?n={n}")).body(Empty::<Bytes>::new()).unwrap();
         async move {
-            let answer = sender.send_request(request).await.expect("an answer");
+            let answer = sender.send_request(request).await.expect("a response");
             assert_eq!((answer.status().as_u16(), answer.version()), (200, Version::HTTP_2));
-            answer.into_body().collect().await.expect("a whole body").to_bytes().len()
+            answer.into_body().collect().await.expect("a complete body").to_bytes().len()
         }
     };
-    let lengths = futures_util::future::join_all((0..50).map(ask)).await;
+    let lengths = futures_util::future::join_all((0..50).map(send)).await;
     assert!(lengths.iter().all(|length| *length > 0), "{lengths:?}");
 }
 
 #[tokio::test]
-async fn http_2_is_spoken_to_who_begins_with_it() {
+async fn http_2_with_prior_knowledge_is_served() {
     let (_context, app) = app(Config::default()).await;
     let stream = TcpStream::connect(app.address()).await.unwrap();
-    ask_many_at_once(stream, &format!("http://{}", app.address())).await;
+    send_concurrently(stream, &format!("http://{}", app.address())).await;
 }
 
 #[tokio::test]
@@ -71,8 +73,8 @@ async fn client_with_an_unfinished_head_is_disconnected() {
     for bytes in
         [b"".as_slice(), b"P", b"PRI * HTTP/2.0\r\n\r\nSM", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "]
     {
-        let heard = talk(&app, bytes).await;
-        assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 408"), "{heard}");
+        let received = exchange(&app, bytes).await;
+        assert!(received.is_empty() || received.starts_with("HTTP/1.1 408"), "{received}");
     }
 }
 
@@ -82,30 +84,36 @@ async fn unfinished_body_times_out() {
     let (_context, app) = app(config).await;
     let head = "POST /api/v1/garden/gnomes HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
                 Content-Length: 1000\r\nConnection: close\r\n\r\n{\"name\":";
-    let heard = talk(&app, head.as_bytes()).await;
-    assert!(heard.starts_with("HTTP/1.1 408"), "{heard}");
-    assert!(heard.contains("application/problem+json"), "{heard}");
+    let received = exchange(&app, head.as_bytes()).await;
+    assert!(received.starts_with("HTTP/1.1 408"), "{received}");
+    assert!(received.contains("application/problem+json"), "{received}");
 }
 
 #[tokio::test]
 async fn head_that_is_too_large_is_refused() {
     let (_context, app) = app(Config::default()).await;
     let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX-Large: {}\r\n\r\n", "x".repeat(200_000));
-    let heard = talk(&app, head.as_bytes()).await;
-    assert!(heard.is_empty() || heard.starts_with("HTTP/1.1 431"), "{}", &heard[..heard.len().min(200)]);
+    let received = exchange(&app, head.as_bytes()).await;
+    assert!(
+        received.is_empty() || received.starts_with("HTTP/1.1 431"),
+        "{}",
+        &received[..received.len().min(200)]
+    );
 }
 
 #[tokio::test]
 async fn client_that_does_not_read_is_disconnected() {
     let config = Config { write_timeout: Period::from_millis(200), max_connections: 1, ..Config::default() };
     let (_context, app) = app(config).await;
-    let mut greedy = TcpStream::connect(app.address()).await.unwrap();
-    greedy.write_all(b"GET /garden/hay HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let mut slow = TcpStream::connect(app.address()).await.unwrap();
+    slow.write_all(b"GET /garden/hay HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     // The limit is one connection: the next client is served after the slow one is disconnected.
     assert_eq!(app.get("/assets/none").await.status, 404);
-    let mut heard = Vec::new();
-    let _ = tokio::time::timeout(LIMIT, greedy.read_to_end(&mut heard)).await.expect("an end");
-    assert!(heard.len() < HAY_BYTES, "not all of it was sent");
+    let mut received = Vec::new();
+    let _ = tokio::time::timeout(LIMIT, slow.read_to_end(&mut received))
+        .await
+        .expect("the connection is closed in time");
+    assert!(received.len() < LARGE_BYTES, "the response is incomplete");
 }
 
 #[tokio::test]
@@ -120,9 +128,12 @@ async fn connections_over_the_limit_wait() {
     let mut second = TcpStream::connect(app.address()).await.unwrap();
     second.write_all(request).await.unwrap();
     let waited = tokio::time::timeout(Duration::from_millis(200), second.read_exact(&mut answer)).await;
-    assert!(waited.is_err(), "the second waits for a seat");
+    assert!(waited.is_err(), "the second connection waits");
     drop(first);
-    tokio::time::timeout(LIMIT, second.read_exact(&mut answer)).await.expect("a seat").unwrap();
+    tokio::time::timeout(LIMIT, second.read_exact(&mut answer))
+        .await
+        .expect("the second connection is accepted in time")
+        .unwrap();
     assert_eq!(&answer, b"HTTP/1.1 404");
 }
 
@@ -132,13 +143,13 @@ async fn requests_over_the_limit_are_rejected() {
     let garden = Garden::default();
     let config = Live::fixed(Config { max_requests: 1, ..Config::default() });
     let app = TestApp::start_with_config(&context, config, |_| routes(garden.clone())).await;
-    let (nap, busy) = tokio::join!(app.get("/garden/nap"), async {
-        wait_for("the first request", LIMIT, async || garden.nappers() == 1).await;
+    let (first, busy) = tokio::join!(app.get("/garden/nap"), async {
+        wait_for("the first request to start", LIMIT, async || garden.waiting() == 1).await;
         let answer = app.get("/api/v1/garden/gnomes").await;
-        garden.ring();
+        garden.release_one();
         answer
     });
-    assert_eq!(nap.text(), "awake");
+    assert_eq!(first.text(), "awake");
     assert_eq!(busy.header("retry-after"), "1");
     assert_eq!(busy.json::<Value>()["status"], 503);
 }
@@ -150,12 +161,12 @@ async fn running_requests_finish_when_the_server_stops() {
     let app = TestApp::start(&context, routes(garden.clone())).await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden/nap HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    wait_for("the request", LIMIT, async || garden.nappers() == 1).await;
+    wait_for("the request to start", LIMIT, async || garden.waiting() == 1).await;
     let stopped = tokio::spawn(app.stop());
-    let mut heard = String::new();
-    garden.ring();
-    stream.read_to_string(&mut heard).await.unwrap();
-    assert!(heard.ends_with("awake"), "{heard}");
+    let mut received = String::new();
+    garden.release_one();
+    stream.read_to_string(&mut received).await.unwrap();
+    assert!(received.ends_with("awake"), "{received}");
     stopped.await.unwrap();
 }
 
@@ -167,11 +178,11 @@ async fn request_that_never_ends_is_cancelled_when_the_server_stops() {
     let app = TestApp::start_with_config(&context, config, |_| routes(garden.clone())).await;
     let mut stream = TcpStream::connect(app.address()).await.unwrap();
     stream.write_all(b"GET /garden/nap HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
-    wait_for("the request", LIMIT, async || garden.nappers() == 1).await;
+    wait_for("the request to start", LIMIT, async || garden.waiting() == 1).await;
     app.stop().await;
-    let mut heard = String::new();
-    let _ = stream.read_to_string(&mut heard).await;
-    assert_eq!(heard, "");
+    let mut received = String::new();
+    let _ = stream.read_to_string(&mut received).await;
+    assert_eq!(received, "");
 }
 
 #[tokio::test]
@@ -183,7 +194,7 @@ async fn pages_have_a_content_security_policy() {
         assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{path}: {policy}");
         assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(answer.header("referrer-policy"), "same-origin", "{path}");
-        assert_eq!(answer.header("strict-transport-security"), "", "only with TLS");
+        assert_eq!(answer.header("strict-transport-security"), "", "sent only with TLS");
     }
 }
 
@@ -221,7 +232,7 @@ async fn large_responses_are_compressed_and_assets_are_cached() {
     let document = app.get("/api/openapi.json").await;
     assert_eq!(document.header("content-encoding"), "gzip");
     let stream = app.open("/live?topics=garden").await;
-    assert!(!stream.headers().contains_key("content-encoding"), "a stream is not held back");
+    assert!(!stream.headers().contains_key("content-encoding"), "a stream is not compressed");
     app.forget_headers();
     let page = app.get("/garden").await.text();
     let css = page.split('"').find(|part| part.starts_with("/assets/") && part.ends_with(".css"));

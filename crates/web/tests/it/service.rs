@@ -1,4 +1,4 @@
-//! A service that only this test knows: what a sixth one has to bring, and that it needs nothing else.
+//! A minimal service, defined only here: the `Service` trait and a registration are sufficient to run it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use hob_web::{Access, Card, Changes, Config as WebConfig, Figure, Registration, 
 section! {
     /// Counts gnomes.
     pub struct Config("toy") {
-        /// How many there are.
+        /// Number of gnomes.
         pub gnomes: u32 = 7,
     }
 }
@@ -37,7 +37,7 @@ impl Service for Toy {
     const ICON: &'static str = "M4 4h12v12H4z";
     const SCHEMA: (&'static str, &'static str) = ("schemas/toy.toml", "");
     const MIGRATIONS: Migrations = hob_web::MIGRATIONS;
-    const METRICS: &'static [Metric] = &[Metric::gauge("hob_toy_gnomes", "Gnomes that there are.")];
+    const METRICS: &'static [Metric] = &[Metric::gauge("hob_toy_gnomes", "Number of gnomes.")];
 
     async fn open(_: &ServiceContext, config: Live<Config>) -> Result<Self, NoGnomes> {
         if config.current().gnomes == 0 {
@@ -97,12 +97,12 @@ async fn service_is_run_through_its_registration_alone() {
     let page = app.get("/access").await.text();
     assert!(
         page.contains(r#"href="/toy""#) && page.contains(Toy::ICON),
-        "its link is in the navigation: {page}"
+        "the navigation has a link to the service: {page}"
     );
 }
 
 #[tokio::test]
-async fn sections_variables_are_read_and_replaced_without_its_type() {
+async fn section_is_read_and_replaced_without_its_type() {
     let context = TestContext::embedded(Needs::default(), Layout::Plain).await;
     let layers =
         |gnomes: &str| Layers::new(None, [("HOB_TOY_GNOMES".to_owned(), gnomes.to_owned())]).unwrap();
@@ -112,7 +112,7 @@ async fn sections_variables_are_read_and_replaced_without_its_type() {
     section.replace(&layers("9")).unwrap();
     assert_eq!(live.current().gnomes, 9);
     assert!(section.replace(&layers("many")).is_err());
-    assert_eq!(live.current().gnomes, 9, "an error changes nothing");
+    assert_eq!(live.current().gnomes, 9, "an invalid value changes nothing");
     section.replace(&layers("0")).unwrap();
     assert_eq!(TOY.open(&context, &section).await.unwrap_err().to_string(), "no gnomes");
 

@@ -1,4 +1,4 @@
-//! Live updates, as people see them.
+//! Live updates in a browser.
 
 use hob_testkit::page::{find, press, text, wait_for_text};
 use hob_testkit::{Browser, LIMIT, Window, wait_for};
@@ -19,13 +19,13 @@ async fn live_update_keeps_user_input() {
         .await
         .unwrap();
 
-    // The stream may open after the first visit; later notifications arrive.
+    // The stream may open after the first visit, so visits are repeated.
     wait_for("the update", LIMIT, async || {
         room.visit();
         !text(&client, "#visits").await.starts_with("0 ")
     })
     .await;
-    assert_ne!(text(&client, "#inside").await, "0 inside", "details stay open, and what is inside is new");
+    assert_ne!(text(&client, "#inside").await, "0 inside", "details stay open and their content is updated");
     assert_eq!(note.prop("value").await.unwrap().as_deref(), Some("half of a sen"));
     let selection =
         "const field = document.activeElement; return [field.id, field.selectionStart, field.selectionEnd]";
@@ -50,7 +50,7 @@ async fn interruption_shows_a_banner() {
     let (browser, (context, app, room)) = (Browser::start(), room::serve(Config::default()).await);
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
-    wait_for("the stream", LIMIT, async || {
+    wait_for("the stream to open", LIMIT, async || {
         room.visit();
         !text(&client, "#visits").await.starts_with("0 ")
     })

@@ -1,4 +1,4 @@
-//! A make-believe system with everything that pages do: parts that live, forms, a search, the gallery.
+//! A sample service that uses all features of pages: live updates, forms, a search, the gallery.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,14 +90,14 @@ impl Room {
     }
 }
 
-/// A server with the room, and the room itself.
+/// Starts an app with a room, and returns both.
 pub(super) async fn serve(config: Config) -> (TestContext, TestApp, Room) {
     let context = TestContext::embedded(Needs::default(), Layout::Plain).await;
     let mut room = None;
     let app = TestApp::start_with_config(&context, Live::fixed(config), |web| {
-        let made = Room { web: web.clone(), visits: Arc::default() };
-        room = Some(made.clone());
-        made.routes()
+        let new = Room { web: web.clone(), visits: Arc::default() };
+        room = Some(new.clone());
+        new.routes()
     })
     .await;
     (context, app, room.unwrap())

@@ -1,4 +1,4 @@
-//! Apps with an admin token, and callers of every kind.
+//! Apps with an admin token, and requests with and without credentials.
 
 use hob_database::UnixMs;
 use hob_fixtures::{Needs, TestApp, TestResponse};
@@ -13,14 +13,14 @@ use crate::garden::{Garden, routes};
 pub(crate) const NEEDS: Needs = Needs { schemas: &[], migrations: &[] };
 pub(crate) const ADMIN: &str = "correct horse battery staple";
 
-/// An app that asks who is there, and the folder with its admin token.
-pub(crate) struct Locked {
+/// An app that requires authentication, and the folder with its admin token.
+pub(crate) struct ProtectedApp {
     pub(crate) app: TestApp,
     folder: TempDir,
     replace: LiveSender<Config>,
 }
 
-impl Locked {
+impl ProtectedApp {
     pub(crate) async fn start(context: &ServiceContext) -> Self {
         Self::with(context, Config::default()).await
     }
@@ -35,13 +35,13 @@ impl Locked {
         Self { app, folder, replace }
     }
 
-    /// Changes the admin token, and has the configuration read again.
+    /// Changes the admin token and reloads the configuration.
     pub(crate) fn replace_admin_token(&self, token: &str) {
         std::fs::write(self.folder.path().join("admin"), token).unwrap();
         self.replace.replace(Config::clone(&self.app.web().config()));
     }
 
-    pub(crate) fn as_nobody(&mut self) -> &TestApp {
+    pub(crate) fn anonymous(&mut self) -> &TestApp {
         self.app.forget_headers();
         &self.app
     }
@@ -58,9 +58,9 @@ impl Locked {
         &self.app
     }
 
-    /// Signs in, and answers with the cookie that a browser would keep.
+    /// Signs in and returns the session cookie.
     pub(crate) async fn sign_in(&mut self, token: &str) -> String {
-        let answer = self.as_nobody().submit("/sign-in", &[("token", token), ("to", "/garden")]).await;
+        let answer = self.anonymous().submit("/sign-in", &[("token", token), ("to", "/garden")]).await;
         assert_eq!(
             (answer.status.as_u16(), answer.header("location")),
             (303, "/garden"),
@@ -89,6 +89,6 @@ pub(crate) async fn token_until(
     let new = NewToken { name: format!("gardener of {scopes}"), scopes: scopes.parse().unwrap(), expires_at };
     match Tokens::new(&context.database).create(&new, "a test").await.unwrap() {
         TokenCreation::Created { token, text } => (text, token.id.as_str().to_owned()),
-        TokenCreation::TooMany => panic!("there are not so many"),
+        TokenCreation::TooMany => panic!("too many tokens"),
     }
 }

@@ -1,4 +1,4 @@
-//! Every chart and every part, photographed: wide and narrow, light and dark.
+//! Screenshots of all charts and components: wide and narrow, light and dark.
 
 use hob_testkit::Browser;
 use hob_testkit::page::check_pages;

@@ -1,4 +1,4 @@
-//! Thousands who only listen.
+//! Thousands of idle clients.
 
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_testkit::{LIMIT, wait_for};
@@ -6,14 +6,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
-use crate::door::NEEDS;
 use crate::garden::{Garden, routes};
+use crate::protected::NEEDS;
 
-const CROWD: usize = 2_500;
-/// Of both ends of a connection, since the test holds the other one: 29 KiB when it was measured.
-const MOST_KIB_EACH: usize = 64;
+const CLIENTS: usize = 2_500;
+/// Includes both ends of the connection, because the clients run in the same process. Measured: 29 KiB.
+const MAX_KIB_EACH: usize = 64;
 
-/// What this process holds in memory.
+/// The resident memory of this process.
 fn resident_kib() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -27,14 +27,14 @@ async fn listen(app: &TestApp) -> TcpStream {
     stream
 }
 
-/// Reads until a text was seen.
-async fn hear(stream: &mut TcpStream, wanted: &str) {
-    let mut heard = String::new();
+/// Reads until the received text contains `expected`.
+async fn read_until(stream: &mut TcpStream, expected: &str) {
+    let mut received = String::new();
     let mut buffer = [0; 1024];
-    while !heard.contains(wanted) {
+    while !received.contains(expected) {
         let read = stream.read(&mut buffer).await.unwrap();
-        assert!(read > 0, "the stream ended: {heard}");
-        heard.push_str(&String::from_utf8_lossy(&buffer[..read]));
+        assert!(read > 0, "the stream ended: {received}");
+        received.push_str(&String::from_utf8_lossy(&buffer[..read]));
     }
 }
 
@@ -44,28 +44,29 @@ async fn thousands_of_idle_clients_use_little_memory_and_all_are_notified() {
     let app = TestApp::start(&context, routes(Garden::default())).await;
     drop(listen(&app).await);
     let before = resident_kib();
-    let mut crowd = Vec::with_capacity(CROWD);
-    for _ in 0..CROWD {
+    let mut clients = Vec::with_capacity(CLIENTS);
+    for _ in 0..CLIENTS {
         let mut stream = listen(&app).await;
-        hear(&mut stream, "retry:").await;
-        crowd.push(stream);
+        read_until(&mut stream, "retry:").await;
+        clients.push(stream);
     }
-    let each = resident_kib().saturating_sub(before) / CROWD;
-    assert!(each <= MOST_KIB_EACH, "{each} KiB for each of {CROWD} listeners");
+    let each = resident_kib().saturating_sub(before) / CLIENTS;
+    assert!(each <= MAX_KIB_EACH, "{each} KiB for each of {CLIENTS} clients");
 
     app.web().changes().notify("garden");
-    let mut told = JoinSet::new();
-    for mut stream in crowd {
-        told.spawn(async move {
-            hear(&mut stream, "data: garden\n\n").await;
+    let mut readers = JoinSet::new();
+    for mut stream in clients {
+        readers.spawn(async move {
+            read_until(&mut stream, "data: garden\n\n").await;
             stream
         });
     }
-    let crowd = tokio::time::timeout(LIMIT, told.join_all()).await.expect("all clients are notified in time");
+    let clients =
+        tokio::time::timeout(LIMIT, readers.join_all()).await.expect("all clients are notified in time");
     assert_eq!(app.get("/garden").await.status, 200);
-    drop(crowd);
-    // Gone ones are noticed by writing to them.
-    wait_for("all to have left", LIMIT, async || {
+    drop(clients);
+    // The server detects closed connections when it writes to them.
+    wait_for("all clients to be removed", LIMIT, async || {
         app.web().changes().notify("garden");
         app.web().changes().listeners() == 0
     })

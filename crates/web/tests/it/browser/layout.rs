@@ -1,4 +1,4 @@
-//! The frame of all pages: navigation, signing in and out, no scripts.
+//! The layout of all pages: navigation, sign-in and sign-out, pages without scripts.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ async fn pages_are_reached_by_keyboard_and_by_mouse() {
     client.goto(&app.url("/gallery")).await.unwrap();
     let skip = tab().await;
     assert_eq!(skip.text().await.unwrap(), "Skip to content");
-    assert!(skip.rectangle().await.unwrap().1 >= 0.0, "it is to be seen once it has the focus");
+    assert!(skip.rectangle().await.unwrap().1 >= 0.0, "the link is visible when it has the focus");
     assert_eq!(tab().await.attr("class").await.unwrap().as_deref(), Some("brand"));
     let first = tab().await;
     assert_eq!(first.text().await.unwrap(), "Room");
@@ -55,7 +55,7 @@ async fn without_scripts_pages_are_complete() {
 }
 
 #[tokio::test]
-async fn people_sign_in_and_out() {
+async fn user_signs_in_and_out() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("admin");
     fs::write(&file, "an unguessable admin token").unwrap();
@@ -65,8 +65,8 @@ async fn people_sign_in_and_out() {
     let client = browser.open(Window::default()).await;
     client.goto(&app.url("/room")).await.unwrap();
     assert_eq!(text(&client, "h1").await, "Sign in");
-    assert!(client.find(Locator::Css(".nav")).await.is_err(), "nothing of the inside is shown");
-    hob_testkit::assert_readable(&client, "the page to sign in").await;
+    assert!(client.find(Locator::Css(".nav")).await.is_err(), "the navigation is hidden before sign-in");
+    hob_testkit::assert_readable(&client, "the sign-in page").await;
     screenshot(&client, "sign-in").await;
 
     fill(&client, "#token", "a guess").await;
@@ -108,7 +108,7 @@ async fn admin_creates_and_revokes_a_token() {
     press(&client, "button.danger").await;
     client.accept_alert().await.unwrap();
     find(&client, ".badge.idle").await;
-    assert!(client.find(Locator::Css("#secret")).await.is_err(), "it is shown once");
+    assert!(client.find(Locator::Css("#secret")).await.is_err(), "the secret is shown once");
     press(&client, ".tabs a[href='/access/audit']").await;
     wait_for_text(&client, "main table", "token.create").await;
     wait_for_text(&client, "main table", "token.revoke").await;
