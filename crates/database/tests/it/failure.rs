@@ -41,32 +41,32 @@ async fn count(database: &Database) -> Result<i64, Error> {
 
 /// The call fails in time, with an error that allows a retry.
 async fn assert_unavailable<T: std::fmt::Debug>(call: impl Future<Output = Result<T, Error>>) {
-    let begun = Instant::now();
+    let started = Instant::now();
     let outcome = call.await;
     assert!(matches!(outcome, Err(Error::Unavailable { .. })), "{outcome:?}");
     assert!(outcome.unwrap_err().retry_after().is_some());
-    assert!(begun.elapsed() < LIMIT, "it took {:?}", begun.elapsed());
+    assert!(started.elapsed() < LIMIT, "the call took {:?}", started.elapsed());
 }
 
 async fn assert_recovers(database: &Database) {
-    wait_for("a write", LIMIT, async || add(database, "recovered").await).await;
-    wait_for("a read", LIMIT, async || count(database).await).await;
+    wait_for("a successful write", LIMIT, async || add(database, "recovered").await).await;
+    wait_for("a successful read", LIMIT, async || count(database).await).await;
     database.ping().await.unwrap();
 }
 
 /// Reads concurrently, so that the pool opens all its connections.
 async fn use_all_connections(database: &Database) {
     let reads = async || try_join_all((0..8).map(|_| count(database))).await;
-    wait_for("eight reads", LIMIT, reads).await;
+    wait_for("eight concurrent reads", LIMIT, reads).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn database_recovers_after_a_server_restart() {
     let test_database = TestDatabase::postgres();
     let database = open_impatient(&test_database).await;
-    for hurt in [Postgres::stop, Postgres::kill] {
+    for shut_down in [Postgres::stop, Postgres::kill] {
         use_all_connections(&database).await;
-        hurt(server(&test_database));
+        shut_down(server(&test_database));
         assert_unavailable(count(&database)).await;
         assert_unavailable(add(&database, "unavailable")).await;
         assert_unavailable(database.ping()).await;
@@ -147,7 +147,7 @@ async fn relay_continues_after_a_server_crash() {
     for number in 1..=3 {
         let emit =
             async || database.write(|tx| async move { tx.emit(Topic("test"), "key", "payload") }).await;
-        wait_for("a write", LIMIT, emit).await;
+        wait_for("a successful write", LIMIT, emit).await;
         // An event that could not be marked as published is published again.
         let received = async { while published_events.recv().await != Some(number) {} };
         tokio::time::timeout(LIMIT, received).await.unwrap();

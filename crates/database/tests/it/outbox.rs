@@ -40,16 +40,16 @@ async fn relay(database: &Database, retention: Retention) -> Vec<Event> {
     let mut published = Vec::new();
     loop {
         let batch = Mutex::new(Vec::new());
-        let turn = relay.run_round(async |events| {
+        let round = relay.run_round(async |events| {
             batch.lock().unwrap().extend(events);
             Ok::<_, String>(())
         });
-        let turn = turn.await.unwrap();
+        let round = round.await.unwrap();
         published.extend(batch.into_inner().unwrap());
-        match turn {
+        match round {
             RelayRound::Worked { .. } => {}
             RelayRound::Idle => break,
-            other => panic!("no other relay runs, but the turn was {other:?}"),
+            other => panic!("no other relay runs, but the result was {other:?}"),
         }
     }
     relay.release().await.unwrap();
@@ -69,7 +69,7 @@ async fn after(database: &Database, number: u64, limit: u16) -> Vec<u64> {
 
 /// Emits an event, increments a row, and stores which of the row's increments it was. The event is emitted before the
 /// transaction waits for others that increment the same row.
-async fn count_up(database: &Database, row: i64, token: i64, how: Isolation) -> Result<(), Error> {
+async fn count_up(database: &Database, row: i64, token: i64, isolation: Isolation) -> Result<(), Error> {
     let work = |tx: Transaction| async move {
         tx.emit(TOPIC, row.to_string(), token.to_string())?;
         let count = sql("UPDATE counted SET n = n + 1 WHERE id = $1 RETURNING n");
@@ -82,7 +82,7 @@ async fn count_up(database: &Database, row: i64, token: i64, how: Isolation) -> 
         }
         Ok(())
     };
-    match database.write_with(how, work).await {
+    match database.write_with(isolation, work).await {
         Err(Error::InvalidCursor) => Ok(()),
         outcome => outcome,
     }
@@ -189,8 +189,8 @@ every_database! {
         let database = notes::open(&test_database).await;
         emit(&database, 3).await;
         let mut broken = Relay::new(&database, KEEP);
-        let turn = broken.run_round(async |_| Err("the bus is down")).await.unwrap();
-        assert_eq!(turn, RelayRound::Unpublished);
+        let round = broken.run_round(async |_| Err("the bus is down")).await.unwrap();
+        assert_eq!(round, RelayRound::Unpublished);
         // Unpublished events are numbered too, and can be read.
         assert_eq!(after(&database, 0, 100).await, [1, 2, 3]);
         broken.release().await.unwrap();
@@ -218,12 +218,12 @@ every_database! {
     async fn relay_that_missed_the_end_of_its_lease_assigns_no_numbers(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
         let publish = async |_| Ok::<_, String>(());
-        let (mut sleeper, mut second) = (Relay::new(&database, KEEP), Relay::new(&database, KEEP));
-        assert_eq!(sleeper.run_round(publish).await.unwrap(), RelayRound::Idle);
+        let (mut suspended, mut second) = (Relay::new(&database, KEEP), Relay::new(&database, KEEP));
+        assert_eq!(suspended.run_round(publish).await.unwrap(), RelayRound::Idle);
         database.execute(sql("UPDATE hob_outbox_lease SET held_until = 1")).await.unwrap();
         assert_eq!(second.run_round(publish).await.unwrap(), RelayRound::Idle);
         emit(&database, 1).await;
-        assert_eq!(sleeper.run_round(publish).await.unwrap(), RelayRound::NotLeaseHolder);
+        assert_eq!(suspended.run_round(publish).await.unwrap(), RelayRound::NotLeaseHolder);
         assert_eq!(after(&database, 0, 100).await, [0; 0]);
         assert_eq!(second.run_round(publish).await.unwrap(), RelayRound::Worked { numbered: 1, published: 1 });
     }
@@ -252,7 +252,7 @@ every_database! {
         let _relays = contending_relays(&database, &published);
         for n in 1..=3 {
             emit(&database, 1).await;
-            wait_for("the event", LIMIT, async || numbers(&published.lock().unwrap()).contains(&n)).await;
+            wait_for("the event to be published", LIMIT, async || numbers(&published.lock().unwrap()).contains(&n)).await;
         }
     }
 
@@ -325,11 +325,11 @@ every_database! {
         let database = notes::open(&test_database).await;
         emit(&database, 10).await;
         let mut relay = Relay::new(&database, limits(0, 4));
-        let turn = relay.run_round(async |_| Err("the bus is down")).await.unwrap();
-        assert_eq!(turn, RelayRound::Unpublished);
+        let round = relay.run_round(async |_| Err("the bus is down")).await.unwrap();
+        assert_eq!(round, RelayRound::Unpublished);
         assert_eq!(after(&database, 6, 100).await, [7, 8, 9, 10]);
-        let kept: Query<(i64,)> = sql("SELECT count(*) FROM hob_outbox_event");
-        assert_eq!(database.one(kept).await.unwrap(), (4,));
+        let stored: Query<(i64,)> = sql("SELECT count(*) FROM hob_outbox_event");
+        assert_eq!(database.one(stored).await.unwrap(), (4,));
     }
 
     async fn too_large_event_fails_its_transaction(test_database: TestDatabase) {
@@ -345,10 +345,10 @@ async fn transaction_that_commits_late_gets_its_number_late() {
     let test_database = TestDatabase::postgres();
     let database = notes::open(&test_database).await;
     let (written, is_written) = oneshot::channel();
-    let (go_on, may_go_on) = oneshot::channel::<()>();
+    let (resume, resumed) = oneshot::channel::<()>();
     let slow = tokio::spawn({
         let database = database.clone();
-        let mut once = Some((written, may_go_on));
+        let mut once = Some((written, resumed));
         async move {
             let work = |tx: Transaction| {
                 let once = once.take();
@@ -356,9 +356,9 @@ async fn transaction_that_commits_late_gets_its_number_late() {
                     let early = sql("INSERT INTO hob_outbox_new (topic, key, payload, written_at)
                                      VALUES ($1, 'slow', '', 0)");
                     tx.execute(early.bind(TOPIC.0)).await?;
-                    let (written, may_go_on) = once.expect("no conflict, so one attempt");
+                    let (written, resumed) = once.expect("no conflict, so one attempt");
                     written.send(()).unwrap();
-                    may_go_on.await.unwrap();
+                    resumed.await.unwrap();
                     Ok::<_, Error>(())
                 }
             };
@@ -368,7 +368,7 @@ async fn transaction_that_commits_late_gets_its_number_late() {
     is_written.await.unwrap();
     emit(&database, 1).await;
     assert_eq!(numbers(&relay(&database, KEEP).await), [1]);
-    go_on.send(()).unwrap();
+    resume.send(()).unwrap();
     slow.await.unwrap();
     let late = relay(&database, KEEP).await;
     assert_eq!((late[0].number, late[0].key.as_str()), (2, "slow"));

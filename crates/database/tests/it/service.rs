@@ -70,8 +70,8 @@ every_database! {
         for n in 1..=5 {
             notes::add(&database, &id(n), "ada", "a note").await.unwrap();
         }
-        for (asked, found) in [(vec![], 0), (vec![1], 1), (vec![1, 2, 9], 2), (vec![1, 2, 3, 4, 5], 5)] {
-            let ids: Vec<_> = asked.into_iter().map(id).collect();
+        for (requested, found) in [(vec![], 0), (vec![1], 1), (vec![1, 2, 9], 2), (vec![1, 2, 3, 4, 5], 5)] {
+            let ids: Vec<_> = requested.into_iter().map(id).collect();
             assert_eq!(database.all(notes::titles(&ids)).await.unwrap().len(), found);
         }
     }

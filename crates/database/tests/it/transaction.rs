@@ -106,11 +106,11 @@ every_database! {
 
     async fn snapshot_does_not_change(test_database: TestDatabase) {
         let database = notes::open(&test_database).await;
-        let others = &database;
+        let outside = &database;
         let read = |snapshot: Snapshot| async move {
             let before = count(&snapshot).await;
-            notes::add(others, &note("meanwhile"), "ada", "a note").await?;
-            Ok::<_, Error>((before, count(&snapshot).await, count(others).await))
+            notes::add(outside, &note("meanwhile"), "ada", "a note").await?;
+            Ok::<_, Error>((before, count(&snapshot).await, count(outside).await))
         };
         assert_eq!(database.read(read).await.unwrap(), (0, 0, 1));
     }
@@ -145,7 +145,7 @@ every_database! {
         });
         is_inserted.await.unwrap();
         task.abort();
-        wait_for("the next write", LIMIT, async || notes::add(&database, &note("next"), "ada", "a note").await).await;
+        wait_for("the next write to succeed", LIMIT, async || notes::add(&database, &note("next"), "ada", "a note").await).await;
         assert_eq!(count(&database).await, 1);
     }
 
@@ -163,7 +163,7 @@ every_database! {
         raised.sort_unstable();
         assert_eq!(raised, (lost + 1..=lost + 8).collect::<Vec<_>>());
         assert_eq!(database.epoch().await.unwrap(), lost + 8);
-        // The database was restored from a backup and knows only an older epoch: fences of the store must not repeat.
+        // The database was restored from a backup and has an older epoch: fences of the store must not repeat.
         assert_eq!(database.raise_epoch(40, MAX).await.unwrap(), 41);
         assert_eq!(database.raise_epoch(MAX - 1, MAX).await.unwrap(), MAX);
         assert!(database.raise_epoch(MAX, MAX).await.is_err());

@@ -1,4 +1,4 @@
-//! Scripts that take long: only the store waits for them, and they can be stopped.
+//! Long scripts block only the store, and can be stopped.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use crate::{error, eval, run};
 
 const CALLS: &str = "while true do redis.call('GET', 'x') end";
 const LIBRARY: &str = "while true do string.rep('x', 1000000) end";
-/// Slow enough that instructions are counted more often.
+/// Each instruction is slow, so the engine counts them at shorter intervals.
 const HUGE: &str = "while true do string.rep('x', 5000000) end";
-/// Lua keeps equal strings once, so this takes time rather than memory.
+/// Lua stores equal strings once, so this takes time rather than memory.
 const SAME: &str = "local t = {} while true do t[#t+1] = string.rep('x', 100000) end";
 const CAUGHT: &str = "while true do pcall(string.rep, 'x', 1000000) end";
 const WRITES: &str = "redis.call('SET', 'k', 'v') while true do redis.call('GET', 'x') end";
@@ -44,7 +44,7 @@ fn client_script_does_not_block_the_runtime_and_can_be_killed() {
     let server = Server::start(long_limits());
     for script in [CALLS, LIBRARY, HUGE, SAME, CAUGHT, "while true do end"] {
         let mut client = begin(&server, script);
-        assert!(server.runs_tasks(), "{script} holds the runtime up");
+        assert!(server.runs_tasks(), "{script} blocks the runtime");
         let mut other = server.connect();
         assert_eq!(ask(&mut other, "SCRIPT KILL", "\r\n"), "+OK\r\n", "{script}");
         assert_eq!(read_to(&mut client, "\r\n"), "-ERR Script killed by user with SCRIPT KILL...\r\n");
@@ -114,7 +114,7 @@ fn busy_error_aborts_the_transaction() {
     assert_eq!(run(&server.engine, "GET k"), Reply::Null);
 }
 
-/// The calls share one thread: one that parked it would block all others, and the timer that ends them.
+/// All calls share one thread. A call that blocked it would block the other calls and their timers.
 #[test]
 fn in_process_calls_wait_for_a_script_until_their_deadline() {
     let server = Server::start(Config { busy_after: Duration::from_secs(600), ..long_limits() });
@@ -129,7 +129,7 @@ fn in_process_calls_wait_for_a_script_until_their_deadline() {
             within(Duration::from_millis(20)).get::<_, Option<String>>("k").await.is_err_and(is_busy)
         })
         .await;
-        let began = Instant::now();
+        let started = Instant::now();
         let calls = (0..200).map(|_| {
             let mut connection = within(Duration::from_millis(100));
             tokio::spawn(async move { connection.incr::<_, _, i64>("n", 1).await })
@@ -137,7 +137,7 @@ fn in_process_calls_wait_for_a_script_until_their_deadline() {
         for call in calls.collect::<Vec<_>>() {
             assert!(call.await.unwrap().is_err_and(is_busy));
         }
-        assert!(began.elapsed() < LIMIT, "calls waited one after the other");
+        assert!(started.elapsed() < LIMIT, "calls waited sequentially");
         let mut atomic = redis::pipe();
         atomic.atomic().incr("n", 1);
         let refused = atomic.query_async::<()>(&mut within(Duration::from_millis(20))).await;
@@ -149,7 +149,7 @@ fn in_process_calls_wait_for_a_script_until_their_deadline() {
     // This ends the script. None of the refused calls was executed.
     server.stop();
     let answer = tasks.block_on(async { timeout(LIMIT, waiting).await });
-    assert_eq!(answer.expect("the call is answered").unwrap().unwrap(), 1);
+    assert_eq!(answer.expect("the call ends in time").unwrap().unwrap(), 1);
 }
 
 #[test]
@@ -159,9 +159,9 @@ fn script_is_stopped_after_its_maximum_duration() {
     for script in
         [CALLS, LIBRARY, SAME, CAUGHT, WRITES, "while true do end", "while true do redis.pcall('NOPE') end"]
     {
-        let began = Instant::now();
+        let started = Instant::now();
         assert_eq!(error(eval(&engine, script, &[])), "ERR Script stopped after 300ms", "{script}");
-        assert!(began.elapsed() < LIMIT, "{script}");
+        assert!(started.elapsed() < LIMIT, "{script}");
         assert_eq!(eval(&engine, "return 1", &[]), Reply::Int(1), "after {script}");
     }
 }
@@ -193,7 +193,7 @@ fn script_that_exceeds_its_memory_fails_and_the_next_one_runs() {
     for script in [
         "local t = {} while true do t[#t+1] = string.rep('x', 100000) .. #t end",
         "local s = 'x' while true do s = s .. s end",
-        // The table is allocated before the replies arrive, so that Lua itself needs no memory meanwhile.
+        // The table is allocated before the replies arrive, so that Lua itself allocates no memory meanwhile.
         "local t = {} for i = 1, 64 do t[i] = 0 end \
          for i = 1, 64 do redis.call('APPEND', 'big', 'x') t[i] = redis.call('GET', 'big') end",
     ] {
@@ -201,7 +201,7 @@ fn script_that_exceeds_its_memory_fails_and_the_next_one_runs() {
         assert!(text.contains("not enough memory"), "{script}: {text}");
         assert_eq!(eval(&engine, "return #string.rep('x', 1000000)", &[]), Reply::Int(1_000_000), "{script}");
     }
-    // Replies that the script does not keep are collected.
+    // Unreferenced replies are garbage-collected.
     let garbage = "for i = 1, 64 do redis.call('APPEND', 'big', 'x') redis.call('GET', 'big') end return 1";
     assert_eq!(eval(&engine, garbage, &[]), Reply::Int(1));
 }

@@ -26,7 +26,7 @@ fn redis_cli_works() {
         let cli = |words: &[&str]| redis_cli(&server, &[&[protocol], words].concat());
         assert_eq!(cli(&["FLUSHALL"]), "OK");
         assert_eq!(cli(&["HSET", "h", "a", "1"]), "1");
-        // It prints a RESP3 map in its own format.
+        // redis-cli prints a RESP3 map in its own format.
         assert_eq!(cli(&["HGETALL", "h"]), if protocol == "-2" { "a\n1" } else { "a 1" });
         assert_eq!(cli(&["EVAL", "return {KEYS[1], ARGV[1]}", "1", "k", "v"]), "k\nv");
         assert_eq!(cli(&["--scan", "--pattern", "h*"]), "h");

@@ -44,7 +44,7 @@ fn incomplete_command_changes_nothing() {
     assert_eq!(ask(&mut other, "EXISTS k", "\r\n"), ":0\r\n");
 }
 
-/// Bytes that resemble requests far more often than noise does.
+/// Bytes that resemble requests more often than random bytes do.
 fn almost_valid_requests() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         Just(b"*".to_vec()),
@@ -63,7 +63,7 @@ fn almost_valid_requests() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Never panics, and the result does not depend on the pieces.
+    /// The parser never panics, and its result does not depend on how the input is split.
     #[test]
     fn parser_accepts_any_bytes_in_any_pieces(bytes in almost_valid_requests(), piece in 1usize..20) {
         let found = |piece: usize| {

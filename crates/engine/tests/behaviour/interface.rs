@@ -1,4 +1,4 @@
-//! The three interfaces.
+//! The three interfaces: connections for redis-rs, in-process subscribers, and the listener.
 
 use std::io::Read;
 
@@ -63,7 +63,7 @@ async fn redis_rs_scan_finds_every_key() {
     assert_eq!(found.len(), 500);
 }
 
-/// SCAN guarantees every element that exists from its first call to its last.
+/// SCAN returns every element that exists from its first call to its last.
 #[test]
 fn scan_finds_every_element_that_exists_throughout() {
     let engine = Engine::default();
@@ -75,10 +75,10 @@ fn scan_finds_every_element_that_exists_throughout() {
     let (mut cursor, mut round) = ("0".to_owned(), 0);
     loop {
         let hob_engine::Reply::Array(page) = crate::run(&engine, &format!("SCAN {cursor} COUNT 7")) else {
-            panic!("SCAN answers a page")
+            panic!("expected a page from SCAN")
         };
         let [hob_engine::Reply::Bulk(next), hob_engine::Reply::Array(keys)] = page.as_slice() else {
-            panic!("a page is a cursor and keys")
+            panic!("expected a cursor and keys")
         };
         found.extend(keys.iter().map(|key| match key {
             hob_engine::Reply::Bulk(key) => String::from_utf8(key.clone()).unwrap(),
@@ -92,7 +92,7 @@ fn scan_finds_every_element_that_exists_throughout() {
             break;
         }
     }
-    assert!(round > 100, "the walk must overlap with the changes");
+    assert!(round > 100, "the iteration must overlap with the changes");
     assert_eq!(found.iter().filter(|key| key.starts_with("stays:")).count(), 1000);
 }
 

@@ -1,4 +1,4 @@
-//! Everything is bounded.
+//! Limits on memory, clients, subscriptions and replies.
 
 use std::io::Read;
 use std::io::Write;
@@ -21,7 +21,7 @@ fn full_store_refuses_only_commands_that_need_memory() {
             break;
         }
     }
-    let (stored, text) = refusal.expect("a million bytes are soon full");
+    let (stored, text) = refusal.expect("the memory limit is reached");
     assert_eq!(text, OOM);
     assert!(stored > 3_000, "{stored} keys of 50 bytes fill a million bytes");
     assert_eq!(run(&engine, "GET key:0"), Reply::Bulk("x".repeat(50).into_bytes()));
@@ -33,7 +33,7 @@ fn full_store_refuses_only_commands_that_need_memory() {
     assert_eq!(run(&engine, "HSET h f v"), Reply::Int(1));
 }
 
-/// The memory count must follow every way of changing a value.
+/// Every command that changes a value must update the memory count.
 #[test]
 fn memory_is_freed_to_the_byte() {
     let engine = Engine::default();
@@ -65,13 +65,13 @@ fn memory_is_freed_to_the_byte() {
         assert!(engine.memory() > empty, "{line}");
     }
     run(&engine, "DEL s renamed n h l t z");
-    // The table of keys keeps its capacity; all keys and values are gone.
+    // The table of keys keeps its capacity; all keys and values are freed.
     run(&engine, "SET probe 1");
     run(&engine, "DEL probe");
     let one_table = engine.memory();
     run(&engine, "FLUSHALL");
     assert_eq!(engine.memory(), empty);
-    assert!(one_table < 2_000, "{one_table} bytes are left of an empty store");
+    assert!(one_table < 2_000, "{one_table} bytes are used by an empty store");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn client_beyond_the_maximum_is_refused() {
     ask(&mut second, "PING", "\r\n");
     assert_eq!(server.read_until_closed(b""), "-ERR max number of clients reached\r\n");
     drop(second);
-    tokio::runtime::Runtime::new().unwrap().block_on(wait_for("a free place", LIMIT, async || {
+    tokio::runtime::Runtime::new().unwrap().block_on(wait_for("a free connection slot", LIMIT, async || {
         let mut third = server.connect();
         third.write_all(b"PING\r\n").is_ok() && third.read(&mut [0; 8]).is_ok_and(|count| count == 7)
     }));
@@ -96,8 +96,8 @@ fn slow_subscriber_is_disconnected() {
     ask(&mut slow, "SUBSCRIBE news", ":1\r\n");
     // Far more than the queue and the socket's buffers hold.
     let message = format!("PUBLISH news {}", "x".repeat(60_000));
-    let let_go = (0..10_000).any(|_| run(&server.engine, &message) == Reply::Int(0));
-    assert!(let_go, "the subscriber is gone");
+    let disconnected = (0..10_000).any(|_| run(&server.engine, &message) == Reply::Int(0));
+    assert!(disconnected, "the subscriber is disconnected");
 }
 
 #[test]

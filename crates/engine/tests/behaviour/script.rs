@@ -89,7 +89,7 @@ fn script_leaves_no_state_for_the_next_one() {
         "setmetatable(string, {})",
     ] {
         let reply = eval(&engine, script, &[]);
-        let harmless =
+        let unaffected =
             eval(&engine, "return {redis.call('PING').ok, string.format('%d', 3), ('x'):rep(2), #KEYS}", &[]);
         let expected = vec![
             Reply::Bulk(b"PONG".to_vec()),
@@ -97,7 +97,7 @@ fn script_leaves_no_state_for_the_next_one() {
             Reply::Bulk(b"xx".to_vec()),
             Reply::Int(0),
         ];
-        assert_eq!(harmless, Reply::Array(expected), "after {script}: {reply:?}");
+        assert_eq!(unaffected, Reply::Array(expected), "after {script}: {reply:?}");
     }
 }
 
@@ -118,13 +118,13 @@ fn other_clients_get_busy_and_can_kill_the_script() {
         let engine = engine.clone();
         move || eval(&engine, "while true do end", &[])
     });
-    let patience = Instant::now();
+    let started = Instant::now();
     let busy = loop {
         let reply = run(&engine, "GET k");
         if let Reply::Error(text) = reply {
             break text;
         }
-        assert!(patience.elapsed() < Duration::from_secs(30), "the script never started");
+        assert!(started.elapsed() < Duration::from_secs(30), "the script never started");
     };
     assert!(busy.starts_with("BUSY Redis is busy running a script."), "{busy}");
     assert_eq!(run(&engine, "SCRIPT KILL"), Reply::OK);
@@ -143,11 +143,11 @@ fn script_that_has_written_cannot_be_killed() {
         let engine = engine.clone();
         move || eval(&engine, "redis.call('SET', KEYS[1], 1) while true do end", &["k"])
     });
-    let patience = Instant::now();
+    let started = Instant::now();
     let text = loop {
         match run(&engine, "SCRIPT KILL") {
             Reply::Error(text) if text.starts_with("NOTBUSY") => {
-                assert!(patience.elapsed() < Duration::from_secs(30), "the script never started");
+                assert!(started.elapsed() < Duration::from_secs(30), "the script never started");
             }
             Reply::Error(text) => break text,
             other => panic!("a script that wrote was killed: {other:?}"),

@@ -37,11 +37,11 @@ impl Server {
         drop(self.stop);
         let ended = self.runtime.block_on(async { timeout(LIMIT, self.serving).await });
         ended.expect("the listener ends").unwrap();
-        // A script may still run forever.
+        // An endless script may still run.
         self.runtime.shutdown_background();
     }
 
-    /// Whether the runtime runs tasks.
+    /// Whether the runtime still runs tasks.
     pub(crate) fn runs_tasks(&self) -> bool {
         let (ran, seen) = std::sync::mpsc::channel();
         self.runtime.spawn(async move { ran.send(()) });

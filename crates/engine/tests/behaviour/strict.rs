@@ -16,7 +16,7 @@ fn strict_script_may_only_access_its_keys() {
     assert_eq!(eval(&engine, script, &["b"]), Reply::OK);
     let text = error(eval(&engine, "return redis.call('MGET', KEYS[1], 'c')", &["a"]));
     assert!(text.contains("'c' is not in KEYS"), "{text}");
-    assert_eq!(run(&engine, "SET anything 1"), Reply::OK, "only scripts are confined");
+    assert_eq!(run(&engine, "SET anything 1"), Reply::OK, "only scripts are restricted");
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn cluster_script_stays_in_one_slot() {
     assert_eq!(eval(&engine, script, &["{x}:a", "{x}:b"]), Reply::OK);
 }
 
-/// The guard sees each change once, at the end of the command, transaction or script.
+/// The guard is called once per changed key, at the end of the command, transaction or script.
 #[test]
 fn guard_sees_every_change_once() {
     let seen: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
@@ -55,7 +55,7 @@ fn guard_sees_every_change_once() {
     );
     assert_eq!(*seen.lock().unwrap(), [vec!["a"], vec!["a", "b"]]);
     let script = "redis.call('RPUSH', KEYS[1], 1, 2, 3) return redis.call('LTRIM', KEYS[1], 0, 1)";
-    assert_eq!(eval(&engine, script, &["l"]), Reply::OK, "judged at the end, not on the way");
+    assert_eq!(eval(&engine, script, &["l"]), Reply::OK, "checked at the end of the script only");
     assert_eq!(error(run(&engine, "RPUSH l 3")), "GUARD l is too long");
 }
 

@@ -5,16 +5,16 @@ use proptest::sample::select;
 
 pub(crate) type Words = Vec<Vec<u8>>;
 
-/// Something done to both servers.
+/// A step that runs on both servers.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// A command over one of the ordinary connections.
     Ask { client: usize, words: Words },
     /// A command that sets a very short TTL, and a wait until it has expired.
     Expire { words: Words },
-    /// A whole walk with SCAN, HSCAN, SSCAN or ZSCAN.
+    /// A complete iteration with SCAN, HSCAN, SSCAN or ZSCAN.
     Walk { words: Words },
-    /// SPOP of one member, checked by shape, after which the set is dropped.
+    /// SPOP of one member. Only the type of the reply is compared, and the set is deleted afterwards.
     PopAny { key: Vec<u8> },
     /// A command over the subscriber's connection.
     Listen { words: Words },
@@ -151,7 +151,7 @@ const TEMPLATES: &[&str] = &[
     "TIME",
 ];
 
-/// Lua around a command that is given in ARGV.
+/// Lua scripts that run the command in ARGV.
 const WRAPPERS: &[&str] = &[
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",
@@ -160,7 +160,7 @@ const WRAPPERS: &[&str] = &[
     "local a = redis.pcall(unpack(ARGV)) local b = redis.call('EXISTS', 'k1') return b",
 ];
 
-/// Lua whose answers show the conversions.
+/// Lua scripts whose replies show the type conversions.
 const SCRIPTS: &[&str] = &[
     "return tonumber(ARGV[1])",
     "return {tonumber(ARGV[1]), ARGV[1], false, true}",
@@ -253,7 +253,7 @@ fn class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
     })
 }
 
-/// The words of a template's side, each drawn from its class.
+/// The words of one part of a template, each generated from its class.
 fn words(text: &str) -> BoxedStrategy<Words> {
     let one = |word: &str| class(word).unwrap_or_else(|| Just(word.as_bytes().to_vec()).boxed());
     text.split_whitespace().map(one).collect::<Vec<_>>().boxed()
@@ -270,7 +270,7 @@ fn template(text: &'static str) -> BoxedStrategy<Words> {
     (words(fixed), chosen).prop_map(|(fixed, options)| [vec![fixed], options].concat().concat()).boxed()
 }
 
-/// Now and then a word too few, too many, or out of place.
+/// Sometimes removes, adds or replaces a word.
 fn damaged(command: BoxedStrategy<Words>) -> BoxedStrategy<Words> {
     (command, 0u8..40, any::<prop::sample::Index>())
         .prop_map(|(mut words, damage, at)| {
@@ -285,7 +285,7 @@ fn damaged(command: BoxedStrategy<Words>) -> BoxedStrategy<Words> {
                 4 => words[0].make_ascii_lowercase(),
                 _ => {}
             }
-            // One member drawn by lot would leave the two stores different: that is its own step.
+            // A random member would make the two stores differ; `Step::PopAny` covers it.
             if words.len() == 2 && words[0].eq_ignore_ascii_case(b"SPOP") {
                 words.push(b"1000".to_vec());
             }
@@ -394,7 +394,7 @@ fn step() -> BoxedStrategy<Step> {
     .boxed()
 }
 
-/// One sequence, and the version of the protocol to speak.
+/// One sequence, and the protocol version.
 pub(crate) fn sequence() -> BoxedStrategy<(&'static str, Vec<Step>)> {
     (select(&["2", "3"][..]), proptest::collection::vec(step(), 1..40)).boxed()
 }

@@ -52,8 +52,8 @@ impl Side {
             wire.ask(&["HELLO", protocol]);
         }
         side.clients[0].ask(&["FLUSHALL"]);
-        // Subscriptions of the last sequence end once the server has seen its connections close.
-        wait_until("the subscriptions before to be over", || {
+        // The server ends the subscriptions of the last sequence when it detects that their connections are closed.
+        wait_until("the previous subscriptions to end", || {
             let [patterns, channels] =
                 ["NUMPAT", "CHANNELS"].map(|what| side.clients[0].ask(&["PUBSUB", what]));
             patterns.int() == Some(0) && channels.items().is_empty()
@@ -61,7 +61,7 @@ impl Side {
         side
     }
 
-    /// All elements of a walk with cursors, without duplicates. An error is an element too.
+    /// All elements of an iteration with cursors, without duplicates. An error is an element too.
     fn walk(&mut self, words: &Words) -> BTreeSet<Frame> {
         let cursor_at = if words[0] == b"SCAN" { 1 } else { 2 };
         let width = if matches!(words[0].as_slice(), b"HSCAN" | b"ZSCAN") { 2 } else { 1 };
@@ -79,7 +79,7 @@ impl Side {
             }
             words[cursor_at].clone_from(cursor);
         }
-        panic!("a walk does not end: {words:?}");
+        panic!("an iteration does not end: {words:?}");
     }
 }
 
@@ -87,7 +87,7 @@ pub(crate) struct Pair {
     protocol: &'static str,
     redis: Side,
     engine: Side,
-    begun: Instant,
+    started: Instant,
     /// The commands that each ordinary connection has queued since its MULTI.
     queues: [Option<Vec<Words>>; 2],
     channels: BTreeSet<Vec<u8>>,
@@ -102,7 +102,7 @@ impl Pair {
             protocol,
             redis: Side::connect(redis, protocol),
             engine: Side::connect(engine, protocol),
-            begun: Instant::now(),
+            started: Instant::now(),
             queues: [None, None],
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
@@ -135,7 +135,7 @@ impl Pair {
         let redis = self.redis.clients[client].ask(words);
         let engine = self.engine.clients[client].ask(words);
         // One side may have set a deadline later, by at most the time since the beginning.
-        let slack_ms = 50 + self.begun.elapsed().as_millis() as i64;
+        let slack_ms = 50 + self.started.elapsed().as_millis() as i64;
         let name = words[0].to_ascii_uppercase();
         let queued = redis == Frame::Line("+QUEUED".into());
         if name == b"EXEC" && !redis.is_error() {
@@ -176,14 +176,14 @@ impl Pair {
         if reply.is_error() {
             return Ok(());
         }
-        let mut heard = [Vec::new(), Vec::new()];
+        let mut received = [Vec::new(), Vec::new()];
         for _ in 0..direct + by_pattern {
-            heard[0].push(self.redis.subscriber.read());
-            heard[1].push(self.engine.subscriber.read());
+            received[0].push(self.redis.subscriber.read());
+            received[1].push(self.engine.subscriber.read());
         }
         // The order among patterns is not defined.
-        heard.iter_mut().for_each(|messages| messages.sort());
-        agree(words, &heard[0], &heard[1])
+        received.iter_mut().for_each(|messages| messages.sort());
+        agree(words, &received[0], &received[1])
     }
 
     fn compare(&self, words: &Words, redis: &Frame, engine: &Frame, slack_ms: i64) -> Check {
@@ -265,7 +265,7 @@ impl Pair {
         agree(&commands.join(&b";".to_vec()), &redis, &engine)
     }
 
-    /// Ends what is open, then compares every key.
+    /// Ends open transactions, then compares every key.
     fn compare_keyspaces(&mut self) -> Check {
         for client in 0..2 {
             self.ask(client, &vec![b"DISCARD".to_vec()])?;
@@ -320,7 +320,7 @@ fn agree<T: PartialEq + fmt::Debug>(words: &Words, redis: &T, engine: &T) -> Che
     Err(TestCaseError::fail(format!("{}\n  redis  {redis:?}\n  engine {engine:?}", Line(words))))
 }
 
-/// Times that depend on when each server received the command.
+/// Compares times, which depend on when each server received the command.
 fn close(words: &Words, redis: &Frame, engine: &Frame, slack: i64) -> Check {
     match (redis.int(), engine.int()) {
         (Some(a), Some(b)) if a >= 0 && b >= 0 && (a - b).abs() <= slack => Ok(()),
@@ -328,7 +328,7 @@ fn close(words: &Words, redis: &Frame, engine: &Frame, slack: i64) -> Check {
     }
 }
 
-/// Random replies: the same type and number.
+/// Compares random replies by type and number of elements.
 fn same_shape(words: &Words, redis: &Frame, engine: &Frame) -> Check {
     let shape = |frame: &Frame| match frame {
         Frame::Bulk(_) => ("bulk".to_owned(), 0),

@@ -1,4 +1,4 @@
-//! A client that shows replies as they are on the wire, so that two servers can be compared byte for byte.
+//! A client that returns replies unparsed, so that two servers can be compared byte for byte.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Frame {
-    /// A line with its sign: simple strings, errors, integers, doubles, nulls.
+    /// A line with its type byte: simple strings, errors, integers, doubles, nulls.
     Line(String),
     Bulk(Vec<u8>),
-    /// An aggregate with its sign: array, set, map (flat), push.
+    /// An aggregate with its type byte: array, set, map (flat), push.
     List(char, Vec<Frame>),
 }
 
@@ -60,7 +60,7 @@ impl Wire {
         self.reader.get_mut().write_all(&bytes).expect("the server reads");
     }
 
-    /// Sends commands and QUIT; everything that the server sends until it closes the connection.
+    /// Sends commands and QUIT, and returns all bytes until the server closes the connection.
     pub(crate) fn read_until_closed<W: AsRef<[u8]>>(mut self, commands: &[Vec<W>]) -> Vec<u8> {
         commands.iter().for_each(|words| self.send(words));
         self.send(&["QUIT"]);
@@ -75,19 +75,19 @@ impl Wire {
         assert!(line.ends_with(b"\r\n"), "the server closed the connection");
         let line = String::from_utf8_lossy(&line[..line.len() - 2]).into_owned();
         let count: i64 = line[1..].parse().unwrap_or(0);
-        let sign = line.chars().next().expect("a line begins with a sign");
+        let type_byte = line.chars().next().expect("a line begins with a type byte");
         let mut read_items = |count: i64| (0..count).map(|_| self.read()).collect();
-        match sign {
+        match type_byte {
             '$' | '=' if count >= 0 => Frame::Bulk(self.read_bytes(count as usize)),
-            '*' | '~' | '>' if count >= 0 => Frame::List(sign, read_items(count)),
-            '%' => Frame::List(sign, read_items(count * 2)),
+            '*' | '~' | '>' if count >= 0 => Frame::List(type_byte, read_items(count)),
+            '%' => Frame::List(type_byte, read_items(count * 2)),
             _ => Frame::Line(line),
         }
     }
 
     fn read_bytes(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count + 2];
-        self.reader.read_exact(&mut bytes).expect("the server sends what it announced");
+        self.reader.read_exact(&mut bytes).expect("the server sends the announced number of bytes");
         bytes.truncate(count);
         bytes
     }

@@ -42,10 +42,10 @@ every_store! {
         assert_eq!(test_store.store().run::<i64>(TWICE.on::<&str>(&[]).arg(21)).await.unwrap(), 42);
     }
 
-    /// Only the calls whose script was missing are repeated: no counter counts twice.
+    /// Only the calls whose script was missing are repeated: no counter is incremented twice.
     async fn scripts_in_a_batch_are_loaded_where_they_are_missing(test_store: TestStore) {
         let keys = keys(&test_store, 30);
-        // Known to some masters of a Cluster only.
+        // Loaded on some masters of a Cluster only.
         test_store.store().run::<i64>(ADD.on(&[&keys[0]]).arg(0)).await.unwrap();
         let calls: Vec<Call> = keys
             .iter()
@@ -71,7 +71,7 @@ every_store! {
         assert!(matches!(shape, Error::Reply(_)), "{shape}");
     }
 
-    /// P10 P11.
+    /// P10 P11
     async fn health_counts_calls_by_kind_and_names_the_server(test_store: TestStore) {
         let key = test_store.key("health", "1");
         test_store.store().run::<()>(cmd("SET").arg(&key).arg(1)).await.unwrap();

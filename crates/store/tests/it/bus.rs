@@ -6,19 +6,19 @@ use hob_fixtures::every_store;
 use hob_store::{BusEvent, ChannelFilter, Subscription};
 use hob_testkit::{LIMIT, wait_for};
 
-/// The next event; fails the test after a generous while.
+/// The next event. Fails the test after `LIMIT`.
 async fn next(subscription: &mut Subscription) -> BusEvent {
     tokio::time::timeout(LIMIT, subscription.next()).await.unwrap().unwrap()
 }
 
 /// The channel and payload of the next message.
-async fn heard(subscription: &mut Subscription) -> (String, String) {
+async fn next_message(subscription: &mut Subscription) -> (String, String) {
     match next(subscription).await {
         BusEvent::Message { channel, payload, .. } => {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             (text(&channel), text(&payload))
         }
-        BusEvent::Missed => panic!("missed"),
+        BusEvent::Missed => panic!("messages were missed"),
     }
 }
 
@@ -34,15 +34,15 @@ every_store! {
         }
         let mut numbers = [0, 0];
         for _ in 0..200 {
-            // Channels may overtake each other, since on a Cluster they come by different masters.
-            let (channel, number) = heard(&mut both).await;
+            // The order across channels is not defined: in a Cluster, they are served by different masters.
+            let (channel, number) = next_message(&mut both).await;
             let expected = &mut numbers[usize::from(channel == "b")];
             assert_eq!(number, expected.to_string());
             *expected += 1;
         }
         assert_eq!(numbers, [100, 100]);
         for number in 0..100 {
-            assert_eq!(heard(&mut one).await, ("b".to_owned(), number.to_string()));
+            assert_eq!(next_message(&mut one).await, ("b".to_owned(), number.to_string()));
         }
     }
 
@@ -69,7 +69,7 @@ every_store! {
         let bus = test_store.store().bus();
         let kept = bus.subscribe(&[ChannelFilter::channel("kept")]).await.unwrap();
         drop(bus.subscribe(&[ChannelFilter::channel("dropped")]).await.unwrap());
-        wait_for("the channel to have no listener", LIMIT, async || {
+        wait_for("the channel to have no subscriber", LIMIT, async || {
             let mut channels: Vec<String> = Vec::new();
             for master in test_store.store().masters().await.unwrap() {
                 channels.extend(master.run::<Vec<String>>(hob_store::cmd("PUBSUB").arg("CHANNELS")).await.unwrap());
@@ -85,22 +85,22 @@ every_store! {
         for number in 0..20_000 {
             test_store.store().bus().publish("busy", number.to_string()).await.unwrap();
         }
-        let mut heard = 0;
+        let mut received = 0;
         while let BusEvent::Message { .. } = next(&mut subscription).await {
-            heard += 1;
+            received += 1;
         }
-        // What was queued before the gap may be heard first, and the queue may be full until then.
+        // Messages that were queued before the gap may arrive first, and the queue may be full until then.
         wait_for("a message after the gap", LIMIT, async || {
             test_store.store().bus().publish("busy", "after").await.unwrap();
             while let Ok(event) = tokio::time::timeout(Duration::from_millis(50), subscription.next()).await {
                 match event.unwrap() {
                     BusEvent::Message { payload, .. } if payload == "after" => return true,
-                    _ => heard += 1,
+                    _ => received += 1,
                 }
             }
             false
         })
         .await;
-        assert!((1..20_000).contains(&heard), "{heard}");
+        assert!((1..20_000).contains(&received), "{received}");
     }
 }

@@ -1,4 +1,4 @@
-//! A Cluster whose masters die, are replaced, and hand slots to each other.
+//! A Cluster: failed masters, failover, and migration of slots.
 
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ fn cluster_connections_authenticate() {
         let mut subscription = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap();
         store.bus().publish("c", "x").await.unwrap();
         assert!(matches!(subscription.next().await, Some(BusEvent::Message { .. })));
-        let locked = Store::connect(&address(&cluster.url().replace("secret", "wrong"))).await.unwrap_err();
-        assert!(locked.to_string().contains("uthentication"), "{locked}");
+        let error = Store::connect(&address(&cluster.url().replace("secret", "wrong"))).await.unwrap_err();
+        assert!(error.to_string().contains("uthentication"), "{error}");
     });
 }
 
@@ -32,20 +32,22 @@ fn restarted_cluster_master_is_reconnected_while_others_serve() {
         }
         let store = connect(&cluster.url()).await;
         let keys: Vec<String> = (0..60).map(|at| format!("key:{at}")).collect();
-        let hurt = cluster.master_of(&keys[0]);
+        let killed = cluster.master_of(&keys[0]);
         let (lost, kept): (Vec<_>, Vec<_>) =
-            keys.iter().partition(|key| cluster.master_of(key).port() == hurt.port());
+            keys.iter().partition(|key| cluster.master_of(key).port() == killed.port());
         assert!(!lost.is_empty() && !kept.is_empty());
-        hurt.kill();
+        killed.kill();
         let quick = store.with_deadline(Duration::from_secs(5));
         let calls: Vec<_> = keys.iter().map(|key| COUNT.on(&[key])).collect();
         let answers = quick.batch(&calls).await;
         for (key, answer) in keys.iter().zip(&answers) {
             assert_eq!(answer.is_err(), lost.contains(&key), "{key}: {answer:?}");
         }
-        wait_for("the loss to show", LIMIT, async || store.health().state == State::Partial { up: 2, of: 3 })
-            .await;
-        hurt.restart();
+        wait_for("the health to report the failed master", LIMIT, async || {
+            store.health().state == State::Partial { up: 2, of: 3 }
+        })
+        .await;
+        killed.restart();
         cluster.wait_until_whole().await;
         for key in lost {
             assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 1);
@@ -56,7 +58,7 @@ fn restarted_cluster_master_is_reconnected_while_others_serve() {
     });
 }
 
-/// A replica that takes its master's place by agreement: nothing is lost, and nothing is counted twice.
+/// A manual failover: no increment is lost, and none is counted twice.
 #[test]
 fn cluster_failover_is_followed() {
     run(async {
@@ -78,20 +80,23 @@ fn cluster_failover_is_followed() {
         let role = |name: &'static str, value: &'static str| {
             new.info("replication").get::<String>(name).is_some_and(|found| found == value)
         };
-        wait_for("the replica to follow", LIMIT, async || role("master_link_status", "up")).await;
+        wait_for("the replica to be in sync", LIMIT, async || role("master_link_status", "up")).await;
 
-        let mut asked = None;
-        let failover = wait_for("the replica to be master", LIMIT, async || {
-            // Refused until the masters have heard of the replica; given up by the server after 5 s.
-            if asked.is_none_or(|asked: Instant| asked.elapsed() > Duration::from_secs(6)) {
+        let mut requested = None;
+        let failover = wait_for("the replica to be promoted", LIMIT, async || {
+            // The server refuses the command until the masters know the replica, and aborts a failover after 5 s.
+            if requested.is_none_or(|requested: Instant| requested.elapsed() > Duration::from_secs(6)) {
                 let accepted = cmd("CLUSTER").arg("FAILOVER").exec(&mut new.connect());
-                asked = accepted.is_ok().then(Instant::now);
+                requested = accepted.is_ok().then(Instant::now);
             }
             role("role", "master")
         });
-        let (answered, unknown) = count_while(&store, "k", failover).await;
+        let (acknowledged, unknown) = count_while(&store, "k", failover).await;
         let stored = new.command::<i64>(&["GET", "k"]);
-        assert!((answered..=answered + unknown).contains(&stored), "{answered} + {unknown}: {stored}");
+        assert!(
+            (acknowledged..=acknowledged + unknown).contains(&stored),
+            "{acknowledged} + {unknown}: {stored}"
+        );
         old.kill();
         assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), stored + 1);
     });
@@ -112,16 +117,16 @@ fn moved_slot_is_followed_without_repeating_calls() {
 
         to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
         from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
-        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 2, "not moved yet");
+        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 2, "before the migration");
         from.command::<()>(&["MIGRATE", "127.0.0.1", &to.port().to_string(), key, "0", "5000"]);
-        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 3, "by ASK");
+        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 3, "after an ASK redirection");
         let calls = vec![COUNT.on(&[key]), COUNT.on(&["{moving}2"])];
         let answers = store.batch(&calls).await;
         assert!(answers.iter().all(Result::is_ok), "{answers:?}");
         for master in cluster.masters() {
             master.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
         }
-        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 5, "by MOVED");
+        assert_eq!(store.run::<i64>(COUNT.on(&[key])).await.unwrap(), 5, "after a MOVED redirection");
         let others: Vec<_> =
             (0..50).map(|at| COUNT.on(&[format!("other:{at}")])).chain([COUNT.on(&[key])]).collect();
         let answers = store.batch(&others).await;
@@ -141,8 +146,8 @@ fn cluster_subscription_moves_to_another_node() {
         let node = cluster.masters().iter().find(subscribed).unwrap();
         node.kill();
         assert_eq!(tokio::time::timeout(LIMIT, subscription.next()).await.unwrap(), Some(BusEvent::Missed));
-        // Whatever channel's master is gone: others take its messages.
-        wait_for("a message", LIMIT, async || {
+        // Any other master accepts the messages of the channel.
+        wait_for("a message from another master", LIMIT, async || {
             store.bus().publish("c", "x").await.unwrap();
             let next = tokio::time::timeout(Duration::from_millis(200), subscription.next()).await;
             matches!(next, Ok(Some(BusEvent::Message { .. })))

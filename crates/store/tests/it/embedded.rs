@@ -1,4 +1,4 @@
-//! What is special about the embedded store, and what any handle reports to the metrics facade.
+//! The embedded store, and the metrics of a store handle.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn handles_to_one_engine_share_keys_and_messages() {
     });
 }
 
-/// Every call has a deadline, also in this process: a script of another client must not block Hob's tasks.
+/// Calls to the embedded engine have a deadline too: a script of another client must not block Hob's tasks.
 #[test]
 fn call_times_out_while_a_script_occupies_the_engine() {
     let engine = Engine::new(Config {
@@ -68,10 +68,10 @@ fn call_times_out_while_a_script_occupies_the_engine() {
     });
     assert_eq!(engine.execute(&[b"SCRIPT", b"KILL"]), Reply::OK);
     assert!(matches!(script.join().unwrap(), Reply::Error(_)));
-    assert_eq!(engine.execute(&[b"GET", b"n"]), Reply::Null, "none of the calls was carried out");
+    assert_eq!(engine.execute(&[b"GET", b"n"]), Reply::Null, "none of the calls was executed");
 }
 
-/// P10: the names are part of the interface, and no label grows with use.
+/// P10: the metric names are part of the interface, and the number of label values is fixed.
 #[test]
 fn operations_are_reported_to_the_metrics_facade() {
     let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();

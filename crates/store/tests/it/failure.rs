@@ -1,4 +1,4 @@
-//! What callers see when a server is restarted, frozen, cut off or locked.
+//! Calls to a server that is restarted, frozen, disconnected or requires a password.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,21 +18,25 @@ pub(crate) async fn connect(url: &str) -> Store {
     store
 }
 
-/// Increments for as long as `hurting` runs and a little longer; returns how many increments were answered
-/// and how many may have happened besides.
-pub(crate) async fn count_while(store: &Store, key: &str, hurting: impl Future<Output = ()>) -> (i64, i64) {
-    let (mut answered, mut unknown, mut after) = (0, 0, 0);
+/// Increments a key while `disruption` runs, and 20 times afterwards. Returns the number of acknowledged increments and
+/// the number of increments with an unknown result.
+pub(crate) async fn count_while(
+    store: &Store,
+    key: &str,
+    disruption: impl Future<Output = ()>,
+) -> (i64, i64) {
+    let (mut acknowledged, mut unknown, mut after) = (0, 0, 0);
     let done = AtomicBool::new(false);
-    let hurting = async {
-        hurting.await;
+    let disruption = async {
+        disruption.await;
         done.store(true, Relaxed);
     };
-    // Never dropped in mid-call, which would make one more unknown.
+    // Not cancelled during a call, which would be another unknown result.
     let counting = async {
         while after < 20 {
             match store.run::<i64>(COUNT.on(&[key])).await {
                 Ok(_) => {
-                    answered += 1;
+                    acknowledged += 1;
                     after += i64::from(done.load(Relaxed));
                 }
                 Err(Error::Interrupted { .. }) => unknown += 1,
@@ -41,28 +45,31 @@ pub(crate) async fn count_while(store: &Store, key: &str, hurting: impl Future<O
             }
         }
     };
-    tokio::join!(hurting, counting);
-    (answered, unknown)
+    tokio::join!(disruption, counting);
+    (acknowledged, unknown)
 }
 
-/// C15.
+/// C15
 #[test]
 fn reconnect_neither_loses_nor_repeats_an_increment() {
     run(async {
         let server = RedisServer::start();
         let store = connect(&server.url()).await;
-        let cut = async {
+        let disconnects = async {
             for _ in 0..20 {
-                wait_for("a connection to cut", LIMIT, async || {
+                wait_for("a connection to close", LIMIT, async || {
                     server.disconnect_clients(Connections::Normal) > 0
                 })
                 .await;
                 tokio::task::yield_now().await;
             }
         };
-        let (answered, unknown) = count_while(&store, "k", cut).await;
+        let (acknowledged, unknown) = count_while(&store, "k", disconnects).await;
         let stored: i64 = store.run(cmd("GET").arg("k")).await.unwrap();
-        assert!((answered..=answered + unknown).contains(&stored), "{answered} + {unknown}: {stored}");
+        assert!(
+            (acknowledged..=acknowledged + unknown).contains(&stored),
+            "{acknowledged} + {unknown}: {stored}"
+        );
         let health = store.health();
         assert!(health.connection.attempts > 1 && health.is_healthy(), "{health:?}");
     });
@@ -74,7 +81,7 @@ fn waiting_calls_succeed_after_a_server_restart() {
         let server = RedisServer::start();
         let store = connect(&server.url()).await;
         server.kill();
-        wait_for("the loss to be noticed", LIMIT, async || store.health().state == State::Reconnecting).await;
+        wait_for("the store to reconnect", LIMIT, async || store.health().state == State::Reconnecting).await;
         let waiting = tokio::spawn({
             let store = store.clone();
             async move { store.run::<i64>(COUNT.on(&["k"])).await }
@@ -82,7 +89,7 @@ fn waiting_calls_succeed_after_a_server_restart() {
         let quick = store.with_deadline(Duration::from_millis(100)).run::<i64>(COUNT.on(&["k"])).await;
         assert!(matches!(quick, Err(Error::Unavailable { .. })), "{quick:?}");
         server.restart();
-        assert_eq!(waiting.await.unwrap().unwrap(), 1, "scripts were lost with the server");
+        assert_eq!(waiting.await.unwrap().unwrap(), 1, "the script is loaded again");
         let health = store.health();
         assert!(health.connection.failures > 0 && health.connection.consecutive_failures == 0, "{health:?}");
         assert!(health.connection.success_rate < 1.0);
@@ -94,17 +101,17 @@ fn call_to_a_frozen_server_times_out() {
     run(async {
         let server = RedisServer::start();
         let store = connect(&server.url()).await;
-        let impatient = store.with_deadline(Duration::from_millis(200));
+        let short_deadline = store.with_deadline(Duration::from_millis(200));
         server.freeze();
-        let asked = Instant::now();
-        let answer = impatient.run::<i64>(COUNT.on(&["k"])).await;
+        let started = Instant::now();
+        let answer = short_deadline.run::<i64>(COUNT.on(&["k"])).await;
         assert!(matches!(answer, Err(Error::Interrupted { .. })), "{answer:?}");
-        let answers = impatient.batch(&[cmd("INCR").arg("k").into()]).await;
+        let answers = short_deadline.batch(&[cmd("INCR").arg("k").into()]).await;
         assert!(matches!(answers[0], Err(Error::Interrupted { .. })), "{answers:?}");
-        assert!(asked.elapsed() < LIMIT);
-        // Silent for too long, its connection is given up; calls then know that nothing was sent.
-        wait_for("the connection to be given up", LIMIT, async || {
-            matches!(impatient.run::<i64>(COUNT.on(&["k"])).await, Err(Error::Unavailable { .. }))
+        assert!(started.elapsed() < LIMIT);
+        // The store closes the unresponsive connection. Later calls fail before they are sent.
+        wait_for("the connection to be closed", LIMIT, async || {
+            matches!(short_deadline.run::<i64>(COUNT.on(&["k"])).await, Err(Error::Unavailable { .. }))
         })
         .await;
         server.unfreeze();
@@ -122,27 +129,28 @@ fn wrong_password_is_shown_by_health() {
             let url = format!("redis://{credentials}127.0.0.1:{}", server.port());
             let error = Store::connect(&address(&url)).await.unwrap_err();
             assert!(matches!(error, Error::Unavailable { .. }), "{error}");
-            let told = error.to_string();
+            let text = error.to_string();
             assert!(
-                !told.contains("wrong@") && (told.contains("AUTH") || told.contains("uthentication")),
-                "{told}"
+                !text.contains("wrong@") && (text.contains("AUTH") || text.contains("uthentication")),
+                "{text}"
             );
             let store = Store::open(&address(&url)).unwrap();
-            let health = wait_for("failures to show", LIMIT, async || {
+            let health = wait_for("the health to report failures", LIMIT, async || {
                 let health = store.health();
                 (health.connection.consecutive_failures > 1).then_some(health)
             })
             .await;
             assert_eq!(health.state, State::Reconnecting);
             assert!(health.connection.last_error.is_some() && !health.is_healthy());
-            let deaf = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap_err().to_string();
-            assert!(deaf.contains("AUTH") || deaf.contains("uthentication"), "{deaf}");
+            let refused =
+                store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap_err().to_string();
+            assert!(refused.contains("AUTH") || refused.contains("uthentication"), "{refused}");
         }
         connect(&server.url()).await.run::<()>(cmd("SET").arg("k").arg(1)).await.unwrap();
     });
 }
 
-/// C19.
+/// C19
 #[test]
 fn tls_server_is_verified_against_the_given_ca() {
     run(async {

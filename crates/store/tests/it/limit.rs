@@ -52,13 +52,13 @@ every_store! {
         assert_eq!(log.len(), 3);
         for (member, score) in &log {
             assert_eq!(*score, 1_800_000_000_000.0);
-            assert_eq!(member.parse::<f64>().unwrap().floor(), *score, "a plain parser reads {member}");
+            assert_eq!(member.parse::<f64>().unwrap().floor(), *score, "the integer part of {member} is its score");
         }
         clock.advance(seconds(50));
         assert!(take(store, &rule, &keys, 3).await.is_allowed(), "a new window");
     }
 
-    /// G17.
+    /// G17
     async fn sliding_log_frees_each_request_after_one_window(test_store: TestStore) {
         let clock = Clock::driven(START);
         let store = &test_store.store().with_clock(clock.clone());
@@ -108,7 +108,7 @@ every_store! {
         }
     }
 
-    /// 7 per 60 s is one request per 8,571,428.57… µs: no drift after many of them.
+    /// 7 per 60 s is one request per 8,571,428.57… µs, and the error must not accumulate.
     async fn gcra_never_rounds(test_store: TestStore) {
         let clock = Clock::driven(START);
         let store = &test_store.store().with_clock(clock.clone());
@@ -126,17 +126,17 @@ every_store! {
             }
         }
         assert_eq!(passed, 70);
-        // Waiting for whole microseconds loses less than one each.
+        // Each wait is rounded up by less than a microsecond.
         let took: u64 = clock.us().parse::<u64>().unwrap() - 1_800_000_000_000_000;
         assert!((600_000_000..=600_000_070).contains(&took), "{took}");
     }
 
     async fn zero_cost_reads_without_counting(test_store: TestStore) {
-        let every = [
+        let algorithms = [
             Algorithm::FixedCounter, Algorithm::FixedLog, Algorithm::SlidingLog, Algorithm::SlidingWindow,
             Algorithm::Gcra,
         ];
-        for algorithm in every {
+        for algorithm in algorithms {
             let (rule, keys) = (rule(algorithm, "2/60s"), keys(&test_store, algorithm, "u1"));
             for _ in 0..3 {
                 assert_eq!(take(test_store.store(), &rule, &keys, 0).await, allowed(2, 2, Duration::ZERO), "{algorithm}");
@@ -148,13 +148,13 @@ every_store! {
 
     async fn many_limits_fit_into_one_batch(test_store: TestStore) {
         let rule = rule(Algorithm::Gcra, "1/60s");
-        let asked: Vec<Vec<String>> = ["a", "b", "a"].iter().map(|id| keys(&test_store, Algorithm::Gcra, id)).collect();
-        let calls: Vec<_> = asked.iter().map(|keys| rule.call(test_store.store(), keys, 1).unwrap()).collect();
+        let key_sets: Vec<Vec<String>> = ["a", "b", "a"].iter().map(|id| keys(&test_store, Algorithm::Gcra, id)).collect();
+        let calls: Vec<_> = key_sets.iter().map(|keys| rule.call(test_store.store(), keys, 1).unwrap()).collect();
         let answers = test_store.store().batch(&calls).await;
         let passed: Vec<bool> =
             answers.into_iter().map(|answer| rule.read(answer.unwrap()).unwrap().is_allowed()).collect();
         assert_eq!(passed.iter().filter(|passed| **passed).count(), 2);
-        assert!(passed[1], "b asked once");
+        assert!(passed[1], "the only request of b passes");
     }
 
     async fn cost_above_the_limit_is_refused(test_store: TestStore) {

@@ -1,8 +1,8 @@
-//! Rate limits against a small model that one thread would keep.
+//! Rate limits, compared with a single-threaded model.
 //!
-//! A model knows one thing only: whether a cost would fit a window at a time. All that an answer tells is
-//! checked against that: remaining is the largest cost that fits, retry-after the first moment at which the
-//! request fits and reset the first at which everything does.
+//! The model computes whether a cost fits a window at a given time. Every field of a decision is checked against it:
+//! `remaining` is the largest cost that fits, `retry_after` leads to the first time at which the request fits, and
+//! `reset_after` to the first time at which the full limit fits.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ enum Step {
     Rewind {
         us: u64,
     },
-    /// To the moment before the last refusal said that the request would pass, and then to that moment.
+    /// Retries the last denied request one microsecond before its `retry_after`, and then exactly at it.
     Retry,
 }
 
@@ -64,40 +64,40 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Windows last minutes, so that only driven time ends them, and have odd rates.
-fn windows(most: usize) -> impl Strategy<Value = Vec<Window>> {
+/// Windows of minutes, so that only the test's clock ends them, with rates that do not divide evenly.
+fn windows(max: usize) -> impl Strategy<Value = Vec<Window>> {
     let window =
         (1..12u32, 60_000..200_000u64, prop::option::of(3..15u32)).prop_map(|(limit, period_ms, burst)| {
             Window { limit: limit.max(3), period: Duration::from_millis(period_ms), burst }
         });
-    prop::collection::vec(window, 1..=most).prop_filter("periods differ", |windows| {
+    prop::collection::vec(window, 1..=max).prop_filter("periods differ", |windows| {
         windows.iter().all(|a| windows.iter().filter(|b| a.period == b.period).count() == 1)
     })
 }
 
-fn compare(test_store: &TestStore, algorithm: Algorithm, most_windows: usize) {
+fn compare(test_store: &TestStore, algorithm: Algorithm, max_windows: usize) {
     let config = Config { cases: budget(10, 1000), failure_persistence: None, ..Config::default() };
     let mut runner = TestRunner::new(config);
     let handle = tokio::runtime::Handle::current();
     let case = std::cell::Cell::new(0);
-    let strategy = (windows(most_windows), prop::collection::vec(step(), 1..60));
+    let strategy = (windows(max_windows), prop::collection::vec(step(), 1..60));
     tokio::task::block_in_place(|| {
         let outcome = runner.run(&strategy, |(windows, steps)| {
             case.set(case.get() + 1);
             let rule = Rule::new(algorithm, windows).unwrap();
-            handle.block_on(follow(test_store, &rule, case.get(), &steps));
+            handle.block_on(run_steps(test_store, &rule, case.get(), &steps));
             Ok(())
         });
         outcome.unwrap_or_else(|error| panic!("{error}"));
     });
 }
 
-async fn follow(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) {
+async fn run_steps(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) {
     let keys = keys(test_store, rule.algorithm(), &format!("case{case}"));
     let mut clock_us = START_US;
     let clock = Clock::driven(Duration::from_micros(clock_us));
     let store = test_store.store().with_clock(clock.clone());
-    let mut model = Model { rule: rule.clone(), passed: Vec::new(), seen_us: 0 };
+    let mut model = Model { rule: rule.clone(), allowed: Vec::new(), seen_us: 0 };
     let mut refused = None;
     for step in steps {
         let costs = match *step {
@@ -134,8 +134,8 @@ fn micros(duration: Duration) -> u64 {
 
 struct Model {
     rule: Rule,
-    /// When requests passed and what they cost.
-    passed: Vec<(u64, u32)>,
+    /// Time and cost of the allowed requests.
+    allowed: Vec<(u64, u32)>,
     seen_us: u64,
 }
 
@@ -145,17 +145,17 @@ impl Model {
         if self.rule.algorithm() == Algorithm::Gcra { 1 } else { 1000 }
     }
 
-    /// The time that a script sees: in its own unit, never before what it has stored.
+    /// The time that a script uses: in its own unit, and never before the time that it has stored.
     fn now(&mut self, clock_us: u64) -> u64 {
         let now = (clock_us / self.unit() * self.unit()).max(self.seen_us);
         let longest = self.rule.windows().iter().map(|window| micros(window.period)).max().unwrap();
-        // What a log drops is gone, also for a clock that goes back; with its newest entry goes its time.
+        // A log does not restore deleted entries when the clock goes back. Its time is that of its newest entry.
         match self.rule.algorithm() {
-            Algorithm::FixedLog if self.is_over(&self.rule.windows()[0], now) => self.passed.clear(),
-            Algorithm::SlidingLog => self.passed.retain(|(time, _)| time + longest > now),
+            Algorithm::FixedLog if self.is_over(&self.rule.windows()[0], now) => self.allowed.clear(),
+            Algorithm::SlidingLog => self.allowed.retain(|(time, _)| time + longest > now),
             _ => return now,
         }
-        if self.passed.is_empty() {
+        if self.allowed.is_empty() {
             self.seen_us = 0;
         }
         now
@@ -163,67 +163,66 @@ impl Model {
 
     fn check(&mut self, now: u64, cost: u32, decision: Decision) {
         let fits = self.rule.windows().iter().all(|window| self.fits(window, now, cost));
-        assert_eq!(decision.is_allowed(), fits || cost == 0, "{decision:?} {:?}", self.passed);
+        assert_eq!(decision.is_allowed(), fits || cost == 0, "{decision:?} {:?}", self.allowed);
         if decision.is_allowed() && cost > 0 {
-            // A fixed counter is set back by the first request of a new window, not by time alone.
+            // The first request of a new window resets a fixed counter.
             if self.rule.algorithm() == Algorithm::FixedCounter && self.is_over(&self.rule.windows()[0], now)
             {
-                self.passed.clear();
+                self.allowed.clear();
             }
-            self.passed.push((now, cost));
-            // A fixed counter stores when its window started, not when it was last raised.
-            if self.rule.algorithm() != Algorithm::FixedCounter || self.passed.len() == 1 {
+            self.allowed.push((now, cost));
+            // A fixed counter stores when its window started, not when it was last incremented.
+            if self.rule.algorithm() != Algorithm::FixedCounter || self.allowed.len() == 1 {
                 self.seen_us = now;
             }
         }
-        let told = decision.quota();
+        let quota = decision.quota();
         let matching = self.rule.windows().iter().find(|window| {
-            window.max_at_once(self.rule.algorithm()) == told.limit
-                && self.remaining(window, now) == told.remaining
-                && self.is_reset(window, now, micros(told.reset_after))
+            window.max_at_once(self.rule.algorithm()) == quota.limit
+                && self.remaining(window, now) == quota.remaining
+                && self.is_reset(window, now, micros(quota.reset_after))
         });
         assert!(
             matching.is_some(),
-            "no window is as told: {decision:?} at {now}, {:?} {:?}",
+            "no window matches {decision:?} at {now}, {:?} {:?}",
             self.rule,
-            self.passed
+            self.allowed
         );
         match decision {
             Decision::Allowed(_) => {
-                let least =
-                    self.rule.windows().iter().map(|window| self.remaining(window, now)).min().unwrap();
-                assert_eq!(told.remaining, least, "{:?}", self.passed);
+                let min = self.rule.windows().iter().map(|window| self.remaining(window, now)).min().unwrap();
+                assert_eq!(quota.remaining, min, "{:?}", self.allowed);
             }
             Decision::Denied { retry_after, .. } => {
                 let all_fit = |at| self.rule.windows().iter().all(|window| self.fits(window, at, cost));
                 let retry = micros(retry_after);
-                assert!(all_fit(now + retry), "{decision:?} is too early, {:?}", self.passed);
-                assert!(!all_fit(now + retry - self.unit()), "{decision:?} is too late, {:?}", self.passed);
+                assert!(all_fit(now + retry), "{decision:?} is too early, {:?}", self.allowed);
+                assert!(!all_fit(now + retry - self.unit()), "{decision:?} is too late, {:?}", self.allowed);
             }
         }
     }
 
     /// Whether a fixed window, which starts with its first request, has ended.
     fn is_over(&self, window: &Window, at: u64) -> bool {
-        self.passed.first().is_none_or(|(start, _)| at >= start + micros(window.period))
+        self.allowed.first().is_none_or(|(start, _)| at >= start + micros(window.period))
     }
 
     fn remaining(&self, window: &Window, at: u64) -> u32 {
-        let most = window.max_at_once(self.rule.algorithm());
-        (0..=most).rev().find(|cost| self.fits(window, at, *cost)).unwrap_or(0)
+        let max = window.max_at_once(self.rule.algorithm());
+        (0..=max).rev().find(|cost| self.fits(window, at, *cost)).unwrap_or(0)
     }
 
     fn is_reset(&self, window: &Window, now: u64, after: u64) -> bool {
-        let most = window.max_at_once(self.rule.algorithm());
-        let full = |at| self.remaining(window, at) == most;
+        let max = window.max_at_once(self.rule.algorithm());
+        let full = |at| self.remaining(window, at) == max;
         full(now + after) && (after == 0 || !full(now + after - self.unit()))
     }
 
-    /// Whether a cost fits a window at a time, from nothing but the requests that passed before.
+    /// Whether a cost fits a window at a time, computed from the allowed requests only.
     fn fits(&self, window: &Window, at: u64, cost: u32) -> bool {
         let period = micros(window.period);
         let sum = |from: u64, to: u64| -> u64 {
-            let inside = self.passed.iter().filter(|(time, _)| (from..to).contains(time));
+            let inside = self.allowed.iter().filter(|(time, _)| (from..to).contains(time));
             inside.map(|(_, cost)| u64::from(*cost)).sum()
         };
         let limit = u64::from(window.limit);
@@ -235,20 +234,20 @@ impl Model {
             Algorithm::SlidingWindow => {
                 let start = at / period * period;
                 let (before, count) = (sum(start - period, start), sum(start, start + period));
-                let weighed = u128::from(before) * u128::from(period - (at - start));
-                weighed + u128::from(count + u64::from(cost)) * u128::from(period)
+                let weighted = u128::from(before) * u128::from(period - (at - start));
+                weighted + u128::from(count + u64::from(cost)) * u128::from(period)
                     <= u128::from(limit) * u128::from(period)
             }
             Algorithm::Gcra => {
-                // In units of 1/limit µs. Each request waits for the backlog before it to be worked off.
+                // In units of 1/limit µs. `tat` is the theoretical arrival time of the next request.
                 let (limit, period) = (u128::from(limit), u128::from(period));
-                let mut gone = 0u128;
-                for (time, cost) in &self.passed {
-                    gone = gone.max(u128::from(*time) * limit) + u128::from(*cost) * period;
+                let mut tat = 0u128;
+                for (time, cost) in &self.allowed {
+                    tat = tat.max(u128::from(*time) * limit) + u128::from(*cost) * period;
                 }
                 let at = u128::from(at) * limit;
                 let burst = u128::from(window.max_at_once(Algorithm::Gcra));
-                gone.max(at) + u128::from(cost) * period <= at + burst * period
+                tat.max(at) + u128::from(cost) * period <= at + burst * period
             }
         }
     }

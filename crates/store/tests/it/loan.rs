@@ -1,4 +1,4 @@
-//! Requests counted in advance: what is kept fits the limit as if the rest had never been asked for.
+//! Loans: requests that are counted in advance. The requests that are not returned never exceed the limit.
 
 use std::time::Duration;
 
@@ -15,13 +15,8 @@ const START_US: u64 = 1_800_000_000_000_000;
 const LENDING: [Algorithm; 2] = [Algorithm::Gcra, Algorithm::SlidingLog];
 const HOLD: Duration = Duration::from_secs(30);
 
-async fn borrow(
-    store: &Store,
-    rule: &Rule,
-    key: &str,
-    wanted: std::ops::RangeInclusive<u32>,
-) -> Option<Loan> {
-    match rule.borrow(store, key, wanted).await.unwrap() {
+async fn borrow(store: &Store, rule: &Rule, key: &str, range: std::ops::RangeInclusive<u32>) -> Option<Loan> {
+    match rule.borrow(store, key, range).await.unwrap() {
         Lent::Granted { loan, .. } => Some(loan),
         Lent::Denied { .. } => None,
     }
@@ -32,7 +27,7 @@ async fn remaining(store: &Store, rule: &Rule, key: &str) -> u32 {
 }
 
 every_store! {
-    /// G17: as many as fit are lent, and what comes back at once is there for others.
+    /// G17: a loan has as many requests as fit, and returned requests are available at once.
     async fn returned_requests_can_be_borrowed_again(test_store: TestStore) {
         for algorithm in LENDING {
             let store = &test_store.store().with_clock(Clock::driven(Duration::from_micros(START_US)));
@@ -47,7 +42,7 @@ every_store! {
             assert_eq!(remaining(store, &rule, key).await, 3, "{algorithm}");
             assert!(borrow(store, &rule, key, 4..=8).await.is_none(), "{algorithm}");
             let third = borrow(store, &rule, key, 3..=8).await.unwrap();
-            // Of the second, which stood behind what was given back, no more than is certain to be there still.
+            // The second loan was counted after the returned requests, so possibly not all of it can be returned.
             let back = rule.give_back(store, key, (6, second), HOLD).await.unwrap();
             assert!((3..=6).contains(&back), "{algorithm}: {back}");
             assert_eq!(rule.give_back(store, key, (3, third), HOLD).await.unwrap(), 3, "{algorithm}");
@@ -55,7 +50,7 @@ every_store! {
         }
     }
 
-    /// Room that time has made already is not made twice.
+    /// Requests whose capacity has already been restored by time are not restored twice.
     async fn expired_requests_are_not_returned(test_store: TestStore) {
         let clock = Clock::driven(Duration::from_micros(START_US));
         let store = &test_store.store().with_clock(clock.clone());
@@ -67,15 +62,15 @@ every_store! {
         let old = borrow(store, &rule, key, 10..=10).await.unwrap();
         clock.advance(Duration::from_secs(5));
         let void_after = Duration::from_secs(5);
-        assert_eq!(rule.give_back(store, key, (10, old), void_after).await.unwrap(), 0, "it is too old");
+        assert_eq!(rule.give_back(store, key, (10, old), void_after).await.unwrap(), 0, "the loan is too old");
     }
 
     async fn only_gcra_and_sliding_log_can_lend(test_store: TestStore) {
         let key = &keys(&test_store, Algorithm::SlidingWindow, "u1")[0];
         let refused = rule(Algorithm::SlidingWindow, "10/60s").borrow(test_store.store(), key, 1..=2).await;
         assert!(matches!(refused, Err(Error::Misuse(_))));
-        let nothing = rule(Algorithm::Gcra, "10/60s").borrow(test_store.store(), key, 0..=2).await;
-        assert!(matches!(nothing, Err(Error::Misuse(_))));
+        let zero = rule(Algorithm::Gcra, "10/60s").borrow(test_store.store(), key, 0..=2).await;
+        assert!(matches!(zero, Err(Error::Misuse(_))));
     }
 
     async fn borrowing_from_gcra_keeps_the_limit(test_store: TestStore) {
@@ -91,9 +86,9 @@ every_store! {
 enum Step {
     Take,
     Borrow {
-        most: u32,
+        max: u32,
     },
-    /// So many of one of the loans that are out.
+    /// Returns `count` requests of an open loan.
     GiveBack {
         which: prop::sample::Index,
         count: u32,
@@ -109,7 +104,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         3 => Just(Step::Take),
-        4 => (1..9u32).prop_map(|most| Step::Borrow { most }),
+        4 => (1..9u32).prop_map(|max| Step::Borrow { max }),
         4 => (any::<prop::sample::Index>(), 1..9u32).prop_map(|(which, count)| Step::GiveBack { which, count }),
         3 => (0..12_000_000u64).prop_map(|us| Step::Advance { us }),
         1 => (0..9_000_000u64).prop_map(|us| Step::Rewind { us }),
@@ -132,17 +127,18 @@ fn compare(test_store: &TestStore, algorithm: Algorithm) {
         let outcome = runner.run(&(windows(), prop::collection::vec(step(), 1..80)), |(windows, steps)| {
             case.set(case.get() + 1);
             let rule = Rule::new(algorithm, windows).unwrap();
-            handle.block_on(follow(test_store, &rule, case.get(), &steps));
+            handle.block_on(run_steps(test_store, &rule, case.get(), &steps));
             Ok(())
         });
         outcome.unwrap_or_else(|error| panic!("{error}"));
     });
 }
 
-/// Takes, borrows and gives back; in the end all that was kept must fit, each from the moment it was counted.
-async fn follow(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) {
+/// Runs the steps. At the end, all requests that were not returned must fit the limit, each at the time when it was
+/// counted.
+async fn run_steps(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) {
     let key = &keys(test_store, rule.algorithm(), &format!("loans{case}"))[0];
-    // What the store has written down is the latest that it knows of.
+    // The store never uses a time before its last write.
     let (mut clock_us, mut written_us) = (START_US, 0);
     let clock = Clock::driven(Duration::from_micros(clock_us));
     let store = test_store.store().with_clock(clock.clone());
@@ -153,7 +149,7 @@ async fn follow(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) 
         let now_us = clock_us.max(written_us);
         match step {
             Step::Advance { us } => clock_us += us,
-            // A log whose newest entries were given back has forgotten how late it was.
+            // A log loses the time of its newest entries when they are returned, so its clock must not go back.
             Step::Rewind { us } if rule.algorithm() == Algorithm::Gcra => clock_us -= us,
             Step::Rewind { .. } => {}
             Step::Take if rule.take(&store, &[key], 1).await.unwrap().is_allowed() => {
@@ -161,9 +157,9 @@ async fn follow(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) 
                 written_us = now_us;
             }
             Step::Take => {}
-            Step::Borrow { most } => {
-                let most = (*most).min(rule.max_at_once());
-                if let Some(loan) = borrow(&store, rule, key, 1..=most).await {
+            Step::Borrow { max } => {
+                let max = (*max).min(rule.max_at_once());
+                if let Some(loan) = borrow(&store, rule, key, 1..=max).await {
                     counted.push((now_us, loan.granted()));
                     written_us = now_us;
                     loans.push((counted.len() - 1, loan));
@@ -172,10 +168,10 @@ async fn follow(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) 
             Step::GiveBack { which, count } if !loans.is_empty() => {
                 let (at, loan) = loans.swap_remove(which.index(loans.len()));
                 let count = (*count).min(loan.granted());
-                let given = rule.give_back(&store, key, (count, loan), HOLD).await.unwrap();
-                assert!(given <= count);
-                counted[at].1 -= given;
-                if given > 0 {
+                let returned = rule.give_back(&store, key, (count, loan), HOLD).await.unwrap();
+                assert!(returned <= count);
+                counted[at].1 -= returned;
+                if returned > 0 {
                     written_us = now_us;
                 }
             }
@@ -192,11 +188,11 @@ async fn follow(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step]) 
 
 fn assert_rate(window: &Window, counted: &[(u64, u32)]) {
     let (limit, period) = (u128::from(window.limit), window.period.as_micros());
-    let mut gone = 0u128;
+    let mut tat = 0u128;
     for (time, count) in counted {
         let at = u128::from(*time) * limit;
-        gone = gone.max(at) + u128::from(*count) * period;
-        assert!(*count == 0 || gone <= at + limit * period, "too many at {time} for {window}: {counted:?}");
+        tat = tat.max(at) + u128::from(*count) * period;
+        assert!(*count == 0 || tat <= at + limit * period, "too many at {time} for {window}: {counted:?}");
     }
 }
 

@@ -21,7 +21,7 @@ every_store! {
         let next = log.read(store, second, 2).await.unwrap();
         assert_eq!(next.entries, [b"c", b"d"], "oldest first, at most two");
         assert!(!next.missed_after(second));
-        assert!(log.read(store, second - 1, 10).await.unwrap().missed_after(second - 1), "b is gone");
+        assert!(log.read(store, second - 1, 10).await.unwrap().missed_after(second - 1), "b was trimmed");
         let none = log.read(store, second + 3, 10).await.unwrap();
         assert!(none.entries.is_empty() && !none.missed_after(second + 3));
     }

@@ -1,4 +1,4 @@
-//! The contract of the store on every store, and how it behaves when servers are hurt.
+//! The contract of the store on every store, and its behaviour when servers fail.
 
 mod batch;
 mod bus;

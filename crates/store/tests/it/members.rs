@@ -44,7 +44,7 @@ every_store! {
         let members = live(store, keys).await.unwrap();
         assert_eq!(members.len(), 1);
         assert_eq!((&members[0].incarnation, members[0].node.as_str()), (&a, "node-a"));
-        assert_eq!(heartbeat(store, keys, &b, HOLD).await.unwrap(), HeartbeatResult::Dead, "late is dead, swept or not");
+        assert_eq!(heartbeat(store, keys, &b, HOLD).await.unwrap(), HeartbeatResult::Dead, "an expired member is dead even before a sweep");
     }
 
     async fn dead_node_is_claimed_by_one_node_at_a_time(test_store: TestStore) {
@@ -56,8 +56,8 @@ every_store! {
         clock.advance(HOLD);
         let first = sweep(store, keys, 10, HOLD).await.unwrap();
         assert_eq!((first.len(), &first[0].incarnation, first[0].node.as_str()), (1, &dead, "node-a"));
-        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), [], "it is being swept");
-        // The first sweeper dies as well: another takes over, and the first one's report no longer counts.
+        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), [], "another sweep has claimed the member");
+        // The first claim expires: another sweep takes over, and the report of the first is refused.
         clock.advance(HOLD);
         let second = sweep(store, keys, 10, HOLD).await.unwrap();
         assert_eq!(second[0].incarnation, dead);

@@ -1,4 +1,4 @@
-//! The rebuild of a lost tag, on every store.
+//! Rebuilding a lost tag, on every store.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ static READ: Script = Script::with(
 
 const BATCHES: u32 = 20;
 
-/// A node with its tag. Clones share the epoch, which stands for the one in the database.
+/// A node with its tag. Clones share `epoch`, which replaces the epoch in the database.
 #[derive(Clone)]
 struct Node {
     store: Store,
     marker: String,
     members: String,
     epoch: Arc<AtomicU32>,
-    trouble: Trouble,
+    fault: Fault,
 }
 
-/// What happens in the middle of the first restore.
+/// A fault in the middle of the first restore.
 #[derive(Clone)]
-enum Trouble {
+enum Fault {
     None,
     /// The store loses the tag.
     Loss(Arc<AtomicBool>),
@@ -50,11 +50,11 @@ impl Node {
     fn new(test_store: &TestStore) -> Self {
         let (marker, members) = (test_store.key("marker", "1"), test_store.key("members", "1"));
         let (store, epoch) = (test_store.store().clone(), Arc::default());
-        Self { store, marker, members, epoch, trouble: Trouble::None }
+        Self { store, marker, members, epoch, fault: Fault::None }
     }
 
-    fn with(&self, trouble: Trouble) -> Self {
-        Self { trouble, ..self.clone() }
+    fn with(&self, fault: Fault) -> Self {
+        Self { fault, ..self.clone() }
     }
 
     async fn rebuild(&self) -> Result<Recovery> {
@@ -84,7 +84,7 @@ impl Rebuild for Node {
     type Error = Error;
 
     async fn valid_epochs(&self) -> Result<RangeInclusive<Epoch>> {
-        if let Trouble::Overtaken = self.trouble {
+        if let Fault::Overtaken = self.fault {
             return Ok(epoch(0)..=Epoch::MAX);
         }
         let epoch = Epoch::new(self.epoch.load(Ordering::SeqCst))?;
@@ -93,7 +93,7 @@ impl Rebuild for Node {
 
     async fn raise_epoch(&self, lost: Epoch) -> Result<Option<Epoch>> {
         let mut next = lost.get() + 1;
-        if let Trouble::Overtaken = self.trouble {
+        if let Fault::Overtaken = self.fault {
             self.store.run::<u64>(cmd("HSET").arg(&self.marker).arg("epoch").arg(next)).await?;
             next += 1;
         }
@@ -107,14 +107,14 @@ impl Rebuild for Node {
     async fn restore(&self, epoch: Epoch) -> Result<Progress> {
         for member in 0..BATCHES {
             if member == BATCHES / 2 {
-                match &self.trouble {
-                    Trouble::None | Trouble::Overtaken => {}
-                    Trouble::Loss(done) => {
+                match &self.fault {
+                    Fault::None | Fault::Overtaken => {}
+                    Fault::Loss(done) => {
                         if !done.swap(true, Ordering::SeqCst) {
                             self.lose().await;
                         }
                     }
-                    Trouble::Death => return Err(Error::Misuse("the node has died".to_owned())),
+                    Fault::Death => return Err(Error::Misuse("the node has died".to_owned())),
                 }
             }
             if self.write(epoch, member).await? == Progress::Superseded {
@@ -144,24 +144,24 @@ every_store! {
     }
 
     async fn loss_during_a_rebuild_is_noticed(test_store: TestStore) {
-        let node = Node::new(&test_store).with(Trouble::Loss(Arc::default()));
+        let node = Node::new(&test_store).with(Fault::Loss(Arc::default()));
         assert_eq!(node.rebuild().await.unwrap(), Recovery::Rebuilt(epoch(2)));
         assert_eq!(node.size(epoch(2)).await, Outcome::Done(BATCHES));
     }
 
     async fn rebuild_of_a_dead_node_is_finished_by_another(test_store: TestStore) {
         let node = Node::new(&test_store);
-        assert!(node.with(Trouble::Death).rebuild().await.is_err());
+        assert!(node.with(Fault::Death).rebuild().await.is_err());
         assert_eq!(node.marker().await, [None, Some("1".to_owned())]);
-        assert_eq!(node.size(epoch(1)).await, Outcome::Lost { found: None }, "half of it does not count");
+        assert_eq!(node.size(epoch(1)).await, Outcome::Lost { found: None }, "a partial rebuild is still lost");
         assert_eq!(node.rebuild().await.unwrap(), Recovery::Rebuilt(epoch(1)));
         assert_eq!(node.size(epoch(1)).await, Outcome::Done(BATCHES));
     }
 
     async fn epoch_that_was_raised_and_not_begun_is_replaced(test_store: TestStore) {
         let node = Node::new(&test_store);
-        assert!(node.with(Trouble::Death).rebuild().await.is_err());
-        // Another node died before it began its epoch, and a late batch of the first one must not count.
+        assert!(node.with(Fault::Death).rebuild().await.is_err());
+        // Another node died before it began its epoch. A late batch of the first node must be refused.
         assert_eq!(node.raise_epoch(epoch(1)).await.unwrap(), Some(epoch(2)));
         assert_eq!(node.rebuild().await.unwrap(), Recovery::Rebuilt(epoch(3)));
         assert_eq!(node.write(epoch(1), "late").await.unwrap(), Progress::Superseded);
@@ -171,7 +171,7 @@ every_store! {
     async fn nodes_rebuild_a_tag_together(test_store: TestStore) {
         let node = Node::new(&test_store);
         for _ in 0..5 {
-            let loss = Trouble::Loss(Arc::default());
+            let loss = Fault::Loss(Arc::default());
             let nodes = (0..8).map(|_| node.with(loss.clone()));
             let rebuilds = nodes.map(|node| tokio::spawn(async move { node.rebuild().await.unwrap() }));
             for recovery in futures_util::future::join_all(rebuilds).await {
@@ -186,8 +186,8 @@ every_store! {
 
     async fn tag_that_was_rebuilt_in_the_meantime_is_not_rebuilt_again(test_store: TestStore) {
         let node = Node::new(&test_store);
-        assert_eq!(node.with(Trouble::Overtaken).rebuild().await.unwrap(), Recovery::Adopted(epoch(1)));
-        assert_eq!(node.epoch.load(Ordering::SeqCst), 2, "the database may be ahead of a tag");
+        assert_eq!(node.with(Fault::Overtaken).rebuild().await.unwrap(), Recovery::Adopted(epoch(1)));
+        assert_eq!(node.epoch.load(Ordering::SeqCst), 2, "the database may have a later epoch than a tag");
         assert_eq!(node.marker().await, [Some("1".to_owned()), None]);
     }
 

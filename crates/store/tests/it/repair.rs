@@ -15,7 +15,7 @@ every_store! {
         let keys = [(&marker, KeyType::Hash), (&lease, KeyType::Hash)];
         assert_eq!(repair::run::<Option<String>, _>(store, read(), &keys).await.unwrap(), None);
         assert_eq!(store.run::<String>(cmd("TYPE").arg(&marker)).await.unwrap(), "none");
-        assert_eq!(store.run::<String>(cmd("HGET").arg(&lease).arg("owner")).await.unwrap(), "a", "right as it is");
+        assert_eq!(store.run::<String>(cmd("HGET").arg(&lease).arg("owner")).await.unwrap(), "a", "a key of the right type is kept");
         assert_eq!(repair::repair(store, &keys).await.unwrap(), [] as [usize; 0]);
 
         test_store.as_outsider(cmd("RPUSH").arg(&marker).arg("x").take()).await;

@@ -1,4 +1,4 @@
-//! A Sentinel set's master is followed wherever it goes.
+//! A Sentinel set: the store follows the master after a failover.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn sentinel_failover_is_followed() {
     });
 }
 
-/// The old master stays reachable as a replica and keeps its connections: only its refusal to write tells.
+/// The old master stays reachable as a replica and keeps its connections. The store detects the change when the replica
+/// refuses a write.
 #[test]
 fn demoted_master_is_replaced_by_the_new_one() {
     run(async {
@@ -45,15 +46,15 @@ fn demoted_master_is_replaced_by_the_new_one() {
     });
 }
 
-/// One sentinel's port is closed, another takes connections and never answers.
+/// The port of one sentinel is closed; another accepts connections and never replies.
 #[test]
 fn silent_sentinel_is_skipped() {
     run(async {
         let set = SentinelSet::start();
-        let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let mute = mute.local_addr().unwrap().port();
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let silent = silent.local_addr().unwrap().port();
         let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let hosts = format!("//127.0.0.1:{closed},127.0.0.1:{mute},");
+        let hosts = format!("//127.0.0.1:{closed},127.0.0.1:{silent},");
         let store = connect(&set.url().replacen("//", &hosts, 1)).await;
         assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
         let unknown = Store::open(&address(&set.url().replace("mymaster", "unknown"))).unwrap();
@@ -62,7 +63,7 @@ fn silent_sentinel_is_skipped() {
     });
 }
 
-/// The sentinel of the other tests wants no password and gets none; this one does.
+/// The sentinel and the servers require a password.
 #[test]
 fn sentinel_with_a_password_is_authenticated() {
     run(async {
@@ -77,8 +78,9 @@ fn sentinel_with_a_password_is_authenticated() {
         let url = set.url().replacen("//", "//:secret@", 1);
         let store = connect(&url).await;
         assert_eq!(store.run::<i64>(COUNT.on(&["k"])).await.unwrap(), 1);
-        let locked = Store::open(&address(&set.url())).unwrap().with_deadline(Duration::from_secs(1));
-        let error = locked.ping().await.unwrap_err().to_string();
+        let unauthenticated =
+            Store::open(&address(&set.url())).unwrap().with_deadline(Duration::from_secs(1));
+        let error = unauthenticated.ping().await.unwrap_err().to_string();
         assert!(error.contains("AUTH") || error.contains("uthentication"), "{error}");
     });
 }
@@ -91,9 +93,11 @@ fn frozen_master_is_replaced_after_failover() {
         store.run::<i64>(COUNT.on(&["k"])).await.unwrap();
         let old = set.master();
         old.freeze();
-        let impatient = store.with_deadline(Duration::from_millis(500));
-        wait_for("the new master to answer", LIMIT, async || impatient.run::<i64>(COUNT.on(&["new"])).await)
-            .await;
+        let short_deadline = store.with_deadline(Duration::from_millis(500));
+        wait_for("the new master to reply", LIMIT, async || {
+            short_deadline.run::<i64>(COUNT.on(&["new"])).await
+        })
+        .await;
         old.unfreeze();
         assert_ne!(set.master().port(), old.port());
     });
