@@ -5,7 +5,7 @@ use hob_testkit::page::{fill, find, press, text, wait_for_text};
 use hob_testkit::{Browser, JavaScript, LIMIT, Window, wait_for};
 use hob_web::Service as _;
 
-use crate::world::{NEEDS, open, room, say, user};
+use crate::harness::{NEEDS, open, room, say, user};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_windows_chat_with_each_other() {

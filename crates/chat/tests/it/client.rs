@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
-use crate::world::user;
+use crate::harness::user;
 
 pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
@@ -128,7 +128,8 @@ impl Client {
                 }
                 return frame;
             }
-            let message = tokio::time::timeout(LIMIT, self.socket.next()).await.expect("a frame in time");
+            let message =
+                tokio::time::timeout(LIMIT, self.socket.next()).await.expect("a frame arrives in time");
             match message.expect("an open connection").unwrap() {
                 Message::Text(text) => {
                     let frames = text.split('\n').map(|line| serde_json::from_str(line).unwrap());
@@ -145,10 +146,13 @@ impl Client {
 
     /// `None` if a frame arrives, or the code with which the server closes the connection.
     pub(crate) async fn first_or_end(&mut self) -> Option<u16> {
-        match tokio::time::timeout(LIMIT, self.socket.next()).await.expect("something in time") {
+        match tokio::time::timeout(LIMIT, self.socket.next())
+            .await
+            .expect("a frame or the end arrives in time")
+        {
             Some(Ok(Message::Close(Some(frame)))) => Some(frame.code.into()),
             Some(Ok(_)) => None,
-            other => panic!("neither a frame nor an end: {other:?}"),
+            other => panic!("neither a frame nor a close: {other:?}"),
         }
     }
 
@@ -160,7 +164,10 @@ impl Client {
     /// Waits for the close frame, and returns its code and reason.
     pub(crate) async fn close_frame(&mut self) -> (u16, String) {
         loop {
-            match tokio::time::timeout(LIMIT, self.socket.next()).await.expect("an end in time") {
+            match tokio::time::timeout(LIMIT, self.socket.next())
+                .await
+                .expect("the connection is closed in time")
+            {
                 Some(Ok(Message::Close(Some(frame)))) => {
                     return (frame.code.into(), frame.reason.to_string());
                 }

@@ -6,7 +6,7 @@ use hob_fixtures::every_service;
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
 
-use crate::world::{NEEDS, conversation, done, keys, message, open, room, say, user};
+use crate::harness::{NEEDS, conversation, done, keys, message, open, room, say, user};
 
 every_service! {
     NEEDS;
@@ -39,7 +39,7 @@ every_service! {
         assert_eq!(chat.rename(&id, &user("eve"), "Eve's").await.unwrap(), Err(Refusal::NotMember));
         done(chat.rename(&id, &user("bert"), "Bert's").await);
         let after = chat.conversation(&id).await.unwrap().unwrap();
-        assert_eq!((after.title.as_str(), after.sequence), ("Bert's", 3), "a refusal takes no sequence");
+        assert_eq!((after.title.as_str(), after.sequence), ("Bert's", 3), "a refused change does not use a sequence number");
     }
 
     /// C13: complete or absent, and dropped on change.
@@ -55,8 +55,8 @@ every_service! {
         chat.participants(&id).await.unwrap();
         assert_eq!(members().await, ["anna", "bert"]);
         done(chat.add_member(&id, &user("carl"), Some(&user("anna"))).await);
-        let seen = members().await;
-        assert!(seen.is_empty() || seen == ["anna", "bert", "carl"], "{seen:?}");
+        let cached = members().await;
+        assert!(cached.is_empty() || cached == ["anna", "bert", "carl"], "{cached:?}");
         assert_eq!(chat.participants(&id).await.unwrap().len(), 3);
         assert_eq!(members().await, ["anna", "bert", "carl"]);
         let ttl: i64 = context.store.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
@@ -71,7 +71,7 @@ every_service! {
         done(chat.remove_member(&id, &user("carl"), None).await);
         let badge = keys(&context).unread_total(&user("anna"));
         let shows = async |total: &str| {
-            wait_for("the badge", LIMIT, async || crate::world::get(&context, &badge).await.as_deref() == Some(total)).await;
+            wait_for("the badge count", LIMIT, async || crate::harness::get(&context, &badge).await.as_deref() == Some(total)).await;
         };
         shows("1").await;
         done(chat.block(&user("anna"), &user("carl"), BlockAction::Block).await);
@@ -91,19 +91,19 @@ every_service! {
             assert_eq!(chat.send(&message(&pair, sender, "psst")).await.unwrap(), Err(Refusal::Blocked));
         }
         say(&chat, &group, "bert", "to carl only").await;
-        let seen = async |viewer: &str| {
+        let visible_to = async |viewer: &str| {
             let messages = chat.messages(&group, Some(&user(viewer)), hob_chat::MessageRange::Newest, 10).await;
             done(messages).into_iter().map(|message| message.content).collect::<Vec<_>>()
         };
-        assert_eq!(seen("carl").await, ["before", "to carl only"]);
-        assert_eq!(seen("anna").await, Vec::<String>::new());
+        assert_eq!(visible_to("carl").await, ["before", "to carl only"]);
+        assert_eq!(visible_to("anna").await, Vec::<String>::new());
         let (counts, total) = chat.unread(&user("anna")).await.unwrap();
         assert_eq!((counts.len(), total), (2, 0));
         wait_for("the counter of the blocker to agree", LIMIT, async || {
-            crate::world::get(&context, &keys(&context).unread_total(&user("anna"))).await.as_deref() == Some("0")
+            crate::harness::get(&context, &keys(&context).unread_total(&user("anna"))).await.as_deref() == Some("0")
         }).await;
         assert!(done(chat.block(&user("anna"), &user("bert"), BlockAction::Unblock).await));
-        assert_eq!(seen("anna").await, ["before", "to carl only"]);
+        assert_eq!(visible_to("anna").await, ["before", "to carl only"]);
         say(&chat, &pair, "bert", "again").await;
     }
 }

@@ -16,7 +16,7 @@ pub(crate) const NEEDS: Needs = Needs {
     migrations: &[MIGRATIONS],
 };
 
-/// A short lease, so that dead nodes are detected soon, and limits that no test reaches by chance.
+/// A short lease, so that dead nodes are detected soon, and limits that no test reaches unintentionally.
 pub(crate) fn config() -> Config {
     Config {
         message_rate_limit: 1_000_000,
@@ -97,7 +97,7 @@ pub(crate) fn message(room: &ConversationId, sender: &str, content: &str) -> New
 
 #[track_caller]
 pub(crate) fn done<T>(answer: Answer<T>) -> T {
-    answer.expect("an answer").unwrap_or_else(|refusal| panic!("refused: {refusal}"))
+    answer.expect("the call succeeds").unwrap_or_else(|refusal| panic!("refused: {refusal}"))
 }
 
 /// The value of a string key.
@@ -108,16 +108,16 @@ pub(crate) async fn get(context: &ServiceContext, key: &hob_store::Key) -> Optio
 /// Waits until a node has renewed its lease `times` times.
 pub(crate) async fn wait_for_heartbeats(context: &ServiceContext, chat: &Chat, times: usize) {
     let live = keys(context).nodes_live(hob_schema::Shard::default());
-    let own = |node: &hob_chat::NodeInfo| node.name == chat.node_name();
+    let is_own = |node: &hob_chat::NodeInfo| node.name == chat.node_name();
     let mut before = None;
     for _ in 0..times {
         wait_for("a node to renew its lease", LIMIT, async || {
             let nodes = chat.nodes().await.unwrap();
-            let Some(node) = nodes.iter().find(|node| own(node)) else { return false };
-            let ends = cmd("ZSCORE").arg(live.as_bytes()).arg(&node.incarnation).take();
-            let ends: Option<String> = context.store.run(ends).await.unwrap();
-            let renewed = ends.is_some() && ends != before;
-            before = ends;
+            let Some(node) = nodes.iter().find(|node| is_own(node)) else { return false };
+            let expiry = cmd("ZSCORE").arg(live.as_bytes()).arg(&node.incarnation).take();
+            let expiry: Option<String> = context.store.run(expiry).await.unwrap();
+            let renewed = expiry.is_some() && expiry != before;
+            before = expiry;
             renewed
         })
         .await;

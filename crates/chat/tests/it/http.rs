@@ -7,7 +7,7 @@ use hob_web::Service as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::world::{NEEDS, open, room, say};
+use crate::harness::{NEEDS, open, room, say};
 
 async fn app(context: &TestContext) -> (Chat, TestApp) {
     let chat = open(context).await;

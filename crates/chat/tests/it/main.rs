@@ -3,6 +3,7 @@
 mod browser;
 mod client;
 mod conversations;
+mod harness;
 mod http;
 mod messages;
 mod nodes;
@@ -14,5 +15,4 @@ mod socket;
 mod tokens;
 mod typing;
 mod unread;
-mod world;
 mod wrong_types;

@@ -7,7 +7,7 @@ use hob_service::ServiceContext;
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
 
-use crate::world::{NEEDS, config, done, keys, message, open, room, say, start, user};
+use crate::harness::{NEEDS, config, done, keys, message, open, room, say, start, user};
 
 async fn contents(chat: &Chat, id: &ConversationId, range: MessageRange, limit: u16) -> Vec<String> {
     let messages = done(chat.messages(id, Some(&user("anna")), range, limit).await);
@@ -31,7 +31,7 @@ every_service! {
         new.content = "something else".into();
         let (one, two) = tokio::join!(chat.send(&new), chat.send(&new));
         assert_eq!((done(one), done(two)), (first.clone(), first.clone()));
-        let other = crate::world::say(&chat, &id, "bert", "next").await;
+        let other = crate::harness::say(&chat, &id, "bert", "next").await;
         assert_eq!((first.number, other.number, other.sequence), (1, 2, first.sequence + 1));
     }
 
@@ -97,7 +97,7 @@ every_service! {
         let payloads: Vec<(String,)> = hob_database::Read::all(&context.database,
             hob_database::sql("SELECT payload FROM chat_event ORDER BY sequence")).await.unwrap();
         assert!(payloads.iter().all(|(payload,)| !payload.contains("a secret")), "{payloads:?}");
-        assert_eq!(payloads.len(), 6, "each is its own event");
+        assert_eq!(payloads.len(), 6, "each change is a separate event");
     }
 
     /// C7: the cache holds the newest hundred messages; older ones come from the database.
@@ -133,7 +133,7 @@ every_service! {
         }
         say(&chat, &id, "bert", "others may").await;
         let key = keys(&context).message_rate(&user("anna"));
-        assert_eq!(crate::world::get(&context, &key).await.as_deref(), Some("3"));
+        assert_eq!(crate::harness::get(&context, &key).await.as_deref(), Some("3"));
         let ttl: i64 = context.store.run(cmd("PTTL").arg(key.as_bytes()).take()).await.unwrap();
         assert!(ttl > 0 && ttl <= 60_000, "{ttl}");
     }

@@ -11,12 +11,12 @@ use hob_testkit::{LIMIT, wait_for};
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::proxy::Proxy;
-use crate::world::{
+use crate::harness::{
     NEEDS, config, done, get, keys, killable_node, open, room, say, start, user, wait_for_heartbeats,
 };
+use crate::proxy::Proxy;
 
-/// Two nodes that know each other.
+/// Two nodes, after both have joined.
 async fn two(context: &TestContext) -> (Chat, TestApp, ServiceContext, Chat, TestApp) {
     let one = open(context).await;
     let other = context.another_node().await;
@@ -77,7 +77,7 @@ every_service! {
         let silent = phone.recover("conv:r", 4, &Value::from("")).await["subscribe"].take();
         let secrets = |frames: &[Value]| frames.iter().any(|frame| frame.to_string().contains("secret"));
         assert!(!silent.to_string().contains("secret"), "{silent}");
-        // By then the message has reached the other node.
+        // At this point the message has reached the other node.
         done(one.add_member(&id, &user("emil"), None).await);
         carl.push_where(|push| push["pub"]["data"]["userId"] == "emil").await;
         assert!(!secrets(&carl.flush().await));
@@ -125,14 +125,14 @@ every_service! {
         let _anna = Client::connect(&app, &chat, "anna").await;
         chat.add_user_socket(&user("bert"), &hob_chat::keys::SocketId::new("elsewhere").unwrap()).await.unwrap();
         wait_for("a node with a lease", LIMIT, async || chat.nodes().await.unwrap().len() == 1).await;
-        // A full round, so that all witnesses are known.
+        // A full round, so that the node has read all witness keys.
         wait_for_heartbeats(&context, &chat, 5).await;
         let keys = keys(&context);
         let topics = [ChannelFilter::channel(keys.user_online_channel()), ChannelFilter::channel(keys.user_offline_channel())];
         let mut events = context.store.bus().subscribe(&topics).await.unwrap();
         context.test_store().flush_all().await;
         for who in ["anna", "bert"] {
-            wait_for("presence to be back", LIMIT, async || chat.is_user_online(&user(who)).await.unwrap()).await;
+            wait_for("presence to be restored", LIMIT, async || chat.is_user_online(&user(who)).await.unwrap()).await;
         }
         let received = tokio::time::timeout(Duration::from_millis(200), events.next()).await;
         assert!(received.is_err(), "{received:?}");
@@ -180,7 +180,7 @@ fn node_without_a_lease_delivers_nothing_to_removed_or_blocked_users() {
     });
 }
 
-/// A client that was connected to a node that is ahead gets nothing twice.
+/// A client that was connected to a node with newer events receives no event twice.
 #[test]
 fn client_that_is_ahead_of_a_disconnected_node_gets_nothing_twice() {
     hob_testkit::run(async {
@@ -225,7 +225,7 @@ fn delivery_within_a_node_works_without_redis() {
             chat.is_user_online(&user("bert")).await.unwrap_or(false)
         })
         .await;
-        wait_for("the counter to be right again", LIMIT, async || {
+        wait_for("the counter to be repaired", LIMIT, async || {
             get(&context, &keys(&context).unread_total(&user("bert"))).await.as_deref() == Some("1")
         })
         .await;
@@ -246,7 +246,7 @@ fn node_subscribes_only_to_channels_with_subscribers() {
             room(&chat, id, &["anna", "bert"]).await;
         }
         let listened = |expected: &'static [&str]| async move {
-            wait_for(format_args!("{expected:?} to be listened to"), LIMIT, async || {
+            wait_for(format_args!("subscriptions to {expected:?}"), LIMIT, async || {
                 let mut channels: Vec<String> =
                     redis.command(&["PUBSUB", "CHANNELS", "chat:bus:conversation:*"]);
                 channels.sort();

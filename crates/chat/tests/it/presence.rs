@@ -11,7 +11,7 @@ use hob_store::{BusEvent, ChannelFilter, Subscription, cmd};
 use hob_testkit::{LIMIT, wait_for};
 use serde_json::Value;
 
-use crate::world::{NEEDS, config, get, keys, killable_node, open, user, wait_for_heartbeats};
+use crate::harness::{NEEDS, config, get, keys, killable_node, open, user, wait_for_heartbeats};
 
 fn socket(id: &str) -> SocketId {
     SocketId::new(id).unwrap()
@@ -28,7 +28,7 @@ async fn events(context: &ServiceContext) -> Subscription {
 
 /// The next event: whether it is online, and its payload.
 async fn next_event(events: &mut Subscription) -> (bool, Value) {
-    match tokio::time::timeout(LIMIT, events.next()).await.expect("an event in time") {
+    match tokio::time::timeout(LIMIT, events.next()).await.expect("an event arrives in time") {
         Some(BusEvent::Message { channel, payload, .. }) => {
             (channel.ends_with(b"online"), serde_json::from_slice(&payload).unwrap())
         }
@@ -126,7 +126,7 @@ every_service! {
     async fn users_of_a_dead_node_go_offline_with_one_event_each(context: TestContext) {
         let survivor = open(&context).await;
         let killable = killable_node(&context).await;
-        // Both nodes must be known first.
+        // Both nodes must have joined first.
         wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
         let mut events = events(&context).await;
         for n in 0..5 {
@@ -146,7 +146,7 @@ every_service! {
         offline.sort();
         assert_eq!(offline, ["user1", "user2", "user3", "user4"]);
         wait_for("the dead node to be forgotten", LIMIT, async || survivor.nodes().await.unwrap().len() == 1).await;
-        assert!(survivor.is_user_online(&user("user0")).await.unwrap(), "has another socket elsewhere");
+        assert!(survivor.is_user_online(&user("user0")).await.unwrap(), "the user has a socket on another node");
         assert_eq!(get(&context, &keys(&context).socket_user(&socket("doomed1"))).await, None);
     }
 }
@@ -167,7 +167,7 @@ fn users_of_a_dead_node_go_offline_even_if_a_master_loses_its_data() {
             for (n, who) in users.iter().enumerate() {
                 add(&killable, who.as_str(), &format!("s{lost}-{n}")).await;
             }
-            // All witnesses must be known, or the loss is not detected.
+            // The node must have read all witness keys, or it does not detect the loss.
             wait_for_heartbeats(&context, &survivor, 5).await;
             killable.kill();
             cluster.masters()[lost].flush_all();

@@ -13,16 +13,16 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 use crate::client::Client;
+use crate::harness::{NEEDS, done, open, room, say, user};
 use crate::proxy::Proxy;
-use crate::world::{NEEDS, done, open, room, say, user};
 
 /// How many messages the client misses while disconnected.
 const MISSED: usize = 600;
 
-/// A program that uses an SDK and prints what it receives.
+/// A program that uses an SDK and prints the received events.
 struct Program {
     lines: Lines<BufReader<ChildStdout>>,
-    // Ends with its input, or when it is dropped.
+    // The program ends when its input ends, or when this is dropped.
     _child: Child,
 }
 
@@ -35,13 +35,15 @@ impl Program {
     }
 
     async fn next(&mut self) -> Value {
-        let line =
-            tokio::time::timeout(LIMIT, self.lines.next_line()).await.expect("a line in time").unwrap();
-        serde_json::from_str(&line.expect("the program goes on")).unwrap()
+        let line = tokio::time::timeout(LIMIT, self.lines.next_line())
+            .await
+            .expect("a line arrives in time")
+            .unwrap();
+        serde_json::from_str(&line.expect("the program is still running")).unwrap()
     }
 
     /// The value of the next line with this field. Others are skipped.
-    async fn saw(&mut self, field: &str) -> Value {
+    async fn value_of(&mut self, field: &str) -> Value {
         loop {
             let mut line = self.next().await;
             assert!(line.get("failed").is_none(), "{line}");
@@ -63,10 +65,10 @@ async fn use_everything(command: Command) {
     let url = format!("ws://{}/connection/websocket", proxy.address());
     let mut anna = Program::start(command, &url, &token);
 
-    assert_eq!(anna.saw("subscribed").await, json!({ "wasRecovering": false, "recovered": false }));
-    assert_eq!(anna.saw("message").await, "published");
-    assert_eq!(anna.saw("message").await, "called");
-    let saw = loop {
+    assert_eq!(anna.value_of("subscribed").await, json!({ "wasRecovering": false, "recovered": false }));
+    assert_eq!(anna.value_of("message").await, "published");
+    assert_eq!(anna.value_of("message").await, "called");
+    let value_of = loop {
         let line = anna.next().await;
         if line.get("sent").is_some() {
             break line;
@@ -75,8 +77,8 @@ async fn use_everything(command: Command) {
     let expected = json!({
         "sent": "called", "present": ["anna", "bert"], "stats": [2, 2], "history": ["called", "published"],
     });
-    assert_eq!(saw, expected);
-    assert_eq!(anna.saw("refused").await, 103);
+    assert_eq!(value_of, expected);
+    assert_eq!(anna.value_of("refused").await, 103);
 
     proxy.cut();
     // More than the first reply holds.
@@ -85,19 +87,19 @@ async fn use_everything(command: Command) {
         say(&chat, &id, "bert", &missed(n)).await;
     }
     proxy.restore();
-    assert_eq!(anna.saw("subscribed").await, json!({ "wasRecovering": true, "recovered": true }));
+    assert_eq!(anna.value_of("subscribed").await, json!({ "wasRecovering": true, "recovered": true }));
     for n in 0..MISSED {
-        assert_eq!(anna.saw("message").await, missed(n));
+        assert_eq!(anna.value_of("message").await, missed(n));
     }
     say(&chat, &id, "bert", "live").await;
-    assert_eq!(anna.saw("message").await, "live");
+    assert_eq!(anna.value_of("message").await, "live");
     end(&chat, &id, &mut anna).await;
 }
 
 /// A removed user is unsubscribed and does not subscribe again.
 async fn end(chat: &Chat, id: &hob_chat::keys::ConversationId, anna: &mut Program) {
     done(chat.remove_member(id, &user("anna"), None).await);
-    assert_eq!(anna.saw("unsubscribed").await, 2000);
+    assert_eq!(anna.value_of("unsubscribed").await, 2000);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,7 @@ use hob_testkit::{LIMIT, wait_for};
 use serde_json::{Value, json};
 
 use crate::client::{Client, message_of};
-use crate::world::{NEEDS, config, done, open, room, say, start, user};
+use crate::harness::{NEEDS, config, done, open, room, say, start, user};
 
 async fn app(context: &TestContext) -> (Chat, TestApp) {
     let chat = open(context).await;
@@ -46,7 +46,7 @@ every_service! {
         say(&chat, &id, "bert", "seen").await;
         assert_eq!(anna.messages(1).await, [(3, "seen".to_owned())]);
         drop(anna);
-        // More than are kept in memory, so that some come from the database.
+        // More messages than the node keeps in memory, so that some come from the database.
         for n in 4..=103 {
             say(&chat, &id, "bert", &n.to_string()).await;
         }
@@ -58,8 +58,8 @@ every_service! {
         assert_eq!(publications, expected);
         say(&chat, &id, "bert", "live again").await;
         assert_eq!(anna.messages(1).await, [(104, "live again".to_owned())]);
-        let mut stranger = Client::connect(&app, &chat, "anna").await;
-        let ahead = stranger.recover("conv:r", 5_000, &epoch).await["subscribe"].take();
+        let mut second = Client::connect(&app, &chat, "anna").await;
+        let ahead = second.recover("conv:r", 5_000, &epoch).await["subscribe"].take();
         assert_eq!((&ahead["recovered"], &ahead["was_recovering"]), (&false.into(), &true.into()));
     }
 
@@ -83,7 +83,7 @@ every_service! {
             let reply = eve.call(command.clone()).await;
             assert_eq!(reply["error"]["code"], code, "{command} got {reply}");
         }
-        assert_eq!(chat.conversation(&crate::world::conversation("r")).await.unwrap().unwrap().sequence, 1);
+        assert_eq!(chat.conversation(&crate::harness::conversation("r")).await.unwrap().unwrap().sequence, 1);
     }
 
     async fn error_names_the_field_and_the_reason(context: TestContext) {
@@ -140,8 +140,8 @@ every_service! {
         let id = room(&chat, "r", &["anna", "bert"]).await;
         say(&chat, &id, "bert", "one").await;
         let mut anna = Client::connect(&app, &chat, "anna").await;
-        let picture = anna.subscribe("user:anna").await["subscribe"]["data"].take();
-        assert_eq!((&picture["total"], &picture["online"]), (&1.into(), &json!([])), "{picture}");
+        let snapshot = anna.subscribe("user:anna").await["subscribe"]["data"].take();
+        assert_eq!((&snapshot["total"], &snapshot["online"]), (&1.into(), &json!([])), "{snapshot}");
         let bert = Client::connect(&app, &chat, "bert").await;
         let update = anna.push_where(|push| push["pub"]["data"]["type"] == "presence").await;
         assert_eq!((&update["pub"]["data"]["userId"], &update["pub"]["data"]["online"]), (&"bert".into(), &true.into()));
@@ -157,7 +157,7 @@ every_service! {
         assert_eq!(update["pub"]["data"]["member"], false);
     }
 
-    /// C20: receipts of what was delivered and read.
+    /// C20: receipts for delivered and read messages.
     async fn receipts_are_published_to_the_conversation(context: TestContext) {
         let (chat, app) = app(&context).await;
         let id = room(&chat, "r", &["anna", "bert"]).await;
@@ -270,7 +270,7 @@ async fn channels_of_a_connection_are_limited() {
     assert!(anna.subscribe("conv:c").await["subscribe"].is_object());
 }
 
-/// More than one reply holds: the rest follows, then new events, in order and without gaps.
+/// The server sends the events that do not fit into the reply, then new events, in order and without gaps.
 #[tokio::test]
 async fn client_recovers_more_than_one_reply_holds() {
     let (_context, chat, app) = embedded().await;
@@ -282,13 +282,13 @@ async fn client_recovers_more_than_one_reply_holds() {
     let mut anna = Client::connect(&app, &chat, "anna").await;
     let reply = anna.recover("conv:r", 2, &json!("")).await["subscribe"].take();
     assert_eq!(reply["recovered"], true);
-    let mut held: Vec<_> = reply["publications"].as_array().unwrap().iter().map(message_of).collect();
-    assert_eq!(reply["offset"], held.last().unwrap().0, "the rest starts here");
-    assert!(held.len() < 250, "one reply is limited: {}", held.len());
+    let mut received: Vec<_> = reply["publications"].as_array().unwrap().iter().map(message_of).collect();
+    assert_eq!(reply["offset"], received.last().unwrap().0, "the rest starts here");
+    assert!(received.len() < 250, "one reply is limited: {}", received.len());
     say(&chat, &id, "bert", &content(503)).await;
-    held.extend(anna.messages(501 - held.len()).await);
+    received.extend(anna.messages(501 - received.len()).await);
     let expected: Vec<_> = (3..=503).map(|n| (n, content(n))).collect();
-    assert!(held == expected, "a message is missing or duplicated");
+    assert!(received == expected, "a message is missing or duplicated");
 }
 
 #[tokio::test]
@@ -321,7 +321,7 @@ async fn messages_are_edited_and_deleted_and_users_blocked_by_rpc() {
     assert_eq!(
         next_event(&mut bert).await["data"]["message"]["content"],
         "bert!",
-        "nothing was delivered in between"
+        "no message is delivered between block and unblock"
     );
 }
 
@@ -360,7 +360,7 @@ async fn rate_limits_are_enforced() {
     assert!(refused, "too many commands");
 
     anna.send("x".repeat(10_000)).await;
-    wait_for("the frame to end the connection", LIMIT, async || {
+    wait_for("the server to close the connection", LIMIT, async || {
         chat.sockets(&user("anna")).await.unwrap().is_empty()
     })
     .await;

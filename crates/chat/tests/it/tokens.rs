@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::client::Client;
-use crate::world::{NEEDS, config, room, start, user};
+use crate::harness::{NEEDS, config, room, start, user};
 
 macro_rules! key {
     ($name:literal) => {
@@ -122,11 +122,15 @@ async fn tokens_are_verified_with_public_key_files() {
     ] {
         assert_eq!(refused(&app, &token).await, 3500, "{why}");
     }
-    assert_eq!(chat.issue_token(&user("anna"), Duration::from_secs(60)), None, "public keys sign nothing");
+    assert_eq!(
+        chat.issue_token(&user("anna"), Duration::from_secs(60)),
+        None,
+        "a node with public keys cannot issue tokens"
+    );
 }
 
-/// An expired token is answered with an error on which clients get a new one. A connection is closed if its token is
-/// not refreshed in time.
+/// A client with an expired token receives an error that makes it request a new token. A connection is closed if its
+/// token is not refreshed in time.
 #[tokio::test]
 async fn connection_is_closed_when_its_token_expires_unless_refreshed() {
     let (_context, _chat, app) = serve(key_files()).await;
@@ -147,7 +151,7 @@ async fn connection_is_closed_when_its_token_expires_unless_refreshed() {
     let more = renewed.call(json!({ "refresh": { "token": signer.token("ES256", "anna", 600) } })).await;
     assert!(more["refresh"]["ttl"].as_u64().is_some_and(|ttl| ttl > 500), "{more}");
     assert_eq!(idle.end().await, 3005);
-    assert!(renewed.call(json!({ "ping": {} })).await["ping"].is_object(), "goes on");
+    assert!(renewed.call(json!({ "ping": {} })).await["ping"].is_object(), "the connection stays open");
 }
 
 #[tokio::test]

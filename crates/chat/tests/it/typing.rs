@@ -7,7 +7,7 @@ use hob_web::Service as _;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::world::{NEEDS, done, get, keys, open, room, user};
+use crate::harness::{NEEDS, done, get, keys, open, room, user};
 
 /// The next typing event. Other pushes come in between, such as a join that was delayed.
 async fn next_typing(client: &mut Client) -> Value {

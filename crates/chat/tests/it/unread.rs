@@ -6,21 +6,21 @@ use hob_fixtures::every_service;
 use hob_service::ServiceContext;
 use hob_testkit::{LIMIT, wait_for};
 
-use crate::world::{NEEDS, done, get, keys, open, room, say, user};
+use crate::harness::{NEEDS, done, get, keys, open, room, say, user};
 
 /// Waits until Redis agrees with the database, and returns the total.
 async fn agreed_total(context: &ServiceContext, chat: &Chat, who: &UserId) -> u64 {
     let keys = keys(context);
     wait_for(format_args!("the counters of {who} to agree with the database"), LIMIT, async || {
         let (counts, total) = chat.unread(who).await.unwrap();
-        let mut seen = Vec::new();
+        let mut compared = Vec::new();
         for count in &counts {
-            let held = get(context, &keys.unread(who, &count.conversation_id)).await;
-            seen.push((held.map_or(0, |held| held.parse().unwrap()), count.unread));
+            let stored = get(context, &keys.unread(who, &count.conversation_id)).await;
+            compared.push((stored.map_or(0, |text| text.parse().unwrap()), count.unread));
         }
-        let held: u64 = get(context, &keys.unread_total(who)).await.map_or(0, |held| held.parse().unwrap());
-        let agree = seen.iter().all(|(held, counted)| held == counted) && held == total;
-        if agree { Ok(total) } else { Err((seen, held, total)) }
+        let stored: u64 = get(context, &keys.unread_total(who)).await.map_or(0, |text| text.parse().unwrap());
+        let agree = compared.iter().all(|(stored, counted)| stored == counted) && stored == total;
+        if agree { Ok(total) } else { Err((compared, stored, total)) }
     })
     .await
 }
@@ -42,10 +42,10 @@ every_service! {
             last = say(&chat, &one, "bert", &n.to_string()).await.sequence;
             say(&chat, &one, "anna", "own messages do not count").await;
         }
-        let gone = say(&chat, &two, "bert", "deleted in a moment").await;
+        let deleted = say(&chat, &two, "bert", "deleted in a moment").await;
         say(&chat, &two, "bert", "stays").await;
         assert_eq!(agreed_total(&context, &chat, &anna).await, 5);
-        done(chat.delete(&two, &gone.id, &user("bert")).await);
+        done(chat.delete(&two, &deleted.id, &user("bert")).await);
         assert_eq!(agreed_total(&context, &chat, &anna).await, 4);
         read(&chat, &one, &anna, last).await;
         assert_eq!(agreed_total(&context, &chat, &anna).await, 1);

@@ -7,7 +7,7 @@ use hob_schema::Shard;
 use hob_store::{Key, cmd};
 use hob_testkit::{LIMIT, wait_for};
 
-use crate::world::{NEEDS, get, keys, open, room, say, user};
+use crate::harness::{NEEDS, get, keys, open, room, say, user};
 
 /// Replaces a key by a key of another type.
 async fn change_type(context: &TestContext, key: &Key) {
@@ -39,7 +39,7 @@ every_service! {
             let both = chat.presence(&[anna.clone(), bert.clone()]).await.unwrap();
             assert!(both[1].online && both[1].version > 0, "{key}: {both:?}");
             assert!(chat.sockets(&anna).await.is_ok() && chat.sockets(&bert).await.unwrap().len() == 1, "{key}");
-            // Whatever was lost with the key: the user goes offline with the last socket, and online with the next.
+            // The user goes offline with the last socket and online with the next, although data of the key was lost.
             chat.remove_user_socket(&anna, &socket("anna-1")).await.unwrap();
             let joined = chat.add_user_socket(&anna, &socket("anna-1")).await.unwrap();
             assert!(matches!(joined, PresenceChange::Changed { .. }), "{key}: {joined:?}");
@@ -57,14 +57,14 @@ every_service! {
         let (anna, bert) = (user("anna"), user("bert"));
         let agree = async |what: &str| {
             wait_for(format_args!("the counters to agree after {what}"), LIMIT, async || {
-                let mut seen = Vec::new();
+                let mut compared = Vec::new();
                 for who in [&anna, &bert] {
                     let (_, total) = chat.unread(who).await.unwrap();
-                    // Has the wrong type until it is written again.
-                    let held = context.store.run::<Option<String>>(cmd("GET").arg(keys.unread_total(who)).take()).await;
-                    seen.push((held.ok().flatten(), total.to_string()));
+                    // The key has the wrong type until it is written again.
+                    let stored = context.store.run::<Option<String>>(cmd("GET").arg(keys.unread_total(who)).take()).await;
+                    compared.push((stored.ok().flatten(), total.to_string()));
                 }
-                if seen.iter().all(|(held, total)| held.as_ref() == Some(total)) { Ok(()) } else { Err(seen) }
+                if compared.iter().all(|(stored, total)| stored.as_ref() == Some(total)) { Ok(()) } else { Err(compared) }
             })
             .await;
         };
@@ -86,7 +86,7 @@ every_service! {
         let chat = open(&context).await;
         let (keys, shard) = (keys(&context), Shard::default());
         let alive = async |what: &str| {
-            wait_for(format_args!("the node after {what}"), LIMIT, async || {
+            wait_for(format_args!("the node to recover after {what}"), LIMIT, async || {
                 let nodes = chat.nodes().await;
                 if nodes.as_ref().is_ok_and(|nodes| nodes.len() == 1) { Ok(()) } else { Err(nodes) }
             })

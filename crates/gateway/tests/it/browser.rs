@@ -52,7 +52,7 @@ async fn traffic_page_updates_sorts_and_searches() {
         instance.request(Method::GET, "/about", 200).await;
     }
     wait_for_text(&window, "#now", "42").await;
-    wait_for("the order to follow", LIMIT, async || {
+    wait_for("the new order", LIMIT, async || {
         endpoints(&window).await.first().is_some_and(|name| name == "GET /about")
     })
     .await;
@@ -60,12 +60,12 @@ async fn traffic_page_updates_sorts_and_searches() {
     wait_for_text(&window, "#statuses", "500").await;
 
     press_labelled(&window, "Errors").await;
-    wait_for("the worst first", LIMIT, async || {
+    wait_for("the endpoint with the most errors first", LIMIT, async || {
         endpoints(&window).await.first().is_some_and(|name| name == "GET /slow")
     })
     .await;
     fill(&window, "input[name=q]", "users\u{e007}").await;
-    wait_for("only what was searched for", LIMIT, async || endpoints(&window).await == ["GET /api/users"])
+    wait_for("only the matching endpoint", LIMIT, async || endpoints(&window).await == ["GET /api/users"])
         .await;
     window.close().await.unwrap();
 }

@@ -20,7 +20,9 @@ const SHORT_HEAD_TIMEOUT: &str = "header_timeout = \"200ms\"\n";
 async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let mut read = Vec::new();
     // A connection that is cut off may end with a reset.
-    let _ = tokio::time::timeout(LIMIT, stream.read_to_end(&mut read)).await.expect("an end");
+    let _ = tokio::time::timeout(LIMIT, stream.read_to_end(&mut read))
+        .await
+        .expect("the connection is closed in time");
     read
 }
 
@@ -42,7 +44,7 @@ async fn silent_connections_are_closed() {
     }
 }
 
-/// Whatever part of a head a client sends, its connection is closed.
+/// A client that sends only a part of a head is disconnected.
 #[tokio::test]
 async fn connections_with_an_unfinished_head_are_closed() {
     let upstream = Upstream::start().await;
@@ -88,7 +90,7 @@ async fn idle_connections_are_closed() {
     let request = http::Request::get(proxy.url("/")).body(Empty::<bytes::Bytes>::new()).unwrap();
     let body = sender.send_request(request).await.unwrap().into_body();
     assert_eq!(body.collect().await.unwrap().to_bytes(), "hello");
-    let _ = tokio::time::timeout(LIMIT, ended).await.expect("an end").unwrap();
+    let _ = tokio::time::timeout(LIMIT, ended).await.expect("the connection is closed in time").unwrap();
 }
 
 /// A request that takes longer than `header_timeout` is in progress, and so is a response that never ends.
@@ -125,7 +127,7 @@ async fn upgraded_connection_keeps_its_permit() {
     let (mut socket, _) =
         tokio_tungstenite::connect_async(format!("ws://{}/socket", proxy.address)).await.unwrap();
     let mut waiting = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").await;
-    // By then the upgrade is complete, and the accept loop had time to accept the next client.
+    // After these messages the upgrade is complete, and the accept loop had time to accept the next client.
     for _ in 0..10 {
         socket.send(Message::text("hello")).await.unwrap();
         assert_eq!(socket.next().await.unwrap().unwrap(), Message::text("hello"));
@@ -151,6 +153,6 @@ async fn stop_ends_requests_and_upgraded_connections() {
     wait_for("both to reach the upstream", LIMIT, async || upstream.hits() == 2).await;
     assert_eq!(proxy.context.tasks.stop(LIMIT).await, Vec::<String>::new());
     read_to_end(&mut endless).await;
-    let ended = tokio::time::timeout(LIMIT, socket.next()).await.expect("an end");
+    let ended = tokio::time::timeout(LIMIT, socket.next()).await.expect("the connection is closed in time");
     assert!(!matches!(ended, Some(Ok(_))), "{ended:?}");
 }

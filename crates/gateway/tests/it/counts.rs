@@ -1,4 +1,4 @@
-//! G1–G15, G18, G19: what is counted, and that every instance reads the same.
+//! G1–G15, G18, G19: counted requests, and equal statistics on every instance.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

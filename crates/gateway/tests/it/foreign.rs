@@ -10,7 +10,7 @@ use http::Method;
 
 use crate::kit::{CLIENT, NEEDS, TestInstance, endpoint};
 
-/// What another client does to a key.
+/// A change of a key by another client.
 enum Overwrite {
     /// Replaces it by this text.
     Text(&'static str),
@@ -176,7 +176,7 @@ every_service! {
         assert_eq!(saved, (sent,));
     }
 
-    /// The number of an instance's last flush is what prevents a flush from being counted twice.
+    /// The number of an instance's last flush prevents a flush from being counted twice.
     async fn foreign_flush_number_counts_nothing_twice(context: TestContext) {
         let instance = TestInstance::start(&context, "instance = \"gw\"").await;
         for sent in 1..=5 {
@@ -224,7 +224,7 @@ every_service! {
             let minutes = instance.gateway.statistics().latency(endpoint, 60).await.unwrap();
             minutes.iter().map(|minute| minute.histogram.count()).sum::<u64>()
         };
-        // Only the overwritten counts are gone.
+        // Only the overwritten counts are lost.
         assert_eq!((timed(None).await, timed(Some(&a)).await), (20, 20));
     }
 
@@ -263,12 +263,12 @@ every_service! {
             instance.expect(sent, Keys::requests_total).await;
             wait_for(format!("the gauges after {key} was changed"), LIMIT, async || {
                 let current = total(&instance, Keys::connections_current).await;
-                let most = total(&instance, Keys::connections_max).await;
+                let max = total(&instance, Keys::connections_max).await;
                 let speed = total(&instance, Keys::requests_speed).await;
-                let most_speed = total(&instance, Keys::requests_speed_max).await;
+                let max_speed = total(&instance, Keys::requests_speed_max).await;
                 let instances = instance.gateway.statistics().instances().await.unwrap();
                 let alive = matches!(&*instances, [gw] if gw.id == "gw" && gw.connections == 1 && gw.started_unix_ms > 0);
-                let found = (current, most, speed.is_some(), most_speed.is_some(), alive);
+                let found = (current, max, speed.is_some(), max_speed.is_some(), alive);
                 if found == (Some(1), Some(1), true, true, true) { Ok(()) } else { Err(found) }
             })
             .await;
@@ -326,7 +326,7 @@ every_service! {
                 instance.keys.limit_log(&rule, &caller),
                 instance.keys.limit_state(&rule, &caller),
             ][family].clone();
-            // Held tokens are valid without the store, so a leased rule meets the foreign value only once.
+            // Held tokens are valid without the store, so a leased rule reads the foreign value only once.
             let overwrites = if name == "leased" { vec![Overwrite::List] } else { vec![Overwrite::List, Overwrite::Text("abc")] };
             for change in overwrites {
                 overwrite(&context, &key, &change).await;
@@ -335,8 +335,8 @@ every_service! {
                     passed += u32::from(instance.request_from(CLIENT, Method::GET, "/", 200).await);
                 }
                 // A leased limit may admit slightly less.
-                let least = if name == "leased" { 1 } else { 10 };
-                assert!((least..=10).contains(&passed), "{passed} passed under {more}");
+                let min = if name == "leased" { 1 } else { 10 };
+                assert!((min..=10).contains(&passed), "{passed} passed under {more}");
             }
             instance.stop().await;
         }

@@ -1,4 +1,4 @@
-//! Shared by the suites: a gateway on a test's store and database, and plain reads of its keys.
+//! Shared by all suites: a gateway on a test's store and database, and functions that read its keys.
 
 use hob_web::{Changes, Service as _};
 use std::net::SocketAddr;
@@ -34,12 +34,12 @@ impl TestInstance {
 
     /// Notifies open pages through `changes`.
     pub(crate) async fn start_with_changes(context: &ServiceContext, toml: &str, changes: &Changes) -> Self {
-        let mut config: Config = toml::from_str(toml).expect("a section");
+        let mut config: Config = toml::from_str(toml).expect("a valid section");
         if !toml.contains("store_timeout") {
             // On a busy machine a slow store must not make requests pass.
             config.store_timeout = Period::from_secs(LIMIT.as_secs());
         }
-        let gateway = Gateway::open(context, Live::fixed(config)).await.expect("a gateway");
+        let gateway = Gateway::open(context, Live::fixed(config)).await.expect("the gateway opens");
         gateway.start(changes);
         Self { gateway, context: context.clone(), keys: Keys::new(context.layout) }
     }
@@ -86,11 +86,11 @@ impl TestInstance {
                 return key;
             }
         }
-        panic!("there is no such key");
+        panic!("no shard has the key");
     }
 
     pub(crate) async fn read<T: FromRedisValue>(&self, command: &str, key: &Key) -> T {
-        self.context.store.run(cmd(command).arg(key.as_bytes())).await.expect("an answer")
+        self.context.store.run(cmd(command).arg(key.as_bytes())).await.expect("a reply")
     }
 
     pub(crate) async fn stop(&self) {

@@ -92,13 +92,13 @@ every_service! {
         let one = TestInstance::start(&context, rules).await;
         let other = context.another_node().await;
         let two = TestInstance::start(&other, rules).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut admitted = Vec::new();
-        while begun.elapsed() < Duration::from_secs(2) {
+        while started.elapsed() < Duration::from_secs(2) {
             for instance in [&one, &two] {
-                let sent_at = begun.elapsed();
+                let sent_at = started.elapsed();
                 if instance.request_from(CLIENT, Method::GET, "/", 200).await {
-                    admitted.push((sent_at, begun.elapsed()));
+                    admitted.push((sent_at, started.elapsed()));
                 }
             }
             tokio::task::yield_now().await;
@@ -114,7 +114,7 @@ every_service! {
         two.stop().await;
     }
 
-    /// A shadow rule counts what it would refuse and refuses nothing; lists apply before rules.
+    /// A shadow rule counts the requests that it would refuse, and refuses none. Lists apply before rules.
     async fn shadow_rules_refuse_nothing_and_lists_apply_first(context: TestContext) {
         let config = "allow = [\"198.51.100.0/24\"]\ndeny = [\"192.0.2.1\"]\n\
                       [[rules]]\nname = \"trial\"\nwindows = \"1/1h\"\nshadow = true\n\
@@ -165,23 +165,23 @@ fn leased_limit_rarely_calls_the_store() {
 every_service! {
     NEEDS;
 
-    /// When traffic stops, the store holds little more than what passed, and another instance gets the rest.
+    /// When traffic stops, unused tokens are returned, and another instance can use them.
     async fn unused_tokens_are_returned(context: TestContext) {
         let rule = "windows = \"2000/1h\"\nalgorithm = \"sliding_log\"\nlease = \"2s\"\n";
         let (one, live) = limiter(&context, rule);
         let caller = Identity::new(CLIENT).unwrap();
         let mut passed = 0_u64;
-        // Enough that batches grow; ends in the middle of a batch.
+        // Enough requests that batches grow. The traffic ends in the middle of a batch.
         while passed < 1050 {
             passed += u64::from(one.check(&live, &caller, 1).await.is_allowed());
             tokio::task::yield_now().await;
         }
         let name = hob_gateway::keys::Rule::new("api").unwrap();
         let key = Keys::new(context.layout).limit_log(&name, &Identifier::new(CLIENT).unwrap());
-        let held = async || context.store.run::<u64>(cmd("ZCARD").arg(key.as_bytes())).await.unwrap();
+        let stored = async || context.store.run::<u64>(cmd("ZCARD").arg(key.as_bytes())).await.unwrap();
         wait_for("unused tokens to be returned", LIMIT, async || {
-            let stranded = held().await - passed;
-            if stranded * 50 <= passed { Ok(()) } else { Err(stranded) }
+            let unused = stored().await - passed;
+            if unused * 50 <= passed { Ok(()) } else { Err(unused) }
         })
         .await;
         let (two, live) = limiter(&context, rule);
@@ -191,7 +191,7 @@ every_service! {
         assert!((1960..=2000).contains(&passed), "{passed}");
         // A clean stop returns tokens at once.
         two.return_tokens().await;
-        assert_eq!(held().await, passed);
+        assert_eq!(stored().await, passed);
     }
 }
 
@@ -234,7 +234,7 @@ fn requests_do_not_wait_for_an_unavailable_store() {
         server.freeze();
         // The first request finds the store unavailable.
         instance.request_from(CLIENT, Method::GET, "/open", 200).await;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut passed = [0; 3];
         for (count, path) in passed.iter_mut().zip(["/open", "/closed", "/local"]) {
             for _ in 0..200 {
@@ -242,7 +242,7 @@ fn requests_do_not_wait_for_an_unavailable_store() {
             }
         }
         assert_eq!(passed, [200, 0, 5]);
-        assert!(begun.elapsed() < LIMIT / 3, "600 requests took {:?}", begun.elapsed());
+        assert!(started.elapsed() < LIMIT / 3, "600 requests took {:?}", started.elapsed());
         server.unfreeze();
         wait_for("the store to be used again", LIMIT, async || {
             instance.request_from(CLIENT, Method::GET, "/closed", 200).await
@@ -281,10 +281,10 @@ mod slow {
                 assert!(instance.request_from(CLIENT, Method::GET, path, 200).await);
             }
             server.freeze();
-            let begun = Instant::now();
+            let started = Instant::now();
             let mut asking = Vec::new();
             // Requests arrive independently of responses, as with many clients.
-            while begun.elapsed() < Duration::from_secs(5) {
+            while started.elapsed() < Duration::from_secs(5) {
                 for path in ["/open", "/local", "/leased"] {
                     let instance = Arc::clone(&instance);
                     asking.push(tokio::spawn(async move {
@@ -295,19 +295,19 @@ mod slow {
                 }
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            let ended = begun.elapsed();
+            let ended = started.elapsed();
             let mut took = Vec::new();
             for asking in asking {
                 let (passed, elapsed) = asking.await.unwrap();
                 assert!(passed);
                 took.push(elapsed);
             }
-            assert!(begun.elapsed() < ended + Duration::from_secs(1), "requests had piled up");
+            assert!(started.elapsed() < ended + Duration::from_secs(1), "requests had piled up");
             server.unfreeze();
             took.sort_unstable();
             let (median, worst) = (took[took.len() / 2], took[took.len() - 1]);
-            assert!(median < Duration::from_millis(20), "half of them took {median:?}");
-            assert!(worst < Duration::from_secs(1), "one took {worst:?}");
+            assert!(median < Duration::from_millis(20), "the median is {median:?}");
+            assert!(worst < Duration::from_secs(1), "the slowest request took {worst:?}");
         });
     }
 }

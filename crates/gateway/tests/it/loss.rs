@@ -31,8 +31,8 @@ every_service! {
         let one = TestInstance::start(&context, SAVES_OFTEN).await;
         let other = context.another_node().await;
         let two = TestInstance::start(&other, NEVER_SAVES).await;
-        let gone = context.another_node().await;
-        let three = TestInstance::start(&gone, SAVES_OFTEN).await;
+        let third = context.another_node().await;
+        let three = TestInstance::start(&third, SAVES_OFTEN).await;
         for _ in 0..10 {
             one.request(Method::GET, "/a", 200).await;
             two.request(Method::GET, "/b", 500).await;
@@ -52,8 +52,8 @@ every_service! {
         one.expect(21, Keys::errors_total).await;
         // The totals of a stopped instance are restored too, though no other instance writes to its shard.
         one.expect(10, |keys, shard| keys.requests_by_endpoint(&c, shard)).await;
-        let gone = InstanceId::new(gone.node.as_str()).unwrap();
-        one.expect(10, |keys, shard| keys.requests_by_instance(&gone, shard)).await;
+        let third = InstanceId::new(third.node.as_str()).unwrap();
+        one.expect(10, |keys, shard| keys.requests_by_instance(&third, shard)).await;
         two.stop().await;
     }
 

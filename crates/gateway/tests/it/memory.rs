@@ -1,4 +1,4 @@
-//! Memory is bounded, however many identities and paths clients make up.
+//! Memory is bounded for any number of spoofed identities and paths.
 
 mod slow {
     use std::net::SocketAddr;
@@ -11,7 +11,7 @@ mod slow {
     use crate::kit::{NEEDS, TestInstance};
 
     /// How much an instance may grow after a third of the requests.
-    const ROOM_MIB: u64 = 96;
+    const MAX_GROWTH_MIB: u64 = 96;
 
     fn resident_mib() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -56,7 +56,7 @@ mod slow {
             println!(
                 "{identities} identities, {paths} paths: {early} MiB after a third, {late} MiB in the end"
             );
-            assert!(late <= early + ROOM_MIB, "{early} MiB grew to {late} MiB");
+            assert!(late <= early + MAX_GROWTH_MIB, "{early} MiB grew to {late} MiB");
             server.unfreeze();
             // All were counted, under 1,000 endpoints and `other`.
             instance.expect(u64::from(identities), Keys::requests_total).await;

@@ -24,7 +24,7 @@ mod slow {
     const INSTANCES: u64 = 8;
     const LIMIT_OF_RULE: usize = 30;
     const WINDOW: Duration = Duration::from_millis(300);
-    /// Tell a process to run as an instance: the store's address, and the exactness.
+    /// Environment variables of a process that runs as an instance: the store's address, and the exactness.
     const STORE: &str = "HOB_TEST_ORACLE_STORE";
     const EXACTNESS: &str = "HOB_TEST_ORACLE_EXACTNESS";
 
@@ -87,7 +87,7 @@ mod slow {
         let limiter = Limiter::new(store, Keys::new(Layout::Plain), &policy);
         let (rule, who) = (limiter.rule("api").unwrap(), Identity::new(CLIENT).unwrap());
         let mut out = std::io::stdout();
-        // Ends with the test, which holds the other end.
+        // Ends when the test closes the other end.
         std::thread::spawn(|| {
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
             std::process::exit(0)
@@ -124,7 +124,7 @@ mod slow {
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
             command.env(STORE, server.url()).env(EXACTNESS, exactness);
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-            Self { child: command.spawn().expect("this program, once more") }
+            Self { child: command.spawn().expect("this test binary can be started") }
         }
 
         fn signal(&self, signal: Signal) {
@@ -175,9 +175,9 @@ mod slow {
             instance
         };
         let mut instances: Vec<Instance> = (0..INSTANCES).map(start).collect();
-        let begun = Instant::now();
+        let started = Instant::now();
         while passed.lock().is_empty() {
-            assert!(begun.elapsed() < LIMIT, "nothing passes");
+            assert!(started.elapsed() < LIMIT, "nothing passes");
             std::thread::sleep(Duration::from_millis(10));
         }
         let until = Instant::now() + budget(Duration::from_secs(4), Duration::from_secs(120));

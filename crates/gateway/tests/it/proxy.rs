@@ -1,4 +1,4 @@
-//! The proxy: what is forwarded, what is not, and what happens when an upstream fails.
+//! The proxy: forwarded and removed headers, streams, and failures of upstreams.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -247,7 +247,7 @@ async fn closed_upstream_connection_is_not_reused() {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = [0; 1024];
-            // Keep-alive is promised, but the connection is closed after one response.
+            // The response allows keep-alive, but the connection is closed after it.
             let _ = stream.read(&mut head).await;
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
             let _ = stream.shutdown().await;
@@ -260,7 +260,7 @@ async fn closed_upstream_connection_is_not_reused() {
         assert_eq!(response.status(), StatusCode::OK);
         response.into_body().collect().await.unwrap();
         closes.recv().await.unwrap();
-        // Until the close has arrived.
+        // Wait until the close has arrived.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -280,13 +280,13 @@ async fn request_that_may_have_been_processed_is_not_repeated() {
     // Accepts connections and closes them without a response.
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (seen, mut received_requests) = tokio::sync::mpsc::unbounded_channel();
+    let (request_sender, mut received_requests) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let mut head = [0; 1024];
             stream.readable().await.unwrap();
             let _ = stream.try_read(&mut head);
-            seen.send(()).unwrap();
+            request_sender.send(()).unwrap();
         }
     });
     let upstream = Upstream::start().await;
@@ -296,11 +296,11 @@ async fn request_that_may_have_been_processed_is_not_repeated() {
         let response = proxy.send(http::Request::post(proxy.url("/")), "").await;
         broken += u32::from(response.status() == StatusCode::BAD_GATEWAY);
     }
-    let mut hung_up = 0;
+    let mut received = 0;
     while received_requests.try_recv().is_ok() {
-        hung_up += 1;
+        received += 1;
     }
-    assert!(broken > 0 && broken == hung_up, "{broken} refused, {hung_up} received");
+    assert!(broken > 0 && broken == received, "{broken} refused, {received} received");
     assert_eq!(upstream.hits() + broken, 4);
 }
 
@@ -392,8 +392,8 @@ async fn stop_finishes_requests_and_loses_no_count() {
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
     proxy.get("/").await;
-    let begun = Instant::now();
+    let started = Instant::now();
     assert_eq!(proxy.context.tasks.stop(LIMIT).await, Vec::<String>::new());
-    assert!(begun.elapsed() < LIMIT - Duration::from_secs(1));
+    assert!(started.elapsed() < LIMIT - Duration::from_secs(1));
     assert_eq!(proxy.gateway.statistics().summary().await.unwrap().total, 1);
 }

@@ -74,7 +74,7 @@ async fn renewed_certificate_is_served_after_a_reload() {
     std::fs::write(config.tls_key.as_ref().unwrap(), "not a key").unwrap();
     replace.replace(Config { upstream: vec![format!("http://{}", next.address)], ..config.clone() });
     for _ in 0..20 {
-        get(&proxy, &config, "/").await.expect("the last certificate");
+        get(&proxy, &config, "/").await.expect("the previous certificate is still served");
     }
     assert_eq!(next.hits(), 0);
 }
@@ -99,7 +99,7 @@ async fn https_upstreams_are_verified_against_the_configured_roots() {
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            // A client that does not trust the certificate hangs up.
+            // A client that does not trust the certificate closes the connection.
             let Ok(stream) = acceptor.accept(stream).await else { continue };
             let answer = hyper::service::service_fn(async |_| {
                 Ok::<_, std::convert::Infallible>(http::Response::new("over TLS".to_owned()))

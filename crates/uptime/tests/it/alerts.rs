@@ -28,7 +28,7 @@ use crate::mail::{MailServer, Security};
 use crate::secrets::entry;
 use crate::target::{Target, answer};
 
-/// Must not appear anywhere but at the receiver.
+/// Only the receiver may see this value.
 const SECRET: &str = "s3cret-that-stays-hidden";
 
 /// A context with secrets, and a configuration with short pauses.
@@ -126,7 +126,7 @@ impl AlertHarness {
 
     /// Waits until the only delivery has this state and number of attempts.
     async fn wait_until_delivery_is(&self, state: &str, attempts: u32) {
-        wait_for(format!("a delivery that is {state} after {attempts}"), LIMIT, async || {
+        wait_for(format!("a delivery in the state {state} after {attempts} attempts"), LIMIT, async || {
             let all = self.deliveries().await;
             match all.as_slice() {
                 [(_, found, tries)] if found == state && *tries == attempts => Ok(()),
@@ -164,7 +164,7 @@ fn body(request: &str) -> &str {
 }
 
 /// Accepts connections and never responds.
-async fn black_hole() -> Target {
+async fn unresponsive_target() -> Target {
     Target::raw(|mut stream| async move {
         let _ = stream.read_to_end(&mut Vec::new()).await;
     })
@@ -288,7 +288,7 @@ every_database! {
             (alerts, web)
         })
         .await;
-        wait_for("the first visit", LIMIT, async || connections.load(Ordering::SeqCst) > 0).await;
+        wait_for("the first request", LIMIT, async || connections.load(Ordering::SeqCst) > 0).await;
         first.kill();
 
         harness.start();
@@ -323,11 +323,12 @@ async fn unresponsive_channel_does_not_delay_others() {
     const INCIDENTS: usize = 20;
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     harness.config.alert_timeout = Period::from_secs(600);
-    let hole = black_hole().await;
+    let unresponsive = unresponsive_target().await;
     let good = Target::responding(|_| answer(200, "", "")).await;
-    let (hole_id, good_id) = (harness.webhook("Hole", &hole).await, harness.webhook("Good", &good).await);
+    let (unresponsive_id, good_id) =
+        (harness.webhook("Unresponsive", &unresponsive).await, harness.webhook("Good", &good).await);
     for n in 0..INCIDENTS {
-        harness.open(&format!("i{n:02}"), &[&hole_id, &good_id]).await;
+        harness.open(&format!("i{n:02}"), &[&unresponsive_id, &good_id]).await;
     }
     harness.start();
     wait_for("deliveries to the good channel", LIMIT, async || {
@@ -336,7 +337,8 @@ async fn unresponsive_channel_does_not_delay_others() {
     })
     .await;
     // The limit of concurrent deliveries.
-    wait_for("the hole to be full", LIMIT, async || hole.connections() == 4).await;
+    wait_for("the maximum number of pending deliveries", LIMIT, async || unresponsive.connections() == 4)
+        .await;
     assert_eq!(good.connections(), INCIDENTS);
 }
 
@@ -384,7 +386,7 @@ async fn slack_and_discord_use_the_url_in_the_secret() {
     harness.channel(json!({"name": "Discord", "kind": "discord", "secret": "discord_url"})).await;
     harness.open("i1", &["Slack", "Discord"]).await;
     harness.start();
-    wait_for("both", LIMIT, async || {
+    wait_for("both deliveries", LIMIT, async || {
         harness.deliveries().await.iter().filter(|(_, state, _)| state == "delivered").count() == 2
     })
     .await;

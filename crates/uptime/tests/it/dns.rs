@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 
 use crate::target::{Target, answer, check, get, only, outcome, probe, run};
 
-/// A name server that knows a few names.
+/// A name server with a few names.
 struct NameServer {
     address: SocketAddr,
     questions: Arc<AtomicUsize>,
@@ -151,7 +151,7 @@ async fn name_with_a_private_address_is_refused() {
     assert_eq!(private.connections(), 0);
 }
 
-/// Without any configuration.
+/// Link-local addresses are denied by default.
 #[tokio::test]
 async fn name_with_a_link_local_address_is_refused() {
     let server = NameServer::start(|_, _, kind| match kind {

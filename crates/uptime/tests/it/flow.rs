@@ -24,7 +24,7 @@ every_service! {
 
         target.respond_with(200);
         service.wait_for_state(&id, "UP").await;
-        wait_for("its end", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
+        wait_for("the incident to be resolved", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
         let incidents = service.incidents().await;
         assert_eq!((incidents.len(), incidents[0].class.as_str()), (1, "assertion"));
         assert!(incidents[0].told_at.is_some());
@@ -94,7 +94,10 @@ async fn outage_without_the_database_is_saved_later() {
     postgres.unfreeze();
     wait_for("the incident in the database", LIMIT, async || service.incidents().await.len() == 1).await;
     target.respond_with(200);
-    wait_for("its end", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
+    wait_for("the incident to be resolved", LIMIT, async || {
+        service.incidents().await[0].resolved_at.is_some()
+    })
+    .await;
     assert_eq!(service.incidents().await.len(), 1);
 }
 

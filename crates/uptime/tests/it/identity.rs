@@ -9,7 +9,7 @@ use tokio_rustls::TlsAcceptor;
 /// Signs certificates.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// What is wrong with a certificate.
+/// A flaw of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     None,

@@ -121,7 +121,7 @@ every_database! {
         incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
         let open = incidents::all_open(&database).await.unwrap().remove(0);
         let monitor = &monitor;
-        hob_testkit::wait_for("a reminder", LIMIT, async || {
+        hob_testkit::wait_for("a reminder event", LIMIT, async || {
             let open = incidents::all_open(&database).await.unwrap().remove(0);
             incident::remind(&database, monitor, &open, Alerting::Enabled).await.unwrap();
             open.reminders == 1

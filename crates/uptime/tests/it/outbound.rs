@@ -11,7 +11,7 @@ use crate::NEEDS;
 use crate::service::{Service, StatusTarget};
 use crate::target::{Target, answer, check, get, only, outcome, probe, run};
 
-/// Always denied, as they are written in a URL, with the class that the refusal names.
+/// Addresses that are always denied, in the form of a URL, with their class in the error message.
 const DENIED: [(&str, &str); 9] = [
     ("169.254.169.254", "link-local"),
     ("[::ffff:169.254.169.254]", "link-local"),
@@ -70,7 +70,7 @@ async fn listed_address_is_allowed() {
     assert_eq!(outcome(&seen).0, "ok", "{seen:?}");
 }
 
-/// The running service has the policy of its context, also after it was replaced.
+/// The running service uses the current policy of its context, also after a change.
 #[tokio::test(flavor = "multi_thread")]
 async fn monitor_of_a_private_target_is_refused_until_it_is_listed() {
     let test = TestContext::embedded(NEEDS, Layout::Plain).await;

@@ -1,4 +1,4 @@
-//! Secrets are only sent by their systems to their hosts.
+//! A secret is sent only by its configured systems, and only to its configured hosts.
 
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_service::SecretRef;

@@ -56,7 +56,7 @@ impl Target {
         Self { address, connections, requests: Arc::default(), task }
     }
 
-    /// Reads a request and sends what `answer` returns for it.
+    /// Reads a request and sends the response that `answer` returns.
     pub(crate) async fn responding(answer: impl Fn(&str) -> String + Clone + Send + Sync + 'static) -> Self {
         let requests: Arc<Mutex<Vec<String>>> = Arc::default();
         let note = Arc::clone(&requests);
@@ -179,7 +179,7 @@ pub(crate) async fn run_within(
 ) -> Observation {
     let assertions = assertions(asserted);
     let run = probe.run(check, &assertions, timeout);
-    tokio::time::timeout(timeout + LIMIT, run).await.expect("a check ends in time")
+    tokio::time::timeout(timeout + LIMIT, run).await.expect("the check ends in time")
 }
 
 /// Class and message of a failure, or `ok` and the status.

@@ -20,15 +20,15 @@ use crate::NEEDS;
 use crate::harness::{GRACE, ScheduleHarness, bad, good};
 
 /// Replaces a key by a string, or a string by a list.
-async fn spoil(harness: &ScheduleHarness, key: &Key) {
+async fn overwrite(harness: &ScheduleHarness, key: &Key) {
     let kind: String = harness.store().run(cmd("TYPE").arg(key).clone()).await.unwrap();
     let test_store = harness.context.test_store();
     test_store.as_outsider(cmd("DEL").arg(key).clone()).await;
-    let spoil = match kind.as_str() {
+    let overwrite = match kind.as_str() {
         "string" => cmd("RPUSH").arg(key).arg("x").clone(),
         _ => cmd("SET").arg(key).arg("x").clone(),
     };
-    test_store.as_outsider(spoil).await;
+    test_store.as_outsider(overwrite).await;
 }
 
 /// Plans and checks a monitor as a node does, and rebuilds the shard if it is lost.
@@ -67,25 +67,25 @@ every_service! {
             [keys.status(&monitor.id), keys.incident(&monitor.id), keys.retry(&monitor.id)];
         harness.check_when_due(&monitor, &good()).await;
         for key in [&status, &incident, &retry] {
-            spoil(&harness, key).await;
+            overwrite(&harness, key).await;
         }
         harness.check_when_due(&monitor, &bad()).await;
         assert_eq!(harness.hash(&status).await["state"], "SUSPECT");
         assert_eq!(harness.get(&retry).await.as_deref(), Some("1"));
 
-        spoil(&harness, &incident).await;
-        spoil(&harness, &retry).await;
+        overwrite(&harness, &incident).await;
+        overwrite(&harness, &retry).await;
         let opened = harness.check_when_due(&monitor, &bad()).await.expect("a change");
         assert_eq!(opened.change, IncidentChange::Opened);
         assert_eq!(harness.hash(&incident).await["failure_count"], "2");
         assert_eq!(harness.get(&retry).await, None);
 
-        spoil(&harness, &incident).await;
+        overwrite(&harness, &incident).await;
         harness.schedule.confirm_change(&opened, Alerted::Yes).await.unwrap();
         harness.check_when_due(&monitor, &bad()).await;
         assert_eq!(harness.hash(&incident).await["failure_count"], "3");
 
-        spoil(&harness, &status).await;
+        overwrite(&harness, &status).await;
         harness.schedule.remove(&monitor.id, RemovalReason::Paused).await.unwrap();
         assert!(harness.hash(&status).await.is_empty());
     }
@@ -100,7 +100,7 @@ every_service! {
         for key in [keys.schedule(shard), keys.leases(shard), keys.marker(shard), keys.standing(shard), keys.unsettled(shard)] {
             // Each operation must work as the first one on the key.
             for first in 0..7 {
-                spoil(&harness, &key).await;
+                overwrite(&harness, &key).await;
                 match first {
                     0 => drop(harness.schedule.claim(shard, 10).await.unwrap()),
                     1 => drop(harness.schedule.claim_now(&monitor.id).await.unwrap()),
@@ -119,19 +119,19 @@ every_service! {
     /// U1 U7
     async fn invalid_health_does_not_affect_other_monitors(context: TestContext) {
         let harness = ScheduleHarness::new(context).await;
-        let (spoilt, other) = (harness.add("m1", |_| {}).await, harness.add("m2", |_| {}).await);
+        let (invalid, other) = (harness.add("m1", |_| {}).await, harness.add("m2", |_| {}).await);
         let standing = |monitor: &Monitor| {
             harness.schedule.keys().standing(harness.schedule.shard_of(&monitor.id))
         };
         for text in ["x", "1 2 3", "1 15000 0 0 x"] {
-            let spoil = cmd("HSET").arg(standing(&spoilt)).arg("m1").arg(text).clone();
-            harness.context.test_store().as_outsider(spoil).await;
+            let overwrite = cmd("HSET").arg(standing(&invalid)).arg("m1").arg(text).clone();
+            harness.context.test_store().as_outsider(overwrite).await;
             let claims = harness.claim().await;
             assert!(claims.iter().any(|claim| claim.id == other.id), "{text}: {claims:?}");
             // Reconciliation plans the removed monitor again.
-            harness.plan(&spoilt).await;
+            harness.plan(&invalid).await;
             for claim in harness.claim().await.iter().chain(&claims) {
-                let monitor = if claim.id == other.id { &other } else { &spoilt };
+                let monitor = if claim.id == other.id { &other } else { &invalid };
                 let generation = claim.generation == monitor.generation;
                 if generation {
                     harness.record(monitor, claim, &good()).await;
@@ -156,7 +156,7 @@ every_service! {
             }
         }
         let keys = uptime.schedule().keys();
-        spoil(&harness, &keys.status(&ids[0])).await;
+        overwrite(&harness, &keys.status(&ids[0])).await;
         let snapshot = uptime.snapshot().await.unwrap();
         let rows = uptime.rows(&snapshot, &uptime.monitors()).await.unwrap();
         assert_eq!(rows.len(), 2);
@@ -170,7 +170,7 @@ every_service! {
         for value in [None, Some("x")] {
             let started = keys.begun(&ids[1]);
             match value {
-                None => spoil(&harness, &started).await,
+                None => overwrite(&harness, &started).await,
                 Some(text) => harness.context.test_store().as_outsider(cmd("SET").arg(&started).arg(text).clone()).await,
             }
             assert!(uptime.record_signal(heartbeat.token.as_deref().unwrap(), HeartbeatSignal::Succeeded).await.unwrap());

@@ -4,18 +4,18 @@ const WebSocket = require("ws");
 const readline = require("readline");
 
 const [url, token] = process.argv.slice(2);
-const say = (what) => console.log(JSON.stringify(what));
+const printLine = (what) => console.log(JSON.stringify(what));
 
 const client = new Centrifuge(url, { token, websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 200 });
-client.on("error", (ctx) => say({ error: ctx.error.message }));
+client.on("error", (ctx) => printLine({ error: ctx.error.message }));
 
 const subscription = client.newSubscription("conv:r", { joinLeave: true });
-subscription.on("subscribed", (ctx) => say({ subscribed: { wasRecovering: ctx.wasRecovering, recovered: ctx.recovered } }));
+subscription.on("subscribed", (ctx) => printLine({ subscribed: { wasRecovering: ctx.wasRecovering, recovered: ctx.recovered } }));
 subscription.on("publication", (ctx) => {
-  if (ctx.data.type === "message") say({ message: ctx.data.message.content, offset: ctx.offset });
+  if (ctx.data.type === "message") printLine({ message: ctx.data.message.content, offset: ctx.offset });
 });
-subscription.on("join", (ctx) => say({ join: ctx.info.user }));
-subscription.on("unsubscribed", (ctx) => say({ unsubscribed: ctx.code }));
+subscription.on("join", (ctx) => printLine({ join: ctx.info.user }));
+subscription.on("unsubscribed", (ctx) => printLine({ unsubscribed: ctx.code }));
 
 async function main() {
   subscription.subscribe();
@@ -26,19 +26,19 @@ async function main() {
   const presence = await subscription.presence();
   const stats = await subscription.presenceStats();
   const history = await subscription.history({ limit: 2, reverse: true });
-  say({
+  printLine({
     sent: sent.data.content,
     present: Object.values(presence.clients).map((info) => info.user).sort(),
     stats: [stats.numClients, stats.numUsers],
     history: history.publications.map((publication) => publication.data.message.content),
   });
   const refused = await client.newSubscription("conv:other");
-  refused.on("unsubscribed", (ctx) => say({ refused: ctx.code }));
+  refused.on("unsubscribed", (ctx) => printLine({ refused: ctx.code }));
   refused.subscribe();
 }
 
 readline.createInterface({ input: process.stdin }).on("close", () => process.exit(0));
 main().catch((error) => {
-  say({ failed: String(error.message ?? error) });
+  printLine({ failed: String(error.message ?? error) });
   process.exit(1);
 });

@@ -7,28 +7,28 @@ import sys
 from centrifuge import Client, SubscriptionEventHandler
 
 
-def say(what):
+def print_line(what):
     print(json.dumps(what), flush=True)
 
 
 class Events(SubscriptionEventHandler):
     async def on_subscribed(self, ctx):
-        say({"subscribed": {"wasRecovering": ctx.was_recovering, "recovered": ctx.recovered}})
+        print_line({"subscribed": {"wasRecovering": ctx.was_recovering, "recovered": ctx.recovered}})
 
     async def on_publication(self, ctx):
         if ctx.pub.data["type"] == "message":
-            say({"message": ctx.pub.data["message"]["content"], "offset": ctx.pub.offset})
+            print_line({"message": ctx.pub.data["message"]["content"], "offset": ctx.pub.offset})
 
     async def on_join(self, ctx):
-        say({"join": ctx.info.user})
+        print_line({"join": ctx.info.user})
 
     async def on_unsubscribed(self, ctx):
-        say({"unsubscribed": ctx.code})
+        print_line({"unsubscribed": ctx.code})
 
 
 class Refused(SubscriptionEventHandler):
     async def on_unsubscribed(self, ctx):
-        say({"refused": ctx.code})
+        print_line({"refused": ctx.code})
 
 
 async def main():
@@ -43,7 +43,7 @@ async def main():
     presence = await subscription.presence()
     stats = await subscription.presence_stats()
     history = await subscription.history(limit=2, reverse=True)
-    say(
+    print_line(
         {
             "sent": sent.data["content"],
             "present": sorted(info.user for info in presence.clients.values()),

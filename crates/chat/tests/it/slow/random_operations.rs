@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
 use crate::client::{Client, message_of};
-use crate::world::{NEEDS, done, get, keys, killable_node, message, open, room, user};
+use crate::harness::{NEEDS, done, get, keys, killable_node, message, open, room, user};
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -74,7 +74,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-struct World {
+struct Simulation {
     context: TestContext,
     chat: Chat,
     app: TestApp,
@@ -82,12 +82,12 @@ struct World {
     rooms: Vec<ConversationId>,
     watcher: Client,
     /// The messages that the watcher has received, by conversation and offset.
-    held: Vec<BTreeMap<u64, String>>,
+    received: Vec<BTreeMap<u64, String>>,
     acknowledged: Vec<BTreeMap<u64, String>>,
     sent: usize,
 }
 
-impl World {
+impl Simulation {
     async fn new() -> Self {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
         let chat = open(&context).await;
@@ -100,29 +100,29 @@ impl World {
         }
         let watcher = Client::connect(&app, &chat, "watcher").await;
         let empty = vec![BTreeMap::new(); ROOMS.len()];
-        let mut world = Self {
+        let mut simulation = Self {
             context,
             chat,
             app,
             killable,
             rooms,
             watcher,
-            held: empty.clone(),
+            received: empty.clone(),
             acknowledged: empty,
             sent: 0,
         };
-        world.subscribe().await;
-        world
+        simulation.subscribe().await;
+        simulation
     }
 
-    /// Subscribes from the watcher's last offset, and takes what it missed.
+    /// Subscribes from the watcher's last offset, and adds the messages that it missed.
     async fn subscribe(&mut self) {
         for (index, id) in ROOMS.iter().enumerate() {
-            let offset = self.held[index].keys().last().copied().unwrap_or(0);
+            let offset = self.received[index].keys().last().copied().unwrap_or(0);
             let reply = self.watcher.recover(&format!("conv:{id}"), offset, &Value::from("")).await;
             assert_eq!(reply["subscribe"]["recovered"], true, "{reply}");
             for publication in reply["subscribe"]["publications"].as_array().into_iter().flatten() {
-                hold(&mut self.held[index], publication);
+                add_received(&mut self.received[index], publication);
             }
         }
     }
@@ -132,7 +132,7 @@ impl World {
             let push = &frame["push"];
             let index = ROOMS.iter().position(|id| push["channel"] == format!("conv:{id}"));
             if let (Some(index), true) = (index, push["pub"]["offset"].is_u64()) {
-                hold(&mut self.held[index], &push["pub"]);
+                add_received(&mut self.received[index], &push["pub"]);
             }
         }
     }
@@ -194,36 +194,36 @@ impl World {
     async fn everything_arrived(&mut self) {
         for _ in 0..500 {
             self.drain().await;
-            if self.held == self.acknowledged {
+            if self.received == self.acknowledged {
                 return;
             }
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
-        assert_eq!(self.held, self.acknowledged);
+        assert_eq!(self.received, self.acknowledged);
     }
 }
 
 async fn counter_agrees(context: &ServiceContext, chat: &Chat, who: &UserId) {
-    wait_for(format_args!("the counters of {who} to agree"), LIMIT, async || {
+    wait_for(format_args!("the counters of {who} to agree with the database"), LIMIT, async || {
         let (counts, total) = chat.unread(who).await.unwrap();
-        let held =
-            get(context, &keys(context).unread_total(who)).await.map_or(0, |held| held.parse().unwrap());
-        let mut agree = held == total;
+        let stored =
+            get(context, &keys(context).unread_total(who)).await.map_or(0, |text| text.parse().unwrap());
+        let mut agree = stored == total;
         for count in counts {
-            let held = get(context, &keys(context).unread(who, &count.conversation_id)).await;
-            agree &= held.map_or(0, |held| held.parse().unwrap()) == count.unread;
+            let stored = get(context, &keys(context).unread(who, &count.conversation_id)).await;
+            agree &= stored.map_or(0, |text| text.parse().unwrap()) == count.unread;
         }
         agree
     })
     .await;
 }
 
-/// Takes a message. Messages must come in order and once.
-fn hold(held: &mut BTreeMap<u64, String>, publication: &Value) {
+/// Adds a received message. Messages must arrive in order and once.
+fn add_received(received: &mut BTreeMap<u64, String>, publication: &Value) {
     if publication["data"]["type"] == "message" {
         let (offset, content) = message_of(publication);
-        assert!(held.keys().last().is_none_or(|last| *last < offset), "{offset} after {held:?}");
-        held.insert(offset, content);
+        assert!(received.keys().last().is_none_or(|last| *last < offset), "{offset} after {received:?}");
+        received.insert(offset, content);
     }
 }
 
@@ -241,12 +241,12 @@ fn random_operations_lose_nothing_and_count_right() {
     let operations = prop::collection::vec(step(), 10..30);
     let outcome = runner.run(&operations, |steps| {
         hob_testkit::run(async {
-            let mut world = World::new().await;
+            let mut simulation = Simulation::new().await;
             for step in &steps {
-                world.take(step).await;
-                world.counters_agree().await;
+                simulation.take(step).await;
+                simulation.counters_agree().await;
             }
-            world.everything_arrived().await;
+            simulation.everything_arrived().await;
         });
         Ok(())
     });

@@ -172,8 +172,8 @@ async fn secrets_are_not_in_the_log_or_the_api() {
 async fn slow_response_is_a_failed_attempt() {
     let mut harness = AlertHarness::new(TestDatabase::sqlite()).await;
     harness.config.alert_timeout = Period::from_millis(200);
-    let hole = black_hole().await;
-    let id = harness.webhook("Hole", &hole).await;
+    let unresponsive = unresponsive_target().await;
+    let id = harness.webhook("Unresponsive", &unresponsive).await;
     let started = std::time::Instant::now();
     let attempt = harness.alerts().test(&id.as_str().into()).await.unwrap().unwrap();
     assert_eq!(attempt.message, "timeout: no response after 200ms");
