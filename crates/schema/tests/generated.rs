@@ -15,8 +15,11 @@ fn assert_up_to_date(path: &str, text: &str) {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, text).unwrap();
     }
-    let kept = std::fs::read_to_string(&file).unwrap_or_default();
-    assert!(kept == text, "{path} is out of date: UPDATE_DOCS=1 cargo test -p hob-schema --test generated");
+    let current = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        current == text,
+        "{path} is out of date: UPDATE_DOCS=1 cargo test -p hob-schema --test generated"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! How much work a fuzz or stress test does.
+//! The amount of work of a fuzz or stress test.
 
 /// `ci` in a normal run, `full` under `cargo xtask test --full` (which sets `HOB_TEST_BUDGET=full`).
 pub fn budget<T>(ci: T, full: T) -> T {

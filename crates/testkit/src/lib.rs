@@ -1,6 +1,6 @@
 //! Real servers for tests, each in a temporary folder and on its own ports: Redis, a Redis Cluster, a Sentinel set,
 //! PostgreSQL, a browser. They start quickly, can be stopped, killed, frozen and disconnected, and end with the test
-//! process, however it ends.
+//! process, even if it is killed.
 //!
 //! Quick operations, such as starting or killing a server, block the thread. Longer ones are `async`, so that the code
 //! under test continues.
@@ -8,7 +8,7 @@
 //! Tests that use a browser are in modules named `browser`, slow ones in modules named `slow`: `cargo xtask test --quick`
 //! skips modules of these names.
 //!
-//! A test whose server is not installed panics with a message that says what to install. No test is skipped.
+//! A test whose server is not installed panics with a message that names the missing package. No test is skipped.
 
 mod browser;
 mod budget;

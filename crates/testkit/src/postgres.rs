@@ -22,7 +22,7 @@ const ACCOUNT: &str = "postgres";
 /// The superuser of the database.
 const SUPERUSER: &str = "postgres";
 
-/// Without fsync a commit survives `kill -9`, but not a power failure, which tests do not have.
+/// Without fsync a commit survives `kill -9`, but not a power failure.
 const SETTINGS: &[&str] = &[
     "listen_addresses=127.0.0.1",
     "unix_socket_directories=",

@@ -1,7 +1,7 @@
 //! The process of a server. It never outlives the test process.
 //!
 //! It shares a process group with a watchdog: a shell that reads from a pipe of the test process. When the test process
-//! ends, however it ends, the pipe closes and the watchdog kills the group, including itself.
+//! ends, even if it is killed, the pipe closes and the watchdog kills the group, including itself.
 
 pub(crate) mod port;
 pub(crate) mod program;

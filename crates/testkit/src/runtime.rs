@@ -10,7 +10,7 @@ pub fn run(test: impl Future<Output = ()>) {
 }
 
 /// A node in the test process, with its own runtime. When it is killed or dropped, its tasks end without any cleanup, as
-/// if its process were killed. Derefs to what the node is: a service, for example.
+/// if its process were killed. Derefs to the value of the node, such as a service.
 ///
 /// Connections that were opened before [`KillableNode::start`] belong to the runtime of the test, and stay open.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ const MAX_PAUSE: Duration = Duration::from_millis(50);
 pub trait Condition {
     type Met;
 
-    /// The value if the condition holds, else a description of what was found.
+    /// The value if the condition holds, otherwise a description of the result.
     fn met(self) -> Result<Self::Met, String>;
 }
 
@@ -74,12 +74,14 @@ pub fn wait_for<C: Condition>(
 /// The blocking form of [`wait_for`].
 #[track_caller]
 pub fn wait_until<C: Condition>(what: impl Display, mut condition: impl FnMut() -> C) -> C::Met {
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut pause = FIRST_PAUSE;
     loop {
         match condition().met() {
             Ok(met) => return met,
-            Err(seen) if begun.elapsed() > LIMIT => panic!("waited {LIMIT:?} for {what}; last seen: {seen}"),
+            Err(seen) if started.elapsed() > LIMIT => {
+                panic!("waited {LIMIT:?} for {what}; last seen: {seen}")
+            }
             Err(_) => thread::sleep(pause),
         }
         pause = (2 * pause).min(MAX_PAUSE);

@@ -59,7 +59,7 @@ async fn examples_of_the_documentation_run_and_audit_clean() {
     assert!(report.families.iter().all(|family| family.keys == 1 && family.bytes > 0), "{}", report.text());
 }
 
-/// The estimates in the documentation are rough, but of the right size.
+/// The documentation has rough estimates of the memory of each key.
 #[tokio::test]
 async fn memory_estimates_are_within_a_factor_of_two() {
     let (server, catalog) = (RedisServer::start(), services_catalog(Layout::Plain));
@@ -71,8 +71,8 @@ async fn memory_estimates_are_within_a_factor_of_two() {
             let key = example_key(space, index);
             let real: u64 = server.command(&["MEMORY", "USAGE", &key]);
             let estimate = estimated_bytes(space, index, 1);
-            let fair = real / 2..=real * 2;
-            assert!(fair.contains(&estimate), "{}: {estimate} estimated, {real} measured", family.name);
+            let accepted = real / 2..=real * 2;
+            assert!(accepted.contains(&estimate), "{}: {estimate} estimated, {real} measured", family.name);
         }
     }
 }
@@ -152,7 +152,7 @@ ttl = { none = "x" }
 x = "int"
 "#;
 
-/// Commands that keep the contract, and one group of commands for each breach of it.
+/// Commands that follow the contract, and one group of commands for each kind of violation.
 const SEED: &[(&str, &[&str])] = &[
     (
         "",
@@ -242,7 +242,7 @@ async fn paced_audit_keeps_its_rate_and_reports_progress() {
     assert!(steps.len() >= 20 && steps.is_sorted(), "{steps:?}");
 }
 
-/// A key that the user may not read is an error, neither correct nor a finding.
+/// A key that the user may not read is reported as an error, not as a finding.
 #[tokio::test]
 async fn lacking_permission_is_an_error() {
     let (server, catalog) = (RedisServer::start(), services_catalog(Layout::Plain));
@@ -307,7 +307,7 @@ async fn embedded_engine_is_audited_like_a_server() {
     assert_eq!(findings(&report), expected, "{}", report.text());
 }
 
-/// A SCAN cursor of one server process means nothing to the next.
+/// A SCAN cursor of one server process is not valid in the next.
 #[tokio::test(flavor = "multi_thread")]
 async fn restart_during_an_audit_is_an_error() {
     let (server, catalog) = (RedisServer::start(), parse_catalog(SCHEMA, Layout::Plain));

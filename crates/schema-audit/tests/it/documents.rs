@@ -33,7 +33,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// A finding, the command after which it was first seen, and whether it was there until the end.
+/// A finding, the command after which it first occurred, and whether it remained until the end.
 #[derive(Debug)]
 struct Found {
     after: String,
@@ -44,7 +44,7 @@ struct Found {
 }
 
 impl Found {
-    /// Sums say another number after each command and are the same finding still.
+    /// The message of a broken sum has another number after each command, but it is the same finding.
     fn is(&self, (what, key, message): &(String, String, String)) -> bool {
         self.what == *what && self.key == *key && (self.message == *message || what == "broken-sum")
     }
@@ -83,7 +83,7 @@ async fn run(name: &str, text: &str) -> DocumentAudit {
         });
         audit.commands += 1;
         if let Err(error) = command.query::<redis::Value>(&mut server.connect()) {
-            // Versions of Redis differ in what they say further on.
+            // The rest of the message differs between versions of Redis.
             let detail = error.detail().unwrap_or_default().split([',', '.']).next().unwrap_or_default();
             let words = detail.split(" script:").next().unwrap_or_default().trim().to_owned();
             audit.refused.push((line.to_owned(), words));
@@ -150,14 +150,14 @@ async fn examples_page_is_up_to_date() {
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&file, &page).unwrap();
     }
-    let kept = std::fs::read_to_string(&file).unwrap_or_default();
+    let current = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
-        kept == page,
+        current == page,
         "docs/schemas/examples.md is out of date: UPDATE_DOCS=1 cargo test -p hob-schema-audit documents"
     );
 }
 
-/// C6: the gap between INCR and PEXPIRE is what blocks a user for ever.
+/// C6: a crash between INCR and PEXPIRE blocks a user permanently.
 #[tokio::test]
 async fn ttl_set_by_a_second_command_is_missing_after_the_first() {
     let audit = run("chat", DOCUMENTS[2].2).await;

@@ -1,4 +1,4 @@
-//! A schema proposed for a server that has none.
+//! Inference of a schema from the keys of a server.
 
 use hob_schema::examples::example_write;
 use hob_schema::{Catalog, KeyType, Keyspace, Layout, Schema, TtlRule};

@@ -35,7 +35,7 @@ fn service_schemas_can_share_a_server() {
     }
 }
 
-/// Keys as the documents spell them belong to the right family, with the right ids.
+/// Keys in the spelling of the documents match the right family, with the right ids.
 #[test]
 fn documented_keys_match_byte_for_byte() {
     let catalog =
@@ -45,7 +45,7 @@ fn documented_keys_match_byte_for_byte() {
         let mut columns = line.split('\t');
         let (family, key) = (columns.next().unwrap(), columns.next().unwrap());
         let ids: Vec<&str> = columns.collect();
-        let found = catalog.find(key.as_bytes()).unwrap_or_else(|| panic!("{key} belongs to no family"));
+        let found = catalog.find(key.as_bytes()).unwrap_or_else(|| panic!("{key} matches no family"));
         let name = format!("{}.{}", catalog.schema(found.family).name, catalog.family(found.family).name);
         assert_eq!(
             (name.as_str(), &found.ids[..]),
@@ -58,7 +58,7 @@ fn documented_keys_match_byte_for_byte() {
     assert!(keys > 40, "{keys}");
 }
 
-/// C9: a conversation called "total" would be the badge count.
+/// C9: the key of a conversation named "total" would be the badge count.
 #[test]
 fn total_is_not_a_conversation_id() {
     let chat = load_schema("chat");

@@ -1,5 +1,4 @@
-//! Schema files that are nearly right, or made to exhaust their reader: each is read or refused in bounded time and
-//! memory.
+//! Mutated schema files, and files that are expensive to parse: each is accepted or rejected in bounded time and memory.
 
 use hob_schema::Schema;
 use hob_testkit::fuzz;

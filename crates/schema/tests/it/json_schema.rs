@@ -1,12 +1,12 @@
-//! The JSON Schema of the format accepts the schemas of the services and rejects what the parser rejects. The validator
-//! here knows only the few keywords that it uses.
+//! The JSON Schema of the format accepts the schemas of the services and rejects invalid ones, as the parser does. The
+//! validator here supports only the keywords that it uses.
 
 use hob_schema::json_schema;
 use serde_json::Value as Json;
 
 use crate::{SERVICES, schema_path};
 
-/// Why `value` does not fit `schema`, at which path.
+/// Validates `value`. The error has the reason and the path.
 fn check(root: &Json, schema: &Json, value: &Json, path: &str) -> Result<(), String> {
     let Some(rules) = schema.as_object() else {
         return Ok(());

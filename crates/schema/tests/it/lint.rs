@@ -15,17 +15,17 @@ fn broken(text: &str) -> Vec<&'static str> {
 
 const HEAD: &str = "[schema]\nname = \"t\"\nversion = 1\nprefix = \"t:\"\n";
 
-/// A sound family, with a line put in or replaced.
+/// A valid family, with one line added or replaced.
 fn family(name: &str, line: &str) -> String {
     let key = line.split('=').next().unwrap().trim();
-    let sound = [
+    let valid = [
         format!("pattern = \"{name}\""),
         "type = \"string\"".to_owned(),
         "ttl = { max = \"1h\" }".to_owned(),
         format!("purpose = \"Holds {name}.\""),
     ];
     let mut text = format!("[key.{name}]\n");
-    for default in sound {
+    for default in valid {
         if default.split('=').next().unwrap().trim() != key {
             text += &(default + "\n");
         }
@@ -78,7 +78,7 @@ fn each_rule_reports_its_own_case_only() {
         seen.extend(expected);
     }
     let all: BTreeSet<&str> = RULES.iter().map(|rule| rule.id).collect();
-    assert_eq!(seen, all, "every rule has its case");
+    assert_eq!(seen, all, "every rule has a test case");
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn text_of(name: &str) -> String {
     std::fs::read_to_string(schema_path(name)).unwrap()
 }
 
-/// Patterns that none of the five files has.
+/// Patterns that do not occur in the five files.
 const ODD: &str = r#"
 [schema]
 name = "odd"
@@ -69,8 +69,8 @@ fn build(layout: Layout) -> Catalog {
     Catalog::new(schemas, layout).unwrap()
 }
 
-/// Texts that try to look like parts of keys.
-fn nasty_text() -> impl Strategy<Value = String> {
+/// Texts that resemble parts of keys.
+fn keylike_text() -> impl Strategy<Value = String> {
     let pieces = select(vec![
         ":", "::", "{", "}", "*", "?", "[", "]", "\\", "%", "%3A", "%25", "\n", "\0", " ", "/", "_", "\"",
         "'", "total", "online", "user", "recent", "a", "0", "42", "GET ", "é", "사", "::1", "{0}:", ":{0}",
@@ -79,10 +79,10 @@ fn nasty_text() -> impl Strategy<Value = String> {
     prop_oneof![vec(pieces, 1..6).prop_map(|pieces| pieces.concat()), any::<String>(), "[a-zA-Z0-9_-]{1,20}",]
 }
 
-/// An id that the rule accepts.
+/// A valid id of this form.
 fn id_text(form: &IdForm) -> BoxedStrategy<String> {
     match form {
-        IdForm::Text(_) => nasty_text().boxed(),
+        IdForm::Text(_) => keylike_text().boxed(),
         IdForm::OneOf(words) => select(words.clone()).boxed(),
         IdForm::Int { min, max, step } => {
             let (min, max, step) = (min / step, max / step, *step);
@@ -92,7 +92,7 @@ fn id_text(form: &IdForm) -> BoxedStrategy<String> {
             .prop_map(|(y, m, d, h)| format!("{y}-{m:02}-{d:02}_{h:02}"))
             .boxed(),
         IdForm::Endpoint { .. } => prop_oneof![
-            ("[A-Z]{1,7}", nasty_text())
+            ("[A-Z]{1,7}", keylike_text())
                 .prop_map(|(method, path)| format!("{method} /{}", path.replace(' ', ""))),
             "[a-z]{1,8}",
         ]
@@ -134,7 +134,7 @@ fn key_of(space: &Keyspace, built: &Built) -> Option<Vec<u8>> {
     Some(space.key(built.family, &ids, shard).into_bytes())
 }
 
-/// Tries every way of cutting the key, for every family, under the plain layout.
+/// Tries every way to split the key, for every family, in the plain layout.
 fn naive<'c>(catalog: &'c Catalog, key: &[u8]) -> Vec<(&'c str, Vec<String>)> {
     let mut found = Vec::new();
     for space in catalog.spaces() {
@@ -181,7 +181,7 @@ fn cut(
     }
 }
 
-/// Bytes that are nearly a key of ours.
+/// A valid key with a few bytes changed.
 fn near_key() -> impl Strategy<Value = Vec<u8>> {
     (built(), vec((any::<prop::sample::Index>(), any::<u8>()), 0..3), 0..3usize).prop_map(
         |(built, edits, cut)| {
@@ -235,11 +235,11 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: hob_testkit::budget(400, 20_000), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A good file with pieces cut out, doubled or replaced: read, or refused with places inside it.
+    /// A valid file with parts removed, repeated or replaced. An error has a position inside the file.
     #[test]
     fn no_damaged_schema_makes_the_parser_panic(
         file in 0..TEXTS.len(),
-        edits in vec((any::<prop::sample::Index>(), 0..40usize, nasty_toml()), 1..4),
+        edits in vec((any::<prop::sample::Index>(), 0..40usize, damaging_text()), 1..4),
     ) {
         let mut text = TEXTS[file].clone();
         for (at, len, insert) in edits {
@@ -261,7 +261,7 @@ proptest! {
     }
 }
 
-fn nasty_toml() -> impl Strategy<Value = String> {
+fn damaging_text() -> impl Strategy<Value = String> {
     prop_oneof![
         Just(String::new()),
         "[\\[\\]{}=\",.<>a-z0-9\n #']{0,12}",
@@ -295,7 +295,7 @@ word = { one_of = ["tps", "users", "total"] }
 hour = { form = "hour" }
 "#;
 
-/// A schema of a few random patterns, which may well overlap.
+/// A schema of a few random patterns, which may overlap.
 fn random_schema() -> impl Strategy<Value = String> {
     let piece = select(vec![
         "a", "b", "total", "tps", "7", "<text>", "<named>", "<number>", "<raw>", "<word>", "<hour>",
@@ -309,7 +309,7 @@ fn random_schema() -> impl Strategy<Value = String> {
     })
 }
 
-/// Short texts that often fall together.
+/// Short keys that often match the patterns.
 fn short_key() -> impl Strategy<Value = String> {
     let piece = select(vec!["a", "b", "total", "tps", "users", "7", "0", "x", "2024-09-17_14", "%3A", ""]);
     vec(piece, 1..5).prop_map(|pieces| pieces.join(":"))
@@ -318,7 +318,7 @@ fn short_key() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: hob_testkit::budget(1_000, 50_000), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A schema that was accepted has no key of two readings, and every key of a naive reading is found.
+    /// In an accepted schema no key matches two families, and the matcher finds every key that the naive matcher finds.
     #[test]
     fn valid_schema_has_no_key_of_two_families(text in random_schema(), keys in vec(short_key(), 20)) {
         let Ok(schema) = Schema::parse("t.toml", &text) else { return Ok(()) };
@@ -330,8 +330,8 @@ proptest! {
         }
     }
 
-    /// An overlap that is reported names a key that really is of both families. (Hours are taken wider than
-    /// they are, so for them it may not be.)
+    /// A reported overlap names a key that matches both families. Hours are an exception: the overlap check accepts more
+    /// texts than the parser.
     #[test]
     fn reported_overlap_shows_a_key_of_two_families(text in random_schema()) {
         let Err(errors) = Schema::parse("t.toml", &text) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What a test does on a page. Each function waits for its element, since a page loads, or replaces its parts.
+//! Actions of a test on a page. Each function waits for its element, because the page may still load or update.
 
 use std::future::Future;
 

@@ -1,4 +1,4 @@
-//! Finds installed programs, or says what to install.
+//! Finds installed programs, or names the missing package.
 
 use std::env;
 use std::fs;
@@ -19,12 +19,12 @@ pub(crate) fn find_postgres(name: &str) -> PathBuf {
     debian().or_else(|| on_path(name)).unwrap_or_else(|| missing(name, "postgresql"))
 }
 
-/// Panics with what to install.
+/// Panics with the name of the missing package.
 pub(crate) fn missing(what: &str, package: &str) -> ! {
     panic!("{what} is missing: run `cargo xtask test`, or install the Debian package {package}");
 }
 
-/// The folder for what `cargo xtask test` installs, and for what is reused between test runs.
+/// The folder for programs that `cargo xtask test` installs, and for files that are reused between test runs.
 pub(crate) fn cache() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/testkit"))
 }

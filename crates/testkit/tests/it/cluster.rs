@@ -30,9 +30,9 @@ fn master_of_returns_the_master_of_a_key() {
 #[test]
 fn cluster_starts_within_two_seconds() {
     let fastest = (0..3).map(|_| {
-        let begun = Instant::now();
+        let started = Instant::now();
         drop(RedisCluster::start());
-        begun.elapsed()
+        started.elapsed()
     });
     assert!(fastest.min().unwrap() < Duration::from_secs(2));
 }

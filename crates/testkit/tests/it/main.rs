@@ -1,4 +1,4 @@
-//! The servers start, respond, fail as told, recover, and never outlive the test process.
+//! The servers start, respond, fail on request, recover, and never outlive the test process.
 
 mod browser;
 mod clients;

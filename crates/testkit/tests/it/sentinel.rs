@@ -7,7 +7,7 @@ use redis::Commands;
 async fn replica_replaces_a_killed_master_which_then_follows_it() {
     let set = SentinelSet::start();
     let old = set.master();
-    // WAIT is about the writes of its own connection.
+    // WAIT covers only the writes of its own connection.
     let mut connection = old.connect();
     let () = connection.set("key", "value").unwrap();
     assert_eq!(redis::cmd("WAIT").arg(1).arg(0).query::<usize>(&mut connection).unwrap(), 1);

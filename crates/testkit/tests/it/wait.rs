@@ -11,13 +11,13 @@ async fn panic_message(waiting: impl Future<Output = ()> + Send + 'static) -> St
 
 #[tokio::test]
 async fn wait_returns_the_value_of_the_condition() {
-    let mut asked = 0;
+    let mut calls = 0;
     let value = wait_for("the third call", LIMIT, async || {
-        asked += 1;
-        (asked == 3).then_some("here")
+        calls += 1;
+        (calls == 3).then_some("here")
     });
     assert_eq!(value.await, "here");
-    assert_eq!(asked, 3);
+    assert_eq!(calls, 3);
 }
 
 #[tokio::test]
