@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn error_has_a_column() {
-        for (path, told) in [
+        for (path, expected) in [
             ("", "column 1: expected a path that begins with $, but the expression ends"),
             ("a.b", "column 1: expected a path that begins with $, found \"a.b\""),
             ("$.", "column 3: expected the name of a field, but the expression ends"),
@@ -201,7 +201,7 @@ mod tests {
             ("$['a", "column 5: expected the closing ', but the expression ends"),
             ("$.a b", "column 5: expected the end, found \"b\""),
         ] {
-            assert_eq!(path.parse::<JsonPath>().unwrap_err().to_string(), told, "{path}");
+            assert_eq!(path.parse::<JsonPath>().unwrap_err().to_string(), expected, "{path}");
         }
     }
 

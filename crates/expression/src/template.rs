@@ -206,14 +206,14 @@ mod tests {
 
     #[test]
     fn error_has_a_column_and_names_the_variable() {
-        for (text, told) in [
+        for (text, expected) in [
             ("/ä/${lgoin}", "column 4: unknown variable `lgoin`; write `${login}`"),
             ("${ id }", "column 1: unknown variable ` id `; write `${id}`"),
             ("$$${password}", "column 3: unknown variable `password`"),
             ("a ${id", "column 3: `${` without `}`; write `$${` for the text `${`"),
             ("${}", "column 1: `${}` has no name; write `$${}` for the text `${}`"),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), told, "{text}");
+            assert_eq!(parse(text).unwrap_err().to_string(), expected, "{text}");
         }
         let long = parse(&format!("${{{}}}", "x".repeat(100_000))).unwrap_err();
         assert!(long.message.len() < 100, "{}", long.message.len());

@@ -117,7 +117,7 @@ impl Node {
         if let StoreClaim::Taken(other) = claim(store, &self.keys, self.context.database.id()).await? {
             tracing::error!(database = other, "store is claimed by another database");
         }
-        let beat = if joined {
+        let heartbeat = if joined {
             members::heartbeat(store, group.members(), incarnation, LEASE).await?
         } else {
             members::join(store, group.members(), incarnation, self.context.node.as_str(), LEASE).await?
@@ -127,7 +127,7 @@ impl Node {
             tracing::warn!(node = dead.node, "node lease expired");
             members::swept(store, group.members(), &dead).await?;
         }
-        Ok(beat)
+        Ok(heartbeat)
     }
 
     async fn describe(&self, incarnation: &Incarnation) -> hob_store::Result<()> {

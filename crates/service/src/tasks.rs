@@ -36,7 +36,7 @@ struct Counters {
     name: String,
     begun: Instant,
     /// Microseconds after `begun`; 0 before the first heartbeat.
-    beat_us: AtomicU64,
+    heartbeat_us: AtomicU64,
     lag_us: AtomicU64,
     restarts: AtomicU32,
 }
@@ -82,7 +82,7 @@ impl Tasks {
         let counters = Arc::new(Counters {
             name,
             begun: Instant::now(),
-            beat_us: AtomicU64::new(0),
+            heartbeat_us: AtomicU64::new(0),
             lag_us: AtomicU64::new(0),
             restarts: AtomicU32::new(0),
         });
@@ -138,7 +138,7 @@ impl Task {
 
     /// Records a heartbeat: one round of work is done.
     pub fn heartbeat(&self) {
-        self.counters.beat_us.store(micros(self.counters.begun.elapsed()).max(1), Ordering::Relaxed);
+        self.counters.heartbeat_us.store(micros(self.counters.begun.elapsed()).max(1), Ordering::Relaxed);
     }
 
     /// Records how far behind its work the task is.
@@ -182,10 +182,10 @@ async fn supervise(task: Task, mut work: Work) {
 
 impl Counters {
     fn state(&self) -> TaskState {
-        let beat = Duration::from_micros(self.beat_us.load(Ordering::Relaxed));
+        let heartbeat = Duration::from_micros(self.heartbeat_us.load(Ordering::Relaxed));
         TaskState {
             name: self.name.clone(),
-            beat_ago: self.begun.elapsed().saturating_sub(beat),
+            beat_ago: self.begun.elapsed().saturating_sub(heartbeat),
             lag: Duration::from_micros(self.lag_us.load(Ordering::Relaxed)),
             restarts: self.restarts.load(Ordering::Relaxed),
         }

@@ -25,7 +25,7 @@ impl Chat {
     pub(super) async fn keep_alive(self, task: Task) {
         let every = self.config().node_lease.get() / 3;
         loop {
-            if let Err(error) = self.beat().await {
+            if let Err(error) = self.send_heartbeat().await {
                 tracing::warn!(%error, "chat heartbeat failed");
             }
             task.heartbeat();
@@ -35,7 +35,7 @@ impl Chat {
         }
     }
 
-    async fn beat(&self) -> Result<(), Error> {
+    async fn send_heartbeat(&self) -> Result<(), Error> {
         let hub = &self.inner.hub;
         if hub.node.heartbeat().await? == Heartbeat::Rejoined || !hub.node.is_synced() {
             self.inner.recover.notify_one();

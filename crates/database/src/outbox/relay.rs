@@ -34,7 +34,7 @@ struct HeldLease {
     renewed: Instant,
 }
 
-/// The result of one turn of the relay.
+/// The result of one round of the relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RelayRound {
     /// Another relay holds the lease.
@@ -100,12 +100,12 @@ impl Relay {
     {
         let mut stop = pin!(stop);
         loop {
-            let turn = self.run_round(&mut publish).await;
-            if let Err(error) = &turn {
+            let round = self.run_round(&mut publish).await;
+            if let Err(error) = &round {
                 tracing::warn!(error = error as &dyn std::error::Error, "outbox relay failed, retrying");
             }
             let pause = async {
-                match turn {
+                match round {
                     Ok(RelayRound::Worked { numbered, .. }) if numbered < usize::from(BATCH) => {
                         sleep(BATCH_PAUSE).await;
                     }
@@ -127,7 +127,7 @@ impl Relay {
         }
     }
 
-    /// One turn: claims or renews the lease, numbers new events, publishes unpublished ones.
+    /// One round: claims or renews the lease, numbers new events, publishes unpublished ones.
     pub async fn run_round<F, E>(
         &mut self,
         mut publish: impl FnMut(Vec<Event>) -> F + Send,

@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn earlier_syntax_is_rejected_with_what_to_write() {
-        for (text, told) in [
+        for (text, expected) in [
             ("/d/{key}/", "column 4: `{key}` is text, not a variable; write `${key}`"),
             ("ä {secret.api}", "column 3: `{secret.api}` is text, not a variable; write `${secret.api}`"),
             (r#"{"a": "{data.n}"}"#, "column 8: `{data.n}` is text, not a variable; write `${data.n}`"),
@@ -188,7 +188,7 @@ mod tests {
             (r#"{"a": {{"b": 1}}"#, "column 7: `{{` is two braces; write `{` for one"),
             ("/?f={{a}", "column 5: `{{` is two braces; write `{` for one"),
         ] {
-            assert_eq!(error(text), told, "{text}");
+            assert_eq!(error(text), expected, "{text}");
         }
         for text in [r#"{"a": {}, "b": "{x} {{name}} {"}"#, "$${key}", "{ key }"] {
             assert_eq!(render(text, Escape::Json), text.replace("$$", "$"), "{text}");

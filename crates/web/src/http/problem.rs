@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn retry_after_is_rounded_up_to_whole_seconds() {
-        for (wait, told) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (59_500, "60")] {
+        for (wait, expected) in [(0, "1"), (1, "1"), (1_000, "1"), (1_001, "2"), (59_500, "60")] {
             let response = Problem::too_many("Slow down.", Duration::from_millis(wait)).into_response();
-            assert_eq!(response.headers()[header::RETRY_AFTER], told, "{wait} ms");
+            assert_eq!(response.headers()[header::RETRY_AFTER], expected, "{wait} ms");
         }
     }
 

@@ -27,7 +27,7 @@ struct OutboxStream {
     /// The number of the last event sent.
     last: u64,
     ready: VecDeque<Bytes>,
-    hint: ChangeListener,
+    listener: ChangeListener,
     heartbeat_at: Instant,
 }
 
@@ -36,15 +36,15 @@ impl Client {
     /// event name is `event`, the data its payload. If events after that number were deleted, the stream sends a `reset`.
     ///
     /// Every client polls the database, so this is for few clients that must not miss events. New events are sent within
-    /// two seconds, or at once if `changes` notifies the topic `hint`.
+    /// two seconds, or at once if `changes` notifies `notified_topic`.
     pub async fn stream_outbox(
         self,
         database: &Database,
         topic: Topic,
         changes: &Changes,
-        hint: &'static str,
+        notified_topic: &'static str,
     ) -> Result<Response, Problem> {
-        let hint = changes.listen(hint);
+        let listener = changes.listen(notified_topic);
         let last = match self.last().and_then(|last| last.parse().ok()) {
             Some(number) => number,
             None => newest(database, topic).await?,
@@ -52,7 +52,7 @@ impl Client {
         let ready = VecDeque::from([Bytes::from_static(PREAMBLE)]);
         let heartbeat_at = Instant::now() + HEARTBEAT;
         let stream_state =
-            OutboxStream { database: database.clone(), topic, last, ready, hint, heartbeat_at };
+            OutboxStream { database: database.clone(), topic, last, ready, listener, heartbeat_at };
         Ok(self.respond(stream_state.events()))
     }
 }
@@ -106,7 +106,7 @@ impl OutboxStream {
             return Some(());
         }
         let poll_at = self.heartbeat_at.min(Instant::now() + POLL_INTERVAL);
-        match timeout_at(poll_at, self.hint.changed()).await {
+        match timeout_at(poll_at, self.listener.changed()).await {
             Ok(None) => None,
             Ok(Some(())) | Err(_) => Some(()),
         }

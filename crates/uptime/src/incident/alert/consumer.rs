@@ -16,13 +16,13 @@ use crate::incident::{INCIDENTS, IncidentEvent};
 const NAME: &str = "uptime.alerts";
 const BATCH: u16 = 100;
 
-/// How often the outbox is polled without a hint.
+/// How often the outbox is polled without a notification.
 const POLL_EVERY: Duration = Duration::from_secs(2);
 
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 
-/// Consumes new events when a hint arrives, and periodically.
-pub(super) async fn run(alerts: Alerts, mut hint: ChangeListener, task: Task) {
+/// Consumes new events after each notification, and periodically.
+pub(super) async fn run(alerts: Alerts, mut listener: ChangeListener, task: Task) {
     let mut consumer = None;
     loop {
         let pause = match consume(alerts.database(), &mut consumer).await {
@@ -39,7 +39,7 @@ pub(super) async fn run(alerts: Alerts, mut hint: ChangeListener, task: Task) {
         task.heartbeat();
         let go_on = tokio::select! {
             go_on = task.pause(pause) => go_on,
-            Some(()) = hint.changed() => true,
+            Some(()) = listener.changed() => true,
         };
         if !go_on {
             return;
