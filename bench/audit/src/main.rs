@@ -1,8 +1,8 @@
 //! The schema audit compared with `redis-cli --bigkeys` and `--memkeys`, on a million mixed keys in a separate server:
 //! `cargo run --profile dist -p bench-audit [KEYS]`.
 //!
-//! Prints a Markdown table: seconds, CPU seconds of the server, and what a client that pings once a
-//! millisecond measures meanwhile.
+//! Prints a Markdown table: seconds, CPU seconds of the server, and the latency of a client that sends one PING per
+//! millisecond during the run.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         let watch = Watch::start(&server);
         let store = connect(&server.url().parse()?).await?;
         let report = audit(&store, &catalog, AuditOptions { pace }, &mut |_| {}).await?;
-        assert_eq!(report.keys, keys, "every key was seen once");
+        assert_eq!(report.keys, keys, "every key is audited once");
         watch.print(name);
     }
     for flag in ["--bigkeys", "--memkeys"] {
@@ -46,8 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Ten kinds of keys in equal parts, one of them undeclared. The keys are written as any other program would write them,
-/// without the typed constructors: the audit must not depend on Hob having made them.
+/// Ten kinds of keys in equal parts, one of them undeclared. The keys are written without the typed constructors
+/// of Hob, as another program would write them, because the audit must not depend on them.
 fn fill(server: &RedisServer, keys: u64) {
     const MESSAGE: &str =
         r#"{"id":"m","content":"Hello there","senderId":"u","timestamp":"2025-11-16T10:00:00Z"}"#;
@@ -56,8 +56,8 @@ fn fill(server: &RedisServer, keys: u64) {
         let mut pipe = redis::pipe();
         for n in block {
             let (user, room) = (format!("{n:024x}"), format!("room{n}"));
-            let mut send = |words: &[&str]| {
-                pipe.cmd(words[0]).arg(&words[1..]).ignore();
+            let mut send = |arguments: &[&str]| {
+                pipe.cmd(arguments[0]).arg(&arguments[1..]).ignore();
             };
             send(&["SET", &format!("user:{user}:online"), "true"]);
             send(&["SADD", &format!("user:{user}:sockets"), &format!("a{n}"), &format!("b{n}")]);
@@ -76,11 +76,11 @@ fn fill(server: &RedisServer, keys: u64) {
             send(&["EXPIRE", &limit, "900"]);
             send(&["SET", &format!("legacy:{user}"), "a value of an undeclared key"]);
         }
-        pipe.query::<()>(&mut connection).expect("the server takes the keys");
+        pipe.query::<()>(&mut connection).expect("cannot write the keys");
     }
 }
 
-/// What a run costs the server and its other clients.
+/// Measures the cost of a run for the server and its other clients.
 struct Watch<'s> {
     server: &'s RedisServer,
     started: Instant,
@@ -97,7 +97,7 @@ impl<'s> Watch<'s> {
             let mut latencies = Vec::new();
             while !stop.load(Ordering::Relaxed) {
                 let sent = Instant::now();
-                redis::cmd("PING").query::<()>(&mut connection).expect("the server answers");
+                redis::cmd("PING").query::<()>(&mut connection).expect("no reply to PING");
                 latencies.push(sent.elapsed());
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -111,7 +111,7 @@ impl<'s> Watch<'s> {
         let seconds = self.started.elapsed().as_secs_f64();
         let cpu_s = cpu_s(self.server) - self.cpu_s;
         self.stopped.store(true, Ordering::Relaxed);
-        let latencies = self.pings.join().expect("the pinging thread ends");
+        let latencies = self.pings.join().expect("the ping thread panicked");
         let ms = |share: usize| {
             latencies
                 .get(latencies.len() * share / 1_000)

@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail, ensure};
 use bench_kit::{Core, Process, free_address, hob, node_modules, wait_for};
 use tempfile::TempDir;
 
-use crate::dialect::{self, Dialect};
-use crate::seat::Seat;
+use crate::member::MemberId;
+use crate::protocol::{self, Protocol};
 
 /// The server has one core for itself; the generator and Redis share the other.
 const SERVER: Core = Core::First;
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) address: SocketAddr,
-    pub(crate) dialect: Dialect,
+    pub(crate) protocol: Protocol,
     pub(crate) redis: Redis,
     _folder: TempDir,
 }
@@ -60,10 +60,10 @@ impl Server {
         }
     }
 
-    /// Hob with its database in SQLite, and no limit that this load meets.
+    /// Hob with SQLite as its database, and with limits that this load does not reach.
     fn hob(redis: Redis, folder: TempDir) -> Result<Self> {
         let secret = folder.path().join("secret");
-        std::fs::write(&secret, dialect::SECRET)?;
+        std::fs::write(&secret, protocol::SECRET)?;
         let settings = format!(
             "[chat]\ntoken_secret = \"file:{}\"\nmessage_rate_limit = 1000000\nconnects_per_minute = 1000000\n\
              commands_per_second = 100000\n",
@@ -75,7 +75,7 @@ impl Server {
         command.current_dir(&folder).env("HOB_LOG", "error").stdout(Stdio::piped());
         let mut process = Process::start(&mut command)?;
         let address = process.line(|line| line.strip_prefix("Hob is on http://")?.parse().ok())?;
-        Ok(Self { process, address, dialect: Dialect::Hob, redis, _folder: folder })
+        Ok(Self { process, address, protocol: Protocol::Hob, redis, _folder: folder })
     }
 
     fn socket_io(redis: Redis, folder: TempDir) -> Result<Self> {
@@ -83,20 +83,20 @@ impl Server {
         command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/socketio.js")).arg(&redis.url);
         command.env("NODE_PATH", node_modules("socketio", &PACKAGES)?).env("NODE_ENV", "production");
         let mut process = Process::start(command.stdout(Stdio::piped()))?;
-        let address = process.first_line()?.parse().context("socketio.js did not say where it listens")?;
-        Ok(Self { process, address, dialect: Dialect::SocketIo, redis, _folder: folder })
+        let address = process.first_line()?.parse().context("socketio.js did not print its address")?;
+        Ok(Self { process, address, protocol: Protocol::SocketIo, redis, _folder: folder })
     }
 
-    /// Opens the rooms with their members, where a server has to know of them.
+    /// Creates the rooms with their members, if the server requires it.
     pub(crate) fn open_rooms(&self, rooms: usize, members: usize) -> Result<()> {
-        if matches!(self.dialect, Dialect::SocketIo) {
+        if matches!(self.protocol, Protocol::SocketIo) {
             return Ok(());
         }
         for room in 0..rooms {
-            let seat = |number| Seat { room, number };
-            let others: Vec<String> = (1..members).map(|number| seat(number).user()).collect();
+            let member = |number| MemberId { room, number };
+            let others: Vec<String> = (1..members).map(|number| member(number).user()).collect();
             let body = serde_json::json!({
-                "id": seat(0).room_name(), "title": "Room", "createdBy": seat(0).user(), "members": others,
+                "id": member(0).room_name(), "title": "Room", "createdBy": member(0).user(), "members": others,
             });
             self.post("/api/v1/chat/conversations", &body.to_string())?;
         }
@@ -110,10 +110,10 @@ impl Server {
             self.address
         );
         write!(stream, "{head}Content-Length: {}\r\n\r\n{body}", body.len())?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        if !answer.starts_with("HTTP/1.1 201") {
-            bail!("{path}: {answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response)?;
+        if !response.starts_with("HTTP/1.1 201") {
+            bail!("{path}: {response}");
         }
         Ok(())
     }
@@ -131,23 +131,23 @@ impl Redis {
     }
 }
 
-/// How many commands a Redis is sent in this time. What a script calls is not sent.
+/// The number of commands that Redis receives in this time, without the commands called by scripts.
 pub(crate) fn commands_sent(redis: SocketAddr, time: Duration) -> Result<usize> {
     let mut stream = TcpStream::connect(redis)?;
     stream.write_all(b"MONITOR\r\n")?;
-    let (end, mut seen) = (Instant::now() + time, Vec::new());
+    let (end, mut output) = (Instant::now() + time, Vec::new());
     while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
         stream.set_read_timeout(Some(left))?;
         let mut part = [0; 64 * 1024];
         match stream.read(&mut part) {
             Ok(0) => bail!("Redis has closed the connection"),
-            Ok(length) => seen.extend_from_slice(&part[..length]),
+            Ok(length) => output.extend_from_slice(&part[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(error.into()),
         }
     }
-    let seen = String::from_utf8_lossy(&seen);
-    let mut lines = seen.lines();
-    ensure!(lines.next() == Some("+OK"), "a strange MONITOR");
+    let output = String::from_utf8_lossy(&output);
+    let mut lines = output.lines();
+    ensure!(lines.next() == Some("+OK"), "unexpected reply to MONITOR");
     Ok(lines.filter(|line| !line.contains(" lua] ")).count())
 }

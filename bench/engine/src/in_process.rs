@@ -1,4 +1,4 @@
-//! Calls one after the other: into the engine, and over loopback with the same client.
+//! Sequential calls to the engine in process, and to redis-server over loopback, with the same client.
 
 use std::time::Instant;
 
@@ -19,8 +19,8 @@ pub(crate) fn compare(calls: usize) -> Result<()> {
         let client = redis::Client::open(server.url())?;
         let mut over_tcp = client.get_multiplexed_async_connection().await?;
         let mut in_process = engine.connection();
-        let hot_tcp = Store::connect(&server.url().parse::<Address>()?).await?;
-        let hot_embedded = Store::embedded(&engine);
+        let store_tcp = Store::connect(&server.url().parse::<Address>()?).await?;
+        let store_embedded = Store::embedded(&engine);
         println!("| sequential calls | redis-server over loopback/s | in process/s | ratio |");
         println!("|---|---:|---:|---:|");
         let slow = calls / 10;
@@ -31,11 +31,11 @@ pub(crate) fn compare(calls: usize) -> Result<()> {
         }
         row("INCR through redis-rs", rounds);
         for round in &mut rounds {
-            *round = (hot_incr(&hot_tcp, slow).await?, hot_incr(&hot_embedded, calls).await?);
+            *round = (store_incr(&store_tcp, slow).await?, store_incr(&store_embedded, calls).await?);
         }
         row("INCR through `hob-store`", rounds);
         for round in &mut rounds {
-            *round = (gcra(&hot_tcp, slow).await?, gcra(&hot_embedded, calls).await?);
+            *round = (gcra(&store_tcp, slow).await?, gcra(&store_embedded, calls).await?);
         }
         row("the GCRA script through `hob-store`", rounds);
         Ok(())
@@ -55,7 +55,7 @@ async fn incr(connection: &mut impl ConnectionLike, calls: usize) -> Result<f64>
     Ok(per_second(calls, started))
 }
 
-async fn hot_incr(store: &Store, calls: usize) -> Result<f64> {
+async fn store_incr(store: &Store, calls: usize) -> Result<f64> {
     let started = Instant::now();
     for _ in 0..calls {
         store.run::<i64>(cmd("INCR").arg("counter")).await?;

@@ -1,4 +1,4 @@
-//! The embedded store and redis-server in one run: over TCP, in process, and in memory.
+//! The embedded store compared with redis-server: calls over TCP, calls in process, and memory.
 //!
 //!     cargo run --profile dist -p bench-engine            prints the table of docs/benchmarks/engine.md
 //!     cargo run --profile dist -p bench-engine -- quick   the same with a tenth of the work
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
         ["quick"] => compare(10),
         ["serve"] => process::serve(),
         ["fill", count] => memory::fill(count.parse()?),
-        other => anyhow::bail!("what is {other:?}? Give nothing, or `quick`"),
+        other => anyhow::bail!("unknown arguments {other:?}; usage: bench-engine [quick]"),
     }
 }
 
@@ -34,7 +34,7 @@ fn compare(divisor: usize) -> Result<()> {
     memory::compare(1_000_000 / divisor)
 }
 
-/// The middle of three measurements.
+/// The median of three measurements.
 fn median(mut values: [f64; 3]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[1]

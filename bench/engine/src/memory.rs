@@ -1,4 +1,4 @@
-//! What many small keys take.
+//! Memory of many small keys.
 
 use std::process::Command;
 
@@ -28,7 +28,7 @@ pub(crate) fn compare(keys: usize) -> Result<()> {
     let used: f64 = redis.info("memory").get("used_memory").context("no used_memory")?;
     let text = output(Command::new(std::env::current_exe()?).args(["fill", &keys.to_string()]))?;
     let mut numbers = text.split_whitespace().map(str::parse::<f64>);
-    let mut next = || numbers.next().context("the child printed too little")?.context("a number");
+    let mut next = || numbers.next().context("the child printed too few numbers")?.context("invalid number");
     let (account, engine_rss) = (next()?, next()?);
     println!("| {keys} keys `{}` = `true` | account, MiB | resident, MiB | bytes per key |", key(0));
     println!("|---|---:|---:|---:|");
@@ -39,7 +39,7 @@ pub(crate) fn compare(keys: usize) -> Result<()> {
     Ok(())
 }
 
-/// What the child does: fills an engine and prints what it accounts for, and what it really took.
+/// The child process: fills an engine and prints its own memory count and the increase of its resident memory.
 pub(crate) fn fill(keys: usize) -> Result<()> {
     let pid = std::process::id();
     let engine = Engine::default();

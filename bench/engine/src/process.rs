@@ -24,7 +24,7 @@ pub(crate) fn serve() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     runtime.block_on(async {
         let listener = Listener::bind(Engine::default(), SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-        println!("{}", listener.address().context("a TCP address")?.port());
+        println!("{}", listener.address().context("no TCP address")?.port());
         listener.serve(std::future::pending()).await;
         Ok(())
     })

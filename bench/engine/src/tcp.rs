@@ -45,7 +45,7 @@ pub(crate) fn compare(requests: usize) -> Result<()> {
     Ok(())
 }
 
-/// Requests per second, and processor microseconds per request.
+/// Requests per second, and CPU microseconds per request.
 fn measure(server: &Server, test: &str, pipeline: usize, requests: usize) -> Result<(f64, f64)> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-p", &server.port.to_string(), "-n", &requests.to_string(), "-P", &pipeline.to_string()]);
@@ -61,7 +61,7 @@ fn measure(server: &Server, test: &str, pipeline: usize, requests: usize) -> Res
     let usage = Usage::start(vec![server.pid])?;
     let csv = output(&mut command).context("redis-benchmark is part of redis-tools")?;
     let used_us = usage.us_each(requests as u64)?;
-    // The script's name holds commas, so the columns are counted from the end: six follow the rate.
+    // The name of the script contains commas, so the columns are counted from the end: six follow the rate.
     let line = csv.lines().last().context("no result")?;
     let columns: Vec<&str> = line.trim().rsplit("\",\"").collect();
     let rate: f64 = columns.get(6).context("no rate")?.trim_matches('"').parse()?;

@@ -1,4 +1,4 @@
-//! The gateway beside nginx, HAProxy and Express: `cargo run --profile dist -p bench-gateway [SECONDS]`.
+//! The gateway compared with nginx, HAProxy and Express: `cargo run --profile dist -p bench-gateway [SECONDS]`.
 //!
 //! Needs `nginx`, `haproxy`, `redis-server`, `node` with `npm`, `wrk` and `taskset` on the PATH (Debian packages
 //! `nginx-light`, `haproxy`, `redis-server`, `nodejs`, `npm`, `wrk`, `util-linux`), and two cores. Each proxy has one
@@ -6,8 +6,8 @@
 //! client's address, with limits that are never reached, and keep their connections to the upstream open. Hob also
 //! counts every request.
 //!
-//! Three rounds, in turn. First full load over 64 connections; then half of that load at a steady pace, and the same
-//! straight to the upstream. The proxy adds the difference of the two p99s.
+//! Each round, of three, measures all proxies in turn: first full load over 64 connections, then half of that load at a
+//! constant rate, through the proxy and directly to the upstream. The difference of the two p99s is the added latency.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -38,11 +38,11 @@ fn main() -> Result<()> {
         return hob::run(toml, store);
     }
     let seconds: u32 = arguments.first().and_then(|text| text.parse().ok()).unwrap_or(2);
-    Core::Second.keep_this_process()?;
+    Core::Second.pin_this_process()?;
     let (upstream, store) = (upstream::start()?, Store::start()?);
     let peers = Peer::all(upstream, &store)?;
     for peer in &peers {
-        Core::First.keep(&peer.process)?;
+        Core::First.pin(&peer.process)?;
     }
     let mut rounds: Vec<Vec<Figures>> = peers.iter().map(|_| Vec::new()).collect();
     for _ in 0..ROUNDS {
@@ -60,10 +60,10 @@ struct Figures {
     per_second: f64,
     cpu_us: f64,
     p99: Duration,
-    /// At half load: the p99 through the proxy, and straight to the upstream.
+    /// At half load: the p99 through the proxy, and directly to the upstream.
     half: Duration,
-    straight: Duration,
-    /// Messages to the store, and commands that the store ran, per request.
+    direct: Duration,
+    /// Messages to the store, and commands that the store executed, per request.
     sent: f64,
     ran: f64,
 }
@@ -76,15 +76,15 @@ fn measure(peer: &Peer, upstream: std::net::SocketAddr, store: &Store, seconds: 
     let cpu_us = usage.us_each(full.requests)?;
     let counts = store.counts()?;
     let each = |count: u64| count as f64 / full.requests as f64;
-    let lasting = Duration::from_secs(u64::from(seconds));
-    let half = paced::p99(peer.address, full.per_second / 2.0, lasting)?;
-    let straight = paced::p99(upstream, full.per_second / 2.0, lasting)?;
+    let duration = Duration::from_secs(u64::from(seconds));
+    let half = paced::p99(peer.address, full.per_second / 2.0, duration)?;
+    let direct = paced::p99(upstream, full.per_second / 2.0, duration)?;
     Ok(Figures {
         per_second: full.per_second,
         cpu_us,
         p99: full.p99,
         half,
-        straight,
+        direct,
         sent: each(counts.sent - before.sent),
         ran: each(counts.ran - before.ran),
     })
@@ -97,8 +97,7 @@ fn print(peers: &[Peer], rounds: Vec<Vec<Figures>>) {
     );
     let us = |time: Duration| time.as_secs_f64() * 1e6;
     for (peer, rounds) in peers.iter().zip(rounds) {
-        let added =
-            median(rounds.iter().map(|round| us(round.half) - us(round.straight)).collect(), |us| *us);
+        let added = median(rounds.iter().map(|round| us(round.half) - us(round.direct)).collect(), |us| *us);
         let half = median(rounds.iter().map(|round| us(round.half)).collect(), |us| *us);
         let Figures { per_second, cpu_us, p99, sent, ran, .. } = median(rounds, |round| round.per_second);
         println!(

@@ -1,4 +1,5 @@
-//! Requests at a steady pace, from threads that sleep in between. Measures each from when it was sent.
+//! Sends requests at a constant rate from threads that sleep between requests. Each latency starts when its request is
+//! sent.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,53 +7,58 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-/// Requests per second of one thread: beyond that, sleeps are too short to be accurate.
+/// Requests per second of one thread. At higher rates, sleeps are too short to be accurate.
 const PER_THREAD: f64 = 1500.0;
 
 /// The p99 at this rate.
-pub(crate) fn p99(address: SocketAddr, per_second: f64, lasting: Duration) -> Result<Duration> {
+pub(crate) fn p99(address: SocketAddr, per_second: f64, duration: Duration) -> Result<Duration> {
     let threads = (per_second / PER_THREAD).ceil().max(1.0);
-    let every = Duration::from_secs_f64(threads / per_second);
-    let mut took = std::thread::scope(|scope| {
+    let interval = Duration::from_secs_f64(threads / per_second);
+    let mut latencies = std::thread::scope(|scope| {
         let send = |number: u32| {
-            let first = every * number / threads as u32;
-            scope.spawn(move || ask(address, first, every, lasting))
+            let first = interval * number / threads as u32;
+            scope.spawn(move || send_requests(address, first, interval, duration))
         };
-        let asking: Vec<_> = (0..threads as u32).map(send).collect();
-        let mut took = Vec::new();
-        for asking in asking {
-            took.extend(asking.join().map_err(|_| anyhow::anyhow!("a thread ended"))??);
+        let handles: Vec<_> = (0..threads as u32).map(send).collect();
+        let mut latencies = Vec::new();
+        for handle in handles {
+            latencies.extend(handle.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??);
         }
-        Ok::<_, anyhow::Error>(took)
+        Ok::<_, anyhow::Error>(latencies)
     })?;
-    took.sort_unstable();
-    ensure!(!took.is_empty(), "nothing was asked");
-    Ok(took[took.len() * 99 / 100])
+    latencies.sort_unstable();
+    ensure!(!latencies.is_empty(), "no request was sent");
+    Ok(latencies[latencies.len() * 99 / 100])
 }
 
-fn ask(address: SocketAddr, first: Duration, every: Duration, lasting: Duration) -> Result<Vec<Duration>> {
+fn send_requests(
+    address: SocketAddr,
+    first: Duration,
+    interval: Duration,
+    duration: Duration,
+) -> Result<Vec<Duration>> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     let request = format!("GET /api/things/7 HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    let (mut took, mut answer) = (Vec::new(), [0; 4096]);
-    let begun = Instant::now();
-    let mut due = begun + first;
-    while begun.elapsed() < lasting {
+    let (mut latencies, mut response) = (Vec::new(), [0; 4096]);
+    let started = Instant::now();
+    let mut due = started + first;
+    while started.elapsed() < duration {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        // A late request does not make the next ones hurry: the pace stays steady.
-        due = Instant::now() + every;
+        // A late request shifts the following ones, so that there is no burst to catch up.
+        due = Instant::now() + interval;
         let sent = Instant::now();
         stream.write_all(request.as_bytes())?;
         let mut filled = 0;
         // Every response ends with the upstream's body.
-        while !answer[..filled].ends_with(b"abcdef") {
-            let read = stream.read(&mut answer[filled..])?;
-            ensure!(read > 0, "{address} hung up");
+        while !response[..filled].ends_with(b"abcdef") {
+            let read = stream.read(&mut response[filled..])?;
+            ensure!(read > 0, "{address} closed the connection");
             filled += read;
         }
-        took.push(sent.elapsed());
-        ensure!(answer.starts_with(b"HTTP/1.1 200"), "{address} refused");
+        latencies.push(sent.elapsed());
+        ensure!(response.starts_with(b"HTTP/1.1 200"), "{address} did not respond with 200");
     }
-    // The first requests find cold caches.
-    Ok(took.split_off(took.len() / 10))
+    // Drops the first requests, which run with cold caches.
+    Ok(latencies.split_off(latencies.len() / 10))
 }

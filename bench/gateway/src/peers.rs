@@ -84,14 +84,14 @@ fn express(upstream: SocketAddr, store: &Store) -> Result<Peer> {
 
 fn hob(name: &'static str, upstream: SocketAddr, store: &Store, exactness: &str) -> Result<Peer> {
     let address = free_address()?;
-    // Each has its own instance name, so that commands can be attributed.
+    // Each gateway has its own instance name, so that commands can be attributed to it.
     let toml = format!(
         "listen = \"{address}\"\nupstream = [\"http://{upstream}\"]\ncount_loopback = true\ninstance = \"{exactness}\"\n\
          routes = [\"/api/things/:id\"]\n[[rules]]\nname = \"{exactness}\"\nwindows = \"1000000/1s burst 2000000\"\n\
          exactness = \"{exactness}\"\n"
     );
     let mut command = Command::new(std::env::current_exe()?);
-    // One worker, like the others.
+    // One worker, as for the other proxies.
     command.env("TOKIO_WORKER_THREADS", "1").stdout(Stdio::piped());
     let redis = format!("redis://{}", store.address);
     let mut process = Process::start(command.args(["gateway", &toml, &redis]))?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: keep-alive\r\n\
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: keep-alive\r\n\
                         Content-Length: 64\r\n\r\n0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 /// Serves on its own thread, forever.
@@ -38,7 +38,7 @@ async fn serve(mut stream: TcpStream) {
         }
         if head[..filled].ends_with(b"\r\n\r\n") {
             filled = 0;
-            if stream.write_all(ANSWER).await.is_err() {
+            if stream.write_all(RESPONSE).await.is_err() {
                 return;
             }
         }

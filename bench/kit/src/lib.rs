@@ -1,7 +1,7 @@
-//! What the benchmarks share: processes and what they cost, the peers that several are compared with, and medians.
+//! Shared by the benchmarks: processes and their resource usage, common peers, and medians.
 //!
-//! Every benchmark measures its peers in turns within one run, prints CPU time beside wall time, and prints the table
-//! that its page under `docs/benchmarks` shows.
+//! Every benchmark measures its peers in turns within one run, prints CPU time and wall time, and prints the table
+//! of its page under `docs/benchmarks`.
 
 mod nginx;
 mod packages;
@@ -15,10 +15,10 @@ pub use process::{Core, Process, free_address, hob, output, wait_for};
 pub use usage::{Usage, cpu, cpu_of_ended_children, resident};
 pub use wrk::{Wrk, wrk};
 
-/// The middle one by `key`: of rounds on a noisy machine neither the best nor the worst says much.
+/// The median round by `key`. On a noisy machine, the best and the worst round are not representative.
 ///
 /// # Panics
-/// If there is none.
+/// If `rounds` is empty.
 pub fn median<T>(mut rounds: Vec<T>, key: impl Fn(&T) -> f64) -> T {
     rounds.sort_by(|a, b| key(a).total_cmp(&key(b)));
     let middle = rounds.len() / 2;

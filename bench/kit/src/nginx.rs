@@ -12,13 +12,13 @@ use crate::process::{Process, free_address, wait_for};
 pub struct Nginx {
     pub process: Process,
     pub address: SocketAddr,
-    /// Where its files are, for as long as it runs.
+    /// Its files, which must exist while it runs.
     pub folder: TempDir,
 }
 
 impl Nginx {
-    /// `http` stands in the `http` block, `server` in its one `server`. Relative paths start at a folder in which
-    /// `files` are.
+    /// Starts nginx with `http` in the `http` block and `server` in its only `server` block. The root folder contains
+    /// `files`.
     pub fn start(workers: u32, http: &str, server: &str, files: &[(&str, &[u8])]) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         for (name, body) in files {

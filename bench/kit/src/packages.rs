@@ -1,4 +1,4 @@
-//! Peers from npm, PyPI and cargo, of fixed versions, installed once under `target/bench`.
+//! Installs peers from npm, PyPI and cargo once, in fixed versions, under `target/bench`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::process::output;
 
-/// A `node_modules` with these packages (`name@version`), to be given to `node` as `NODE_PATH`.
+/// Returns a `node_modules` folder with these packages (`name@version`), for `NODE_PATH`.
 pub fn node_modules(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = installed(name, packages, |folder| {
         let mut npm = Command::new("npm");
@@ -18,7 +18,7 @@ pub fn node_modules(name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(folder.join("node_modules"))
 }
 
-/// A Python with these packages (`name==version`).
+/// Returns a Python interpreter with these packages (`name==version`).
 pub fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = installed(name, packages, |folder| {
         output(Command::new("python3").args(["-m", "venv"]).arg(folder))?;
@@ -28,7 +28,7 @@ pub fn python(name: &str, packages: &[&str]) -> Result<PathBuf> {
     Ok(folder.join("bin/python"))
 }
 
-/// The program of the cargo package of that name.
+/// Returns the binary of a cargo package.
 pub fn installed_by_cargo(name: &str, version: &str) -> Result<PathBuf> {
     let package = format!("{name}@{version}");
     let folder = installed(name, &[&package], |folder| {
@@ -38,18 +38,18 @@ pub fn installed_by_cargo(name: &str, version: &str) -> Result<PathBuf> {
     Ok(folder.join("bin").join(name))
 }
 
-/// Fills a folder with `install`, unless it has been filled with the same packages before.
+/// Runs `install` in a folder, unless the folder already contains the same packages.
 fn installed(name: &str, packages: &[&str], install: impl Fn(&Path) -> Result<String>) -> Result<PathBuf> {
     let target =
-        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("a workspace")?.join("target");
+        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("no workspace")?.join("target");
     let folder = target.join("bench").join(name);
     let marker = folder.join("installed");
-    let wanted = packages.join("\n");
-    if fs::read_to_string(&marker).is_ok_and(|there| there == wanted) {
+    let required = packages.join("\n");
+    if fs::read_to_string(&marker).is_ok_and(|existing| existing == required) {
         return Ok(folder);
     }
     fs::create_dir_all(&folder)?;
-    install(&folder).with_context(|| format!("{} cannot be installed", packages.join(", ")))?;
-    fs::write(marker, wanted)?;
+    install(&folder).with_context(|| format!("cannot install {}", packages.join(", ")))?;
+    fs::write(marker, required)?;
     Ok(folder)
 }

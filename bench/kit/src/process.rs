@@ -1,4 +1,4 @@
-//! Child processes on free ports of loopback, gone when dropped.
+//! Child processes that listen on free loopback ports and are stopped when dropped.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How long a peer may take to listen.
-const START: Duration = Duration::from_secs(30);
+/// The maximum time until a peer listens.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A child that is gone when this is, with its children.
+/// A child process. Dropping it stops the process and its children.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
 }
 
-/// One of the cores, to keep what is measured apart from what measures it.
+/// A CPU core. The measured process and the load generator run on different cores.
 #[derive(Clone, Copy, Debug)]
 pub enum Core {
     First,
@@ -25,21 +25,21 @@ pub enum Core {
 }
 
 impl Core {
-    /// `program`, kept on this core.
+    /// A command that runs `program` on this core.
     pub fn command(self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new("taskset");
         command.args(["-c", self.number()]).arg(program);
         command
     }
 
-    /// Keeps this process on it, with all its threads, and the processes that it starts from now on.
-    pub fn keep_this_process(self) -> Result<()> {
+    /// Pins this process, its threads, and its future child processes to this core.
+    pub fn pin_this_process(self) -> Result<()> {
         let pid = std::process::id().to_string();
         output(Command::new("taskset").args(["-acp", self.number(), &pid])).map(drop)
     }
 
-    /// Keeps a process that runs already on it, and its children.
-    pub fn keep(self, process: &Process) -> Result<()> {
+    /// Pins a running process and its children to this core.
+    pub fn pin(self, process: &Process) -> Result<()> {
         for id in process.family() {
             output(Command::new("taskset").args(["-acp", self.number(), &id.to_string()]))?;
         }
@@ -55,7 +55,7 @@ impl Core {
 }
 
 impl Process {
-    /// This program once more, in another role.
+    /// Starts this program again with other arguments.
     pub fn own(arguments: &[&str]) -> Result<Self> {
         Self::start(Command::new(std::env::current_exe()?).args(arguments).stdout(Stdio::piped()))
     }
@@ -69,18 +69,22 @@ impl Process {
         self.child.id()
     }
 
-    /// The first line that it prints, its output being a pipe. What it prints later is lost.
+    /// The first line of its output, which must be a pipe. Later output is discarded.
     pub fn first_line(&mut self) -> Result<String> {
         self.line(|line| Some(line.to_owned()))
     }
 
     /// The first result of `find` on the lines of the output.
     pub fn line<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> Result<T> {
-        let mut reader = BufReader::new(self.child.stdout.take().context("its output is not a pipe")?);
+        let mut reader =
+            BufReader::new(self.child.stdout.take().context("the output of the process is not a pipe")?);
         let mut line = String::new();
         loop {
             line.clear();
-            ensure!(reader.read_line(&mut line)? > 0, "a process ended without the line that was waited for");
+            ensure!(
+                reader.read_line(&mut line)? > 0,
+                "the process ended before it printed the expected line"
+            );
             if let Some(found) = find(line.trim()) {
                 // Keep reading, or the process would block on a full pipe.
                 std::thread::spawn(move || std::io::copy(&mut reader, &mut std::io::sink()));
@@ -89,7 +93,7 @@ impl Process {
         }
     }
 
-    /// It and its children, such as the workers of a master.
+    /// The ids of the process and its children, such as the workers of a master process.
     pub fn family(&self) -> Vec<u32> {
         let mut family = vec![self.id()];
         let mut listed = 0;
@@ -106,11 +110,11 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Asked first: a master that is killed leaves its workers behind.
+        // SIGTERM first: a master that is killed with SIGKILL does not stop its workers.
         let family: Vec<String> = self.family().iter().map(u32::to_string).collect();
         let _ = Command::new("kill").args(&family).stderr(Stdio::null()).status();
-        let asked = Instant::now();
-        while asked.elapsed() < Duration::from_secs(5) {
+        let signalled = Instant::now();
+        while signalled.elapsed() < Duration::from_secs(5) {
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 return;
             }
@@ -128,17 +132,17 @@ pub fn free_address() -> Result<SocketAddr> {
 
 /// Waits until the address accepts connections.
 pub fn wait_for(address: SocketAddr) -> Result<()> {
-    let begun = Instant::now();
+    let started = Instant::now();
     while TcpStream::connect(address).is_err() {
-        if begun.elapsed() > START {
-            bail!("nothing listens at {address}");
+        if started.elapsed() > START_TIMEOUT {
+            bail!("cannot connect to {address}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
-/// Runs a program to its end and gives back what it printed.
+/// Runs a program until it exits; returns its standard output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let error = String::from_utf8_lossy(&output.stderr);
@@ -146,11 +150,11 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The `hob` of the same build as this program, quiet, to be given its arguments.
+/// A command for the `hob` binary of the same build as this program, which logs only errors.
 pub fn hob() -> Result<Command> {
-    let beside = std::env::current_exe()?.with_file_name("hob");
-    ensure!(beside.exists(), "build it first: cargo build --profile dist -p hob");
-    let mut command = Command::new(beside);
+    let binary = std::env::current_exe()?.with_file_name("hob");
+    ensure!(binary.exists(), "hob is not built; run cargo build --profile dist -p hob");
+    let mut command = Command::new(binary);
     command.env("HOB_LOG", "error").stdout(Stdio::piped());
     Ok(command)
 }

@@ -1,14 +1,14 @@
-//! What the kernel says of a process.
+//! CPU time and memory of a process, read from `/proc`.
 
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// As Linux counts CPU time in `/proc`: hundredths of a second.
+/// The unit of CPU time in `/proc`: a hundredth of a second.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Total CPU time that some processes have used so far.
+/// Measures the total CPU time of some processes.
 #[derive(Clone, Debug)]
 pub struct Usage {
     processes: Vec<u32>,
@@ -16,28 +16,28 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Starts to count.
+    /// Starts the measurement.
     pub fn start(processes: Vec<u32>) -> Result<Self> {
-        let before = together(&processes)?;
+        let before = total_cpu(&processes)?;
         Ok(Self { processes, before })
     }
 
-    /// What they have used since then.
+    /// The CPU time since the start.
     pub fn so_far(&self) -> Result<Duration> {
-        Ok(together(&self.processes)? - self.before)
+        Ok(total_cpu(&self.processes)? - self.before)
     }
 
-    /// What they have used since then for each of `count` things, in microseconds.
+    /// The CPU time since the start divided by `count`, in microseconds.
     pub fn us_each(&self, count: u64) -> Result<f64> {
         Ok(self.so_far()?.as_secs_f64() * 1e6 / count.max(1) as f64)
     }
 }
 
-fn together(processes: &[u32]) -> Result<Duration> {
+fn total_cpu(processes: &[u32]) -> Result<Duration> {
     processes.iter().map(|process| cpu(*process)).sum()
 }
 
-/// CPU time that a process has used so far, in user and in system mode.
+/// CPU time of a process since it started, in user and system mode.
 pub fn cpu(process: u32) -> Result<Duration> {
     ticks(&process.to_string(), [11, 12])
 }
@@ -47,14 +47,14 @@ pub fn cpu_of_ended_children() -> Result<Duration> {
     ticks("self", [13, 14])
 }
 
-fn ticks(process: &str, words: [usize; 2]) -> Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).context("the process is gone")?;
-    // The name, in parentheses, may hold blanks; what follows it does not.
-    let after = stat.rsplit_once(')').context("a strange /proc")?.1;
+fn ticks(process: &str, indices: [usize; 2]) -> Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).context("the process has exited")?;
+    // Only the name, in parentheses, may contain spaces.
+    let after = stat.rsplit_once(')').context("unexpected format of /proc/PID/stat")?.1;
     let fields: Vec<&str> = after.split_whitespace().collect();
     let mut ticks = 0;
-    for word in words {
-        ticks += fields.get(word).context("a strange /proc")?.parse::<u32>()?;
+    for index in indices {
+        ticks += fields.get(index).context("unexpected format of /proc/PID/stat")?.parse::<u32>()?;
     }
     Ok(TICK * ticks)
 }

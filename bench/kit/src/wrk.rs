@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::process::output;
 
-/// What it reported.
+/// The figures that `wrk` reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Wrk {
     pub requests: u64,
@@ -19,12 +19,12 @@ pub struct Wrk {
 /// Requests the URL at full speed over this many connections of one thread. An error response ends the benchmark.
 /// `command` starts `wrk`, for example pinned to a core.
 pub fn wrk(command: &mut Command, url: &str, connections: u32, seconds: u32) -> Result<Wrk> {
-    let (connections, lasting) = (connections.to_string(), format!("{seconds}s"));
-    command.args(["--latency", "-t", "1", "-c", &connections, "-d", &lasting, url]);
+    let (connections, length) = (connections.to_string(), format!("{seconds}s"));
+    command.args(["--latency", "-t", "1", "-c", &connections, "-d", &length, url]);
     let text = output(command).context("apt-get install wrk")?;
-    let well = !text.contains("Non-2xx") && !text.contains("Socket errors");
-    ensure!(well, "wrk was not answered well by {url}:\n{text}");
-    read(&text).with_context(|| format!("wrk said something else:\n{text}"))
+    let ok = !text.contains("Non-2xx") && !text.contains("Socket errors");
+    ensure!(ok, "{url} sent error responses:\n{text}");
+    read(&text).with_context(|| format!("unexpected output of wrk:\n{text}"))
 }
 
 fn read(text: &str) -> Option<Wrk> {

@@ -7,7 +7,7 @@ use hob_load::plan::{Format, Plan};
 
 use crate::CONNECTIONS;
 
-/// So many requests a second; 0 for all that it can.
+/// Sends `rate` requests per second, or as fast as possible if `rate` is 0.
 pub(crate) fn generate(url: &str, rate: u32, seconds: u64) -> Result<()> {
     let load = if rate > 0 {
         format!("{{ rate = {rate}, for = \"{seconds}s\", max_users = {CONNECTIONS} }}")

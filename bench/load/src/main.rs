@@ -1,10 +1,10 @@
-//! The load generator beside wrk, hey, ab, oha and locust:
-//! `cargo run --profile dist -p bench-load [throughput SECONDS | tails | memory]`; without a word, all three.
+//! The load generator compared with wrk, hey, ab, oha and locust:
+//! `cargo run --profile dist -p bench-load [throughput SECONDS | tails | memory]`; without an argument, all three.
 //!
 //! Needs `wrk`, `hey`, `ab` and `taskset` (Debian packages `wrk`, `hey`, `apache2-utils`, `util-linux`), and installs
-//! oha and locust under `target/bench`. The server has one core, the generator the other; what is sent and answered
-//! differs only in the headers that a tool insists on. The server counts requests, the kernel CPU time, from the first
-//! request on. Hob has a check and its histograms on.
+//! oha and locust under `target/bench`. The server has one core, the generator the other. Requests differ only
+//! in the headers that a tool always sends. Requests and CPU time are counted from the first request on. Hob runs with a
+//! check and its histograms.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its tables")]
 
@@ -31,18 +31,18 @@ fn main() -> Result<()> {
         return generate::generate(url, pace.parse()?, seconds.parse()?);
     }
     let tools = Tools::install()?;
-    Core::First.keep_this_process()?;
+    Core::First.pin_this_process()?;
     let server = Server::start()?;
     match words[..] {
         ["throughput"] => throughput::compare(&server, &tools, 4),
         ["throughput", seconds] => throughput::compare(&server, &tools, seconds.parse()?),
         ["tails"] => tails::compare(&server, &tools),
-        ["memory"] => memory::watch(&server, &tools),
+        ["memory"] => memory::measure(&server, &tools),
         [] => {
             throughput::compare(&server, &tools, 4)?;
             tails::compare(&server, &tools)?;
-            memory::watch(&server, &tools)
+            memory::measure(&server, &tools)
         }
-        _ => bail!("throughput [SECONDS], tails or memory"),
+        _ => bail!("usage: bench-load [throughput [SECONDS] | tails | memory]"),
     }
 }

@@ -1,21 +1,21 @@
-//! One long run: what the generator holds after a million requests, and after twenty.
+//! The memory of the generator during one long run, after one to twenty million requests.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use bench_kit::{Process, resident};
 
-use crate::server::{Mood, Server};
+use crate::server::{Behaviour, Server};
 use crate::tools::{Pace, Tool, Tools};
 
 const MILLIONS: [u64; 5] = [1, 2, 5, 10, 20];
 /// Longer than twenty million requests take.
 const SECONDS: u32 = 3600;
 
-pub(crate) fn watch(server: &Server, tools: &Tools) -> Result<()> {
-    server.set(Mood::Prompt);
+pub(crate) fn measure(server: &Server, tools: &Tools) -> Result<()> {
+    server.set(Behaviour::Immediate);
     let before = server.served();
-    let mut command = tools.command(Tool::Hob, &server.url(), Pace::AllItCan, SECONDS)?;
+    let mut command = tools.command(Tool::Hob, &server.url(), Pace::Unlimited, SECONDS)?;
     let generator = Process::start(&mut command)?;
     println!("\n| million requests | resident memory | relative to the first |\n|---|---|---|");
     let mut first = None;

@@ -1,4 +1,4 @@
-//! What each tool says about latencies, in its own words.
+//! Parses the latencies in the output of each tool.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ impl Reported {
 
     /// `{"latencyPercentiles": {"p99": 0.0021, "p99.9": …}}`, in seconds.
     pub(crate) fn from_json(text: &str) -> Result<Self> {
-        let told: serde_json::Value = serde_json::from_str(text)?;
-        let find = |name: &str| told["latencyPercentiles"][name].as_f64().map(Duration::from_secs_f64);
+        let report: serde_json::Value = serde_json::from_str(text)?;
+        let find = |name: &str| report["latencyPercentiles"][name].as_f64().map(Duration::from_secs_f64);
         Ok(Self { p99: find("p99"), p999: find("p99.9") })
     }
 
@@ -62,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_is_understood() {
+    fn output_of_every_tool_is_parsed() {
         let (ms, us) = (Duration::from_millis, Duration::from_micros);
-        for (told, p99, p999) in [
+        for (reported, p99, p999) in [
             (Reported::from_lines("  50%  400.00us\n  99%    1.95s\n"), ms(1950), None),
             (Reported::from_lines("99% 812us\n99.9% 100100us"), us(812), Some(us(100_100))),
             (Reported::from_lines("  98%      2\n  99%      3\n 100%      7 (longest request)"), ms(3), None),
@@ -76,7 +76,7 @@ mod tests {
             ),
             (Reported::from_csv("Type,99%,99.9%\nGET,1,2\n,2,110"), ms(2), Some(ms(110))),
         ] {
-            assert_eq!(told, Reported { p99: Some(p99), p999 });
+            assert_eq!(reported, Reported { p99: Some(p99), p999 });
         }
     }
 }

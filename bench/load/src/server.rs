@@ -1,4 +1,5 @@
-//! Answers every request with the same bytes, immediately or with a configured delay, and records the true latencies.
+//! A server that responds to every request with the same bytes, immediately or with a configured delay, and records the
+//! true latencies.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,7 +10,7 @@ use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: keep-alive\r\n\
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: keep-alive\r\n\
                         Content-Length: 64\r\n\r\n0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 
 pub(crate) struct Server {
@@ -21,26 +22,26 @@ pub(crate) struct Server {
 struct Shared {
     served: AtomicU64,
     received: AtomicU64,
-    moods: Mutex<Moods>,
+    state: Mutex<State>,
 }
 
-/// The configured behaviour of the server, and what it has recorded since.
+/// The configured behaviour of the server, and the latencies since it was set.
 #[derive(Default)]
-struct Moods {
-    mood: Mood,
+struct State {
+    behaviour: Behaviour,
     first: Option<Instant>,
-    /// From a request's last byte to its answer's.
-    took: Vec<Duration>,
+    /// From the last byte of a request to the last byte of its response.
+    latencies: Vec<Duration>,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum Mood {
+pub(crate) enum Behaviour {
     #[default]
-    Prompt,
-    /// One request in so many takes so long.
-    RarelySlow { one_in: u64, taking: Duration },
-    /// Stands still, so long after the first request.
-    Freezing { after: Duration, lasting: Duration },
+    Immediate,
+    /// One request in `one_in` takes `latency`.
+    RarelySlow { one_in: u64, latency: Duration },
+    /// Sends no responses for `duration`, starting `after` the first request.
+    Freezing { after: Duration, duration: Duration },
 }
 
 impl Server {
@@ -70,39 +71,39 @@ impl Server {
         self.shared.served.load(Relaxed)
     }
 
-    /// Bytes that were sent to it.
+    /// The number of bytes received.
     pub(crate) fn received(&self) -> u64 {
         self.shared.received.load(Relaxed)
     }
 
-    /// Behaves like this from now on, and forgets what it has seen.
-    pub(crate) fn set(&self, mood: Mood) {
-        *self.shared.moods() = Moods { mood, ..Moods::default() };
+    /// Sets the behaviour and clears the recorded latencies.
+    pub(crate) fn set(&self, behaviour: Behaviour) {
+        *self.shared.state() = State { behaviour, ..State::default() };
     }
 
-    /// A quantile of how long it took since then. A prompt server does not look at the clock.
+    /// A quantile of the latencies since then. An immediate server records none.
     pub(crate) fn quantile(&self, quantile: f64) -> Duration {
-        let mut took = self.shared.moods().took.clone();
-        took.sort_unstable();
-        let rank = (took.len() as f64 * quantile).ceil() as usize;
-        took.get(rank.max(1) - 1).copied().unwrap_or_default()
+        let mut latencies = self.shared.state().latencies.clone();
+        latencies.sort_unstable();
+        let rank = (latencies.len() as f64 * quantile).ceil() as usize;
+        latencies.get(rank.max(1) - 1).copied().unwrap_or_default()
     }
 }
 
 impl Shared {
-    fn moods(&self) -> MutexGuard<'_, Moods> {
-        self.moods.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the `number`-th request is to be answered, if not at once.
+    /// The earliest time for the response to the `number`-th request; `None` for an immediate response.
     fn not_before(&self, number: u64, now: Instant) -> Option<Instant> {
-        let mut moods = self.moods();
-        let first = *moods.first.get_or_insert(now);
-        match moods.mood {
-            Mood::Prompt => None,
-            Mood::RarelySlow { one_in, taking } => number.is_multiple_of(one_in).then(|| now + taking),
-            Mood::Freezing { after, lasting } => {
-                let (begin, end) = (first + after, first + after + lasting);
+        let mut state = self.state();
+        let first = *state.first.get_or_insert(now);
+        match state.behaviour {
+            Behaviour::Immediate => None,
+            Behaviour::RarelySlow { one_in, latency } => number.is_multiple_of(one_in).then(|| now + latency),
+            Behaviour::Freezing { after, duration } => {
+                let (begin, end) = (first + after, first + after + duration);
                 (begin..end).contains(&now).then_some(end)
             }
         }
@@ -124,16 +125,16 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         let number = shared.served.fetch_add(1, Relaxed);
         shared.received.fetch_add(filled as u64, Relaxed);
         filled = 0;
-        let is_prompt = shared.moods().mood == Mood::Prompt;
-        let begun = (!is_prompt).then(Instant::now);
-        if let Some(until) = begun.and_then(|begun| shared.not_before(number, begun)) {
+        let is_immediate = shared.state().behaviour == Behaviour::Immediate;
+        let received_at = (!is_immediate).then(Instant::now);
+        if let Some(until) = received_at.and_then(|received_at| shared.not_before(number, received_at)) {
             tokio::time::sleep_until(until.into()).await;
         }
-        if stream.write_all(ANSWER).await.is_err() {
+        if stream.write_all(RESPONSE).await.is_err() {
             return;
         }
-        if let Some(begun) = begun {
-            shared.moods().took.push(begun.elapsed());
+        if let Some(received_at) = received_at {
+            shared.state().latencies.push(received_at.elapsed());
         }
     }
 }

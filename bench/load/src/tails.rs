@@ -1,15 +1,15 @@
-//! A server with a known tail: what each tool makes of it.
+//! The tail latencies that each tool reports for a server with a known tail.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::server::{Mood, Server};
+use crate::server::{Behaviour, Server};
 use crate::tools::{Pace, Tool, Tools};
 
 const RATE: u32 = 500;
 const SECONDS: u32 = 10;
-const SLOW: Mood = Mood::RarelySlow { one_in: 200, taking: Duration::from_millis(100) };
+const SLOW: Behaviour = Behaviour::RarelySlow { one_in: 200, latency: Duration::from_millis(100) };
 const FREEZE_AFTER: Duration = Duration::from_secs(4);
 const FREEZE: Duration = Duration::from_secs(2);
 
@@ -20,30 +20,30 @@ pub(crate) fn compare(server: &Server, tools: &Tools) -> Result<()> {
     );
     for tool in Tool::ALL {
         server.set(SLOW);
-        let told = tools.run(tool, server, Pace::PerSecond(RATE), SECONDS)?.reported;
+        let reported = tools.run(tool, server, Pace::PerSecond(RATE), SECONDS)?.reported;
         let (p99, p999) = (server.quantile(0.99), server.quantile(0.999));
         println!(
             "| {} | {} | {} | {} | {} | {} |",
             tool.name(),
             pace(tool),
-            ms(told.p99),
+            ms(reported.p99),
             ms(Some(p99)),
-            ms(told.p999),
+            ms(reported.p999),
             ms(Some(p999))
         );
     }
     println!("\n| the server stops for 2 s of 10 | pace | p99 reported | true p99 |\n|---|---|---|---|");
     for tool in Tool::ALL {
-        server.set(Mood::Freezing { after: FREEZE_AFTER, lasting: FREEZE });
-        let told = tools.run(tool, server, Pace::PerSecond(RATE), SECONDS)?.reported;
-        println!("| {} | {} | {} | {} |", tool.name(), pace(tool), ms(told.p99), ms(Some(frozen_p99())));
+        server.set(Behaviour::Freezing { after: FREEZE_AFTER, duration: FREEZE });
+        let reported = tools.run(tool, server, Pace::PerSecond(RATE), SECONDS)?.reported;
+        println!("| {} | {} | {} | {} |", tool.name(), pace(tool), ms(reported.p99), ms(Some(frozen_p99())));
     }
-    server.set(Mood::Prompt);
+    server.set(Behaviour::Immediate);
     Ok(())
 }
 
-/// How long a request waits that arrives at a random time of the run: while the server is stopped, until it resumes;
-/// otherwise not at all.
+/// The true p99 of the wait. A request that arrives while the server is stopped waits until it resumes; other requests do
+/// not wait.
 fn frozen_p99() -> Duration {
     let all = RATE * SECONDS;
     let arrives = |number: u32| Duration::from_secs_f64(f64::from(number) / f64::from(RATE));

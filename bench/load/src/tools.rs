@@ -12,8 +12,8 @@ use crate::CONNECTIONS;
 use crate::reported::Reported;
 use crate::server::Server;
 
-/// A tool that has asked for nothing by then is broken.
-const FIRST_REQUEST: Duration = Duration::from_secs(30);
+/// The maximum time until the first request of a tool.
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {
@@ -25,27 +25,27 @@ pub(crate) enum Tool {
     Locust,
 }
 
-/// How fast requests follow each other.
+/// The rate of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pace {
-    AllItCan,
+    Unlimited,
     /// The request rate, if the tool supports one.
     PerSecond(u32),
 }
 
-/// Where tools are installed that are not system packages.
+/// The installed tools that are not system packages.
 pub(crate) struct Tools {
     oha: PathBuf,
     python: PathBuf,
     folder: TempDir,
 }
 
-/// What a tool did.
+/// The results of one run of a tool.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct Measurement {
     pub(crate) requests: u64,
     pub(crate) bytes_each: u64,
-    /// From its first request on.
+    /// CPU time from the first request on.
     pub(crate) cpu: Duration,
     pub(crate) reported: Reported,
 }
@@ -70,8 +70,8 @@ impl Tools {
         Ok(Self { oha, python: python("locust", &["locust==2.47.0"])?, folder })
     }
 
-    /// Runs a tool on the second core to its end.
-    pub(crate) fn run(&self, tool: Tool, server: &Server, pace: Pace, seconds: u32) -> Result<Done> {
+    /// Runs a tool on the second core until it exits.
+    pub(crate) fn run(&self, tool: Tool, server: &Server, pace: Pace, seconds: u32) -> Result<Measurement> {
         let (served, received, used) = (server.served(), server.received(), cpu_of_ended_children()?);
         let mut command = self.command(tool, &server.url(), pace, seconds)?;
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
@@ -81,8 +81,8 @@ impl Tools {
         let text = String::from_utf8_lossy(&output.stdout);
         ensure!(output.status.success(), "{command:?}: {text}{}", String::from_utf8_lossy(&output.stderr));
         let requests = server.served() - served;
-        ensure!(requests > 0, "{command:?} requested nothing: {text}");
-        Ok(Done {
+        ensure!(requests > 0, "{command:?} sent no request: {text}");
+        Ok(Measurement {
             requests,
             bytes_each: (server.received() - received) / requests.max(1),
             cpu: (cpu_of_ended_children()? - used).saturating_sub(starting),
@@ -92,9 +92,9 @@ impl Tools {
 
     pub(crate) fn command(&self, tool: Tool, url: &str, pace: Pace, seconds: u32) -> Result<Command> {
         let (connections, rate) = (CONNECTIONS.to_string(), pace.to_string());
-        let (lasting, seconds) = (format!("{seconds}s"), seconds.to_string());
+        let (duration, seconds) = (format!("{seconds}s"), seconds.to_string());
         let each = match pace {
-            Pace::AllItCan => 0.0,
+            Pace::Unlimited => 0.0,
             Pace::PerSecond(rate) => f64::from(rate) / f64::from(CONNECTIONS),
         };
         let mut command = Core::Second.command(match tool {
@@ -107,7 +107,7 @@ impl Tools {
         });
         match tool {
             Tool::Hob => command.args(["generate", url, &rate, &seconds]),
-            Tool::Wrk => command.args(["--latency", "-t1", "-c", &connections, "-d", &lasting]).args([
+            Tool::Wrk => command.args(["--latency", "-t1", "-c", &connections, "-d", &duration]).args([
                 "-H",
                 "User-Agent: hob",
                 url,
@@ -128,14 +128,14 @@ impl Tools {
                 if each > 0.0 {
                     command.args(["-q", &each.to_string()]);
                 }
-                command.args(["-z", &lasting, url])
+                command.args(["-z", &duration, url])
             }
             Tool::Oha => {
                 command.args(["--no-tui", "--output-format", "json", "-H", "User-Agent: hob"]);
                 if each > 0.0 {
                     command.args(["-q", &rate, "--latency-correction"]);
                 }
-                command.args(["-c", &connections, "-z", &lasting, url])
+                command.args(["-c", &connections, "-z", &duration, url])
             }
             Tool::Locust => {
                 command.current_dir(&self.folder).env("RATE", each.to_string());
@@ -147,7 +147,7 @@ impl Tools {
                     "--csv",
                     "run",
                     "-t",
-                    &lasting,
+                    &duration,
                 ]);
                 command.args(["-u", &connections, "-r", &connections, "-H", url.trim_end_matches('/')])
             }
@@ -156,7 +156,7 @@ impl Tools {
     }
 
     fn reported(&self, tool: Tool, text: &str) -> Result<Reported> {
-        let told = match tool {
+        let reported = match tool {
             Tool::Hob | Tool::Wrk | Tool::Ab => Reported::from_lines(text),
             Tool::Hey => Reported::from_seconds(text),
             Tool::Oha => Reported::from_json(text)?,
@@ -165,8 +165,8 @@ impl Tools {
                 Reported::from_csv(&std::fs::read_to_string(&path)?)
             }
         };
-        ensure!(told.p99.is_some(), "{} told no p99: {text}", tool.name());
-        Ok(told)
+        ensure!(reported.p99.is_some(), "{} reported no p99: {text}", tool.name());
+        Ok(reported)
     }
 }
 
@@ -193,18 +193,18 @@ impl Tool {
 impl std::fmt::Display for Pace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::AllItCan => f.write_str("0"),
+            Self::Unlimited => f.write_str("0"),
             Self::PerSecond(rate) => rate.fmt(f),
         }
     }
 }
 
-/// What it took to get ready: an interpreter's start is not the cost of a request.
+/// CPU time before the first request, which is excluded: the start of an interpreter is not part of the cost of a request.
 fn cpu_until_first_request(child: &mut Child, server: &Server, served: u64) -> Result<Duration> {
-    let begun = Instant::now();
+    let started = Instant::now();
     while server.served() == served {
-        if begun.elapsed() > FIRST_REQUEST || child.try_wait()?.is_some() {
-            // Its output has the reason.
+        if started.elapsed() > FIRST_REQUEST_TIMEOUT || child.try_wait()?.is_some() {
+            // The caller reports the output of the tool.
             return Ok(Duration::ZERO);
         }
         std::thread::sleep(Duration::from_millis(1));

@@ -1,8 +1,8 @@
 //! Item transitions per second with a step that does nothing: Hob on its embedded store and on Redis, BullMQ and RQ on the
 //! same Redis. An item makes two transitions, waiting → claimed → done. Then the memory in the store per item in flight.
 //!
-//! `cargo run --profile dist -p bench-pipeline [ITEMS] [PART]...`, the parts being `embedded`, `redis`, `bullmq`, `rq` and
-//! `memory`; all of them if none is named. Needs `redis-server`, `node`, `npm` and `python3` on the PATH.
+//! `cargo run --profile dist -p bench-pipeline [ITEMS] [PART]...`. The parts are `embedded`, `redis`, `bullmq`, `rq` and
+//! `memory`; the default is all parts. Needs `redis-server`, `node`, `npm` and `python3` on the PATH.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -18,17 +18,17 @@ use anyhow::{Result, bail};
 use bench_kit::{Process, free_address, wait_for};
 use hob_store::Address;
 
-/// The others are slower and get a fraction of the items.
+/// BullMQ and RQ are slower and process a fraction of the items.
 const BULLMQ_SHARE: u64 = 10;
 const RQ_SHARE: u64 = 100;
 
 const PARTS: [&str; 5] = ["embedded", "redis", "bullmq", "rq", "memory"];
 
-/// What a system used for its items, from the first to the last.
+/// The time that a system used for all its items.
 struct Cost {
     items: u64,
-    lasted: Duration,
-    /// Of all processes, including Redis.
+    elapsed: Duration,
+    /// CPU time of all processes, including Redis.
     cpu: Duration,
 }
 
@@ -41,26 +41,26 @@ fn main() -> Result<()> {
             Err(_) => bail!("{argument:?} is neither a number of items nor one of {}", PARTS.join(", ")),
         }
     }
-    let wanted = |part: &str| parts.is_empty() || parts.iter().any(|wanted| wanted == part);
+    let selected = |part: &str| parts.is_empty() || parts.iter().any(|selected| selected == part);
     let (redis, address) = redis()?;
     let redis = redis.id();
     let runtime = tokio::runtime::Runtime::new()?;
     println!("| system | items | seconds | transitions/s | CPU seconds | CPU µs per transition |");
     println!("|---|---:|---:|---:|---:|---:|");
-    if wanted("embedded") {
+    if selected("embedded") {
         print_row("Hob, embedded engine", &runtime.block_on(ours::run(&Address::Embedded, items, None))?);
     }
-    if wanted("redis") {
+    if selected("redis") {
         let address = format!("redis://{address}").parse()?;
         print_row("Hob, Redis", &runtime.block_on(ours::run(&address, items, Some(redis)))?);
     }
-    if wanted("bullmq") {
+    if selected("bullmq") {
         print_row("BullMQ, Redis", &others::bullmq(address, redis, (items / BULLMQ_SHARE).max(1_000))?);
     }
-    if wanted("rq") {
+    if selected("rq") {
         print_row("RQ, Redis", &others::rq(address, redis, (items / RQ_SHARE).max(1_000))?);
     }
-    if wanted("memory") {
+    if selected("memory") {
         runtime.block_on(memory::print(address))?;
     }
     Ok(())
@@ -78,8 +78,8 @@ fn redis() -> Result<(Process, SocketAddr)> {
 }
 
 fn print_row(system: &str, cost: &Cost) {
-    let (items, lasted, cpu) = (cost.items, cost.lasted.as_secs_f64(), cost.cpu.as_secs_f64());
+    let (items, elapsed, cpu) = (cost.items, cost.elapsed.as_secs_f64(), cost.cpu.as_secs_f64());
     let transitions = 2.0 * items as f64;
-    let (rate, each) = (transitions / lasted, cpu * 1e6 / transitions);
-    println!("| {system} | {items} | {lasted:.1} | {rate:.0} | {cpu:.1} | {each:.0} |");
+    let (rate, each) = (transitions / elapsed, cpu * 1e6 / transitions);
+    println!("| {system} | {items} | {elapsed:.1} | {rate:.0} | {cpu:.1} | {each:.0} |");
 }

@@ -1,4 +1,4 @@
-//! Memory in Redis per item in flight (`MEMORY USAGE`), and what is left afterwards.
+//! Memory in Redis per item in flight (`MEMORY USAGE`).
 
 use hob_web::Service as _;
 use std::collections::BTreeMap;
@@ -45,11 +45,11 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
     println!("\n| the store | keys | bytes | bytes per item in flight |\n|---|---:|---:|---:|");
     let mut each = 0.0;
     for (family, (keys, bytes)) in &families {
-        // The others are one or a few for a run or a quota, however many items there are.
-        let of_items = matches!(family.as_str(), "task_start" | "quota:calls");
+        // The number of other keys depends on runs and quotas, not on items.
+        let is_per_item = matches!(family.as_str(), "task_start" | "quota:calls");
         let share = f64::from(u32::try_from(*bytes)?) / f64::from(IN_FLIGHT);
-        each += if of_items { share } else { 0.0 };
-        let share = if of_items { format!("{share:.0}") } else { "–".to_owned() };
+        each += if is_per_item { share } else { 0.0 };
+        let share = if is_per_item { format!("{share:.0}") } else { "–".to_owned() };
         println!("| {family} | {keys} | {bytes} | {share} |");
     }
     println!(

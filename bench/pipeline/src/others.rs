@@ -1,4 +1,4 @@
-//! The same work in BullMQ and RQ: jobs that do nothing, added in bulk, then done by one process.
+//! The same work in BullMQ and RQ: empty jobs, added in bulk, then processed by one process.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -56,13 +56,13 @@ pub(crate) fn rq(redis: SocketAddr, redis_process: u32, items: u64) -> Result<Co
     measure(&mut python, redis, redis_process, items)
 }
 
-/// Runs a program that prints how many seconds it took as its last line.
+/// Runs a program whose last line of output is its duration in seconds.
 fn measure(program: &mut Command, redis: SocketAddr, redis_process: u32, items: u64) -> Result<Cost> {
     let (usage, children) = (Usage::start(vec![redis_process])?, cpu_of_ended_children()?);
     let printed = output(program.arg(redis.port().to_string()).arg(items.to_string()))?;
     let cpu = usage.so_far()? + cpu_of_ended_children()? - children;
     let last = printed.lines().last().unwrap_or_default();
-    let lasted =
+    let elapsed =
         Duration::from_secs_f64(last.trim().parse().with_context(|| format!("{last:?} is not a time"))?);
-    Ok(Cost { items, lasted, cpu })
+    Ok(Cost { items, elapsed, cpu })
 }

@@ -1,4 +1,4 @@
-//! The work in Hob: a run of a plan whose one step does nothing.
+//! The work in Hob: a run of a plan with one step that does nothing.
 
 use hob_web::Service as _;
 use std::io::Write as _;
@@ -27,7 +27,7 @@ source = { step = "nothing", file = "items.txt" }
 [step.nothing]
 "#;
 
-/// From the start of the run to its end, the reading of the file included.
+/// Measures a run from its start to its end, including reading the file.
 pub(crate) async fn run(store: &StoreAddress, items: u64, redis: Option<u32>) -> Result<Cost> {
     let folder = TempDir::new()?;
     let mut file = std::io::BufWriter::new(std::fs::File::create(folder.path().join("items.txt"))?);
@@ -39,17 +39,17 @@ pub(crate) async fn run(store: &StoreAddress, items: u64, redis: Option<u32>) ->
     let (context, pipelines) = pipelines(&store, folder.path(), BATCH).await?;
     let plan = pipelines.put_plan(PLAN).await?;
     let processes = redis.into_iter().chain([std::process::id()]).collect();
-    let (begun, usage) = (Instant::now(), Usage::start(processes)?);
+    let (started, usage) = (Instant::now(), Usage::start(processes)?);
     let run = pipelines.start_run(&plan.name, None).await?;
     pipelines.start(&hob_web::Changes::detached(&context));
     while pipelines.run(&run.id).await?.state != RunState::Completed {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let (lasted, cpu) = (begun.elapsed(), usage.so_far()?);
+    let (elapsed, cpu) = (started.elapsed(), usage.so_far()?);
     context.tasks.stop(Duration::from_secs(10)).await;
     let keys: u64 = store.run(cmd("DBSIZE")).await?;
     ensure!(keys < 20, "{keys} keys are left in the store");
-    Ok(Cost { items, lasted, cpu })
+    Ok(Cost { items, elapsed, cpu })
 }
 
 /// A node with its own database.

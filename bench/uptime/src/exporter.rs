@@ -45,19 +45,19 @@ impl Exporter {
         let before = cpu(self.process.id())?;
         let started = Instant::now();
         let end = started + Duration::from_secs(seconds);
-        let mut askers = JoinSet::new();
+        let mut clients = JoinSet::new();
         for _ in 0..CONCURRENCY {
-            askers.spawn(ask(self.address, format!("/probe?module=http_2xx&target={target}"), end));
+            clients.spawn(send_probes(self.address, format!("/probe?module=http_2xx&target={target}"), end));
         }
         let mut latencies = Vec::new();
-        while let Some(asked) = askers.join_next().await {
-            latencies.extend(asked??);
+        while let Some(result) = clients.join_next().await {
+            latencies.extend(result??);
         }
         Figures::new(latencies, started.elapsed(), cpu(self.process.id())? - before)
     }
 }
 
-async fn ask(exporter: SocketAddr, path: String, end: Instant) -> Result<Vec<Duration>> {
+async fn send_probes(exporter: SocketAddr, path: String, end: Instant) -> Result<Vec<Duration>> {
     let stream = TokioIo::new(TcpStream::connect(exporter).await?);
     let (mut sender, connection) = http1::handshake(stream).await?;
     tokio::spawn(connection);

@@ -9,7 +9,7 @@ pub(crate) struct Figures {
     pub(crate) per_second: f64,
     p50_us: f64,
     p99_us: f64,
-    /// Of the checking process, without the target and the client.
+    /// CPU time of the checking process, without the target and the client.
     cpu_us: f64,
 }
 
@@ -21,8 +21,8 @@ impl Figures {
             |share: f64| latencies.get((count as f64 * share) as usize).map(|took| took.as_secs_f64() * 1e6);
         Ok(Self {
             per_second: count as f64 / took.as_secs_f64(),
-            p50_us: at(0.5).context("not one check")?,
-            p99_us: at(0.99).context("not one check")?,
+            p50_us: at(0.5).context("no check completed")?,
+            p99_us: at(0.99).context("no check completed")?,
             cpu_us: cpu.as_secs_f64() * 1e6 / count as f64,
         })
     }
@@ -30,7 +30,7 @@ impl Figures {
     /// Parses the output of [`Figures::line`].
     pub(crate) fn parse(line: &str) -> Result<Self> {
         let numbers: Result<Vec<f64>, _> = line.split_whitespace().map(str::parse).collect();
-        let numbers: [f64; 4] = numbers?.try_into().ok().context("four numbers")?;
+        let numbers: [f64; 4] = numbers?.try_into().ok().context("expected four numbers")?;
         let [per_second, p50_us, p99_us, cpu_us] = numbers;
         Ok(Self { per_second, p50_us, p99_us, cpu_us })
     }

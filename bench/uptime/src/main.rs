@@ -1,4 +1,4 @@
-//! Checks of Hob's probe beside those of prometheus-blackbox-exporter: `cargo run --profile dist -p bench-uptime [SECONDS]`.
+//! Hob's probe compared with prometheus-blackbox-exporter: `cargo run --profile dist -p bench-uptime [SECONDS]`.
 //!
 //! `cargo run --profile dist -p bench-uptime service [SECONDS [REDIS_URL]]` measures the whole service instead: claims, checks,
 //! results in the database, the delay of checks, and the rebuild after a FLUSHALL. With a URL it uses that Redis instead of
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
         ["probe", url, seconds] => runtime()?.block_on(prober::run(url, seconds.parse()?)),
         [] => compare(5),
         [seconds] => compare(seconds.parse()?),
-        _ => bail!("at most a number of seconds, or `service`, a number of seconds and a store"),
+        _ => bail!("usage: bench-uptime [SECONDS | service [SECONDS [REDIS_URL]]]"),
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) fn measure(url: &str, seconds: u64) -> Result<Figures> {
 pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
     let spec =
         CheckSpec { kind: MonitorKind::Http, target: url.to_owned(), http: None, dns: None, heartbeat: None };
-    let check = spec.validate().ok().context("a check")?;
+    let check = spec.validate().ok().context("invalid check")?;
     let assertions: Vec<Assertion> = vec!["status in 200..299".parse()?];
     let probe = Probe::new(Limits::default(), Secrets::none());
     let started = Instant::now();
@@ -32,8 +32,8 @@ pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
         workers.spawn(work(probe.clone(), check.clone(), assertions.clone(), end));
     }
     let mut latencies = Vec::new();
-    while let Some(worked) = workers.join_next().await {
-        latencies.extend(worked??);
+    while let Some(result) = workers.join_next().await {
+        latencies.extend(result??);
     }
     println!("{}", Figures::new(latencies, started.elapsed(), cpu(std::process::id())?)?.line());
     Ok(())
@@ -42,11 +42,11 @@ pub(crate) async fn run(url: &str, seconds: u64) -> Result<()> {
 async fn work(probe: Probe, check: Check, assertions: Vec<Assertion>, end: Instant) -> Result<Vec<Duration>> {
     let mut latencies = Vec::new();
     while Instant::now() < end {
-        let seen = probe.run(&check, &assertions, Duration::from_secs(10)).await;
-        if !seen.is_ok() {
-            bail!("a check failed: {:?}", seen.outcome);
+        let report = probe.run(&check, &assertions, Duration::from_secs(10)).await;
+        if !report.is_ok() {
+            bail!("a check failed: {:?}", report.outcome);
         }
-        latencies.extend(seen.phases.total);
+        latencies.extend(report.phases.total);
     }
     Ok(latencies)
 }

@@ -4,7 +4,7 @@ use anyhow::Result;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-const ANSWER: &[u8] =
+const RESPONSE: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 3\r\nconnection: close\r\n\r\nok\n";
 
 /// Prints its URL and serves until it is killed.
@@ -13,11 +13,11 @@ pub(crate) async fn serve() -> Result<()> {
     println!("http://{}/", listener.local_addr()?);
     loop {
         let (stream, _) = listener.accept().await?;
-        tokio::spawn(answer(stream));
+        tokio::spawn(respond(stream));
     }
 }
 
-async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+async fn respond(mut stream: TcpStream) -> std::io::Result<()> {
     let mut request = [0; 4096];
     let mut length = 0;
     while !request[..length].ends_with(b"\r\n\r\n") && length < request.len() {
@@ -26,6 +26,6 @@ async fn answer(mut stream: TcpStream) -> std::io::Result<()> {
             more => length += more,
         }
     }
-    stream.write_all(ANSWER).await?;
+    stream.write_all(RESPONSE).await?;
     stream.shutdown().await
 }

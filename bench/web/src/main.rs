@@ -1,4 +1,4 @@
-//! Pages and JSON of Hob beside nginx serving a static file of the same size:
+//! Pages and JSON of Hob compared with nginx serving a static file of the same size:
 //! `cargo build --profile dist -p hob && cargo run --profile dist -p bench-web [SECONDS]`.
 //!
 //! Needs `nginx` and `wrk` on the PATH (Debian packages `nginx-light` and `wrk`). Everything listens on loopback. Each
@@ -19,7 +19,7 @@ const ROUNDS: usize = 3;
 
 const CONNECTIONS: u32 = 32;
 
-/// What is asked of Hob.
+/// The requested paths of Hob.
 const PATHS: [(&str, &str); 2] = [("Overview page", "/"), ("JSON read", "/api/v1/uptime/monitors")];
 
 fn main() -> Result<()> {
@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// What a round gave.
+/// The results of a round.
 struct Figures {
     wrk: Wrk,
     cpu_us: f64,

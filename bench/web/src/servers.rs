@@ -1,4 +1,4 @@
-//! The two servers, on free ports of loopback, gone when dropped.
+//! The two servers, which listen on free loopback ports and are stopped when dropped.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -29,21 +29,21 @@ impl Hob {
         format!("http://{}{path}", self.listen)
     }
 
-    /// The body of an answer, as `wrk` gets it: not compressed.
+    /// The body of a response without compression, as `wrk` receives it.
     pub(crate) fn get(&self, path: &str) -> Result<Vec<u8>> {
         let mut stream = TcpStream::connect(self.listen)?;
         write!(stream, "GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.listen)?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        let head = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
-        if !answer.starts_with(b"HTTP/1.0 200") {
-            bail!("{path}: {}", String::from_utf8_lossy(&answer[..head]));
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response)?;
+        let head = response.windows(4).position(|four| four == b"\r\n\r\n").context("no head")?;
+        if !response.starts_with(b"HTTP/1.0 200") {
+            bail!("{path}: {}", String::from_utf8_lossy(&response[..head]));
         }
-        Ok(answer.split_off(head + 4))
+        Ok(response.split_off(head + 4))
     }
 }
 
-/// nginx with one file, as many workers as Hob has threads.
+/// nginx with one file, and with the same number of workers as Hob has threads.
 pub(crate) fn nginx(body: &[u8]) -> Result<Nginx> {
     Nginx::start(2, "sendfile on; tcp_nopush on;", "", &[("file", body)])
 }

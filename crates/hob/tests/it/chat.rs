@@ -1,4 +1,4 @@
-//! The chat of a whole server, seen through the keys that its document promises.
+//! The chat service of a complete server, checked through its documented Redis keys.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -8,13 +8,13 @@ use hob_testkit::{LIMIT, RedisOptions, RedisServer, wait_for};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::crowd::{Client, Held};
+use crate::clients::{Client, Received};
 use crate::program::{Server, hob};
 
-/// Opens a socket of a user, and waits for the documented keys to say so.
-async fn come_online(server: &Server, redis: &RedisServer) {
-    let answer = server.post("/api/v1/chat/users/anna/sockets", &json!({ "socketId": "s1" }).to_string());
-    assert_eq!(answer.status, 200, "{}", answer.body);
+/// Opens a socket for a user and waits until the documented keys show the user as online.
+async fn open_socket(server: &Server, redis: &RedisServer) {
+    let response = server.post("/api/v1/chat/users/anna/sockets", &json!({ "socketId": "s1" }).to_string());
+    assert_eq!(response.status, 200, "{}", response.body);
     wait_for("anna to be online", LIMIT, async || {
         redis.command::<Option<String>>(&["GET", "user:anna:online"]).as_deref() == Some("true")
     })
@@ -23,7 +23,7 @@ async fn come_online(server: &Server, redis: &RedisServer) {
     assert_eq!(redis.command::<String>(&["GET", "socket:s1:user"]), "anna");
 }
 
-/// C14: the store is where `REDIS_HOST`, `REDIS_PORT` and `REDIS_PASSWORD` say.
+/// C14: `REDIS_HOST`, `REDIS_PORT` and `REDIS_PASSWORD` select the store.
 #[tokio::test]
 async fn documented_variables_name_the_store() {
     let redis = RedisServer::start_with(&RedisOptions {
@@ -34,29 +34,29 @@ async fn documented_variables_name_the_store() {
     let variables =
         [("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", &port), ("REDIS_PASSWORD", "your_secure_password")];
     let server = Server::start_with(&["--only", "chat"], &variables);
-    come_online(&server, &redis).await;
+    open_socket(&server, &redis).await;
 }
 
-/// C15: however long the store is away, the chat comes back by itself.
+/// C15: the chat service recovers automatically after an outage of the store of any length.
 #[tokio::test]
 async fn chat_survives_the_loss_of_its_store() {
     let redis = RedisServer::start();
     let server = Server::start(&["--only", "chat", "--redis", &redis.url()]);
-    come_online(&server, &redis).await;
+    open_socket(&server, &redis).await;
     redis.kill();
     server.wait_for_status("/readyz", 503).await;
     redis.restart();
     server.wait_for_status("/readyz", 200).await;
-    // The socket is still open: its node writes it again.
+    // The socket is still open, so its node writes the keys again.
     wait_for("anna to be online again", LIMIT, async || {
         redis.command::<Option<String>>(&["GET", "user:anna:online"]).as_deref() == Some("true")
     })
     .await;
 }
 
-/// C17: what the document says to watch is there to be watched, on the embedded store, too.
+/// C17: the documented monitoring commands also work on the embedded store.
 #[test]
-fn store_can_be_watched_with_the_documented_commands() {
+fn store_supports_the_documented_monitoring_commands() {
     let server = Server::start(&["--only", "chat"]);
     for user in 0..20 {
         let path = format!("/api/v1/chat/users/u{user}/sockets");
@@ -86,7 +86,7 @@ fn store_can_be_watched_with_the_documented_commands() {
     assert!(server.get("/health").body.contains("embedded"));
 }
 
-/// C18: limits and typing flags can be reset under a running chat, none or thousands of them.
+/// C18: limits and typing flags can be cleared while the chat is running, whether there are none or thousands.
 #[test]
 fn limits_and_typing_flags_are_cleared_by_family() {
     let redis = RedisServer::start();
@@ -113,7 +113,7 @@ fn limits_and_typing_flags_are_cleared_by_family() {
     assert!(allowed());
 }
 
-/// C19: over TLS, with a password, as a user that may touch what the schema declares and nothing else.
+/// C19: the chat works over TLS with a password, as a user that may access only the keys that the schema declares.
 #[tokio::test]
 async fn chat_needs_no_more_than_the_schemas_acl_allows() {
     let redis = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
@@ -126,7 +126,7 @@ async fn chat_needs_no_more_than_the_schemas_acl_allows() {
     std::fs::write(&authority, redis.authority_pem()).unwrap();
     let url = redis.tls_url().replace("rediss://", "rediss://chat:secret@");
     let server = Server::start(&["--only", "chat", "--redis", &format!("{url}?ca={}", authority.display())]);
-    come_online(&server, &redis).await;
+    open_socket(&server, &redis).await;
     let room = json!({ "id": "room", "title": "Room", "createdBy": "anna", "members": ["bert"] }).to_string();
     assert_eq!(server.post("/api/v1/chat/conversations", &room).status, 201);
     let typing = json!({ "userId": "bert", "typing": true }).to_string();
@@ -137,66 +137,69 @@ async fn chat_needs_no_more_than_the_schemas_acl_allows() {
         redis.command::<Option<String>>(&["GET", "unread:anna:total"]).as_deref() == Some("1")
     })
     .await;
-    let listing: Vec<redis::Value> = redis.command(&["ACL", "LOG"]);
-    assert!(listing.is_empty(), "something was refused: {listing:?}");
+    let denied: Vec<redis::Value> = redis.command(&["ACL", "LOG"]);
+    assert!(denied.is_empty(), "Redis denied a command: {denied:?}");
 
     let mut connection = redis.connect();
     redis::cmd("AUTH").arg("chat").arg("secret").exec(&mut connection).unwrap();
-    for words in [&["SET", "surprise", "1"][..], &["FLUSHALL"], &["KEYS", "*"], &["CONFIG", "GET", "*"]] {
+    for arguments in [&["SET", "surprise", "1"][..], &["FLUSHALL"], &["KEYS", "*"], &["CONFIG", "GET", "*"]] {
         let mut command = redis::Cmd::new();
-        for word in words {
-            command.arg(word);
+        for argument in arguments {
+            command.arg(argument);
         }
-        let refused = command.exec(&mut connection).unwrap_err().to_string();
-        assert!(refused.contains("permissions") || refused.contains("NOPERM"), "{words:?}: {refused}");
+        let error = command.exec(&mut connection).unwrap_err().to_string();
+        assert!(error.contains("permissions") || error.contains("NOPERM"), "{arguments:?}: {error}");
     }
 }
 
-/// How many commands clients send to a Redis in this time; what scripts do is not told apart from them by INFO.
-fn commands(redis: &RedisServer, time: Duration) -> Vec<String> {
+/// The commands that clients send to Redis during `time`. INFO cannot be used: it also counts commands called by
+/// scripts.
+fn client_commands(redis: &RedisServer, time: Duration) -> Vec<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", redis.port())).unwrap();
     stream.write_all(b"MONITOR\r\n").unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut lines = BufReader::new(stream);
-    let (begun, mut seen, mut line) = (Instant::now(), Vec::new(), String::new());
-    while begun.elapsed() < time {
-        // A timeout leaves what was read so far in the line.
+    let (started, mut commands, mut line) = (Instant::now(), Vec::new(), String::new());
+    while started.elapsed() < time {
+        // After a timeout, `line` keeps the partial input.
         if lines.read_line(&mut line).is_ok() {
             if line.contains(" [0 ") && !line.contains(" [0 lua] ") {
-                seen.push(line.clone());
+                commands.push(line.clone());
             }
             line.clear();
         }
     }
-    seen
+    commands
 }
 
-/// A node that has nothing to do costs the store less than five commands a second, however many are connected.
+/// An idle node sends fewer than five commands per second to the store, regardless of the number of connected clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_node_uses_almost_no_store_cpu() {
     let redis = RedisServer::start();
     let server = Server::start(&["--only", "chat", "--redis", &redis.url()]);
     let mut clients = JoinSet::new();
     for n in 0..500 {
-        let answer = server.post(&format!("/api/v1/chat/users/u{n}/token"), "{}").body;
-        let token = serde_json::from_str::<Value>(&answer).unwrap()["token"].as_str().unwrap().to_owned();
-        let client = Client { token, channel: format!("user:u{n}"), held: Held::default() };
-        let door = server.listen;
-        clients.spawn(async move { client.listen(door).await });
+        let response = server.post(&format!("/api/v1/chat/users/u{n}/token"), "{}").body;
+        let token = serde_json::from_str::<Value>(&response).unwrap()["token"].as_str().unwrap().to_owned();
+        let client = Client { token, channel: format!("user:u{n}"), received: Received::default() };
+        let address = server.listen;
+        clients.spawn(async move { client.listen(address).await });
     }
-    wait_for("all to be online", LIMIT, async || {
+    wait_for("all clients to be online", LIMIT, async || {
         let subscribed: Vec<String> = redis.command(&["PUBSUB", "CHANNELS", "chat:bus:feed:*"]);
         let online: Vec<String> = redis.command(&["KEYS", "user:*:online"]);
         (subscribed.len(), online.len()) == (500, 500)
     })
     .await;
-    // Whole rounds of all that is done every so often, the longest of which takes three seconds.
+    // A multiple of the longest period of all periodic tasks, which is three seconds.
     let time = Duration::from_secs(15);
-    // Without what still had to be done for those who just came.
-    wait_for("the node to be idle", LIMIT, async || commands(&redis, Duration::from_secs(1)).len() < 20)
-        .await;
-    let seen = commands(&redis, time);
-    let per_second = seen.len() as f64 / time.as_secs_f64();
-    assert!(per_second < 5.0, "{per_second} commands a second:\n{}", seen.concat());
-    assert_eq!(clients.len(), 500, "all are still there");
+    // Excludes the remaining work for clients that have just connected.
+    wait_for("the node to be idle", LIMIT, async || {
+        client_commands(&redis, Duration::from_secs(1)).len() < 20
+    })
+    .await;
+    let sent = client_commands(&redis, time);
+    let per_second = sent.len() as f64 / time.as_secs_f64();
+    assert!(per_second < 5.0, "{per_second} commands per second:\n{}", sent.concat());
+    assert_eq!(clients.len(), 500, "all clients are still connected");
 }

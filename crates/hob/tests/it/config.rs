@@ -1,11 +1,11 @@
-//! `hob config`, and what `hob serve` makes of it.
+//! `hob config`, and the errors of `hob serve` for an invalid configuration.
 
 use std::path::Path;
 use std::process::Output;
 
 use tempfile::TempDir;
 
-use crate::program::{complaint, hob};
+use crate::program::{hob, stderr_line};
 
 /// A folder with a `hob.toml`.
 fn folder(text: &str) -> TempDir {
@@ -20,14 +20,14 @@ fn config(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Outp
     command.output().unwrap()
 }
 
-fn answer(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
 fn mistake_is_reported_with_file_line_and_field() {
-    for (text, says) in [
+    for (text, expected) in [
         ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
         ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
         ("[severs]\n", "hob: hob.toml:1:2: unknown section `severs`"),
@@ -55,29 +55,29 @@ fn mistake_is_reported_with_file_line_and_field() {
         ),
     ] {
         let folder = folder(text);
-        let said = complaint(&config(folder.path(), &["check"], &[]));
-        assert!(said.starts_with(says), "{said}");
+        let error = stderr_line(&config(folder.path(), &["check"], &[]));
+        assert!(error.starts_with(expected), "{error}");
         let serve = hob().current_dir(&folder).arg("serve").output().unwrap();
-        assert_eq!(complaint(&serve), said, "the server refuses it alike");
+        assert_eq!(stderr_line(&serve), error, "`hob serve` reports the same error");
     }
 }
 
 #[test]
 fn mistake_in_the_environment_is_reported_with_its_variable() {
     let folder = folder("");
-    let said = complaint(&config(folder.path(), &["check"], &[("HOB_LISTEN", "here")]));
-    assert!(said.starts_with("hob: HOB_LISTEN: "), "{said}");
+    let error = stderr_line(&config(folder.path(), &["check"], &[("HOB_LISTEN", "here")]));
+    assert!(error.starts_with("hob: HOB_LISTEN: "), "{error}");
     let replaced = [("HOB_UPTIME_ALLOWED_NETWORKS", "[\"10.0.0.0/8\"]")];
-    let said = complaint(&config(folder.path(), &["check"], &replaced));
-    assert_eq!(said, "hob: HOB_UPTIME_ALLOWED_NETWORKS: has been replaced by HOB_OUTBOUND_ALLOW\n");
+    let error = stderr_line(&config(folder.path(), &["check"], &replaced));
+    assert_eq!(error, "hob: HOB_UPTIME_ALLOWED_NETWORKS: has been replaced by HOB_OUTBOUND_ALLOW\n");
 }
 
 #[test]
 fn given_file_must_exist() {
     let folder = tempfile::tempdir().unwrap();
-    let said = complaint(&config(folder.path(), &["check", "--config", "other.toml"], &[]));
-    assert!(said.starts_with("hob: cannot read other.toml: "), "{said}");
-    assert!(answer(&config(folder.path(), &["check"], &[])).contains("no hob.toml"));
+    let error = stderr_line(&config(folder.path(), &["check", "--config", "other.toml"], &[]));
+    assert!(error.starts_with("hob: cannot read other.toml: "), "{error}");
+    assert!(stdout(&config(folder.path(), &["check"], &[])).contains("no hob.toml"));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
     );
     let variables =
         [("HOB_LISTEN", "127.0.0.1:7171"), ("HOB_OUTBOUND_ALLOW", "[\"10.0.0.0/8\", \"10.1.2.3\"]")];
-    let shown = answer(&config(folder.path(), &["show"], &variables));
+    let shown = stdout(&config(folder.path(), &["show"], &variables));
     let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_default();
     assert!(line("listen = \"127.0.0.1:7171\"").ends_with("# environment HOB_LISTEN"), "{shown}");
     let allow = "allow = [\"10.0.0.0/8\", \"10.1.2.3\"]";
@@ -103,15 +103,15 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
 #[test]
 fn example_is_valid() {
     let folder = tempfile::tempdir().unwrap();
-    let example = answer(&config(folder.path(), &["example"], &[]));
+    let example = stdout(&config(folder.path(), &["example"], &[]));
     std::fs::write(folder.path().join("hob.toml"), example).unwrap();
-    assert_eq!(answer(&config(folder.path(), &["check"], &[])), "hob.toml: OK\n");
+    assert_eq!(stdout(&config(folder.path(), &["check"], &[])), "hob.toml: OK\n");
 }
 
 #[test]
-fn every_shell_gets_its_completions() {
+fn completions_exist_for_every_shell() {
     for shell in ["bash", "zsh", "fish"] {
         let output = hob().args(["completions", shell]).output().unwrap();
-        assert!(answer(&output).contains("doctor"), "{shell}");
+        assert!(stdout(&output).contains("doctor"), "{shell}");
     }
 }

@@ -6,7 +6,7 @@ use hob_testkit::{Postgres, RedisServer};
 
 use crate::program::{Server, hob};
 
-fn said(output: &Output) -> String {
+fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -21,13 +21,13 @@ fn doctor_describes_healthy_servers() {
         .env("HOB_DATABASE_URL", postgres.url())
         .output()
         .unwrap();
-    let text = said(&output);
+    let text = stdout(&output);
     for part in
         ["is Redis 7.", "is PostgreSQL 1", "responds in", "the clock of", "MiB", "0 events are waiting"]
     {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
-    // A busy machine may be slow enough for a warning.
+    // On a busy machine, slow responses may cause a warning.
     assert!(matches!(output.status.code(), Some(0 | 3)), "{text}");
 }
 
@@ -41,7 +41,7 @@ fn doctor_warns_about_eviction() {
     }
     let folder = tempfile::tempdir().unwrap();
     let output = hob().current_dir(&folder).arg("doctor").env("HOB_REDIS_URL", redis.url()).output().unwrap();
-    assert!(said(&output).contains("evicts keys (allkeys-lru)"), "{}", said(&output));
+    assert!(stdout(&output).contains("evicts keys (allkeys-lru)"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(3));
 }
 
@@ -52,6 +52,6 @@ fn doctor_reports_an_unavailable_redis() {
     drop(redis);
     let folder = tempfile::tempdir().unwrap();
     let output = hob().current_dir(&folder).arg("doctor").env("HOB_REDIS_URL", &url).output().unwrap();
-    assert!(said(&output).contains("error    redis"), "{}", said(&output));
+    assert!(stdout(&output).contains("error    redis"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(4));
 }

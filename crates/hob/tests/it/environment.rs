@@ -4,7 +4,7 @@ use std::process::Output;
 
 use tempfile::TempDir;
 
-use crate::program::{Server, complaint, hob};
+use crate::program::{Server, hob, stderr_line};
 
 struct Folder(TempDir);
 
@@ -96,9 +96,9 @@ fn documented_names_set_their_settings() {
         assert_setting(&shown, section, key, value, &format!("environment {name}"));
         assert!(!shown.contains("a secret") && !shown.contains("p@ss") && !shown.contains("p%40"), "{shown}");
     }
-    let together = folder.show(&[("REDIS_HOST", "::1"), ("REDIS_PORT", "7"), ("REDIS_PASSWORD", "x")]);
+    let combined = folder.show(&[("REDIS_HOST", "::1"), ("REDIS_PORT", "7"), ("REDIS_PASSWORD", "x")]);
     let origin = "environment REDIS_HOST, REDIS_PORT, REDIS_PASSWORD";
-    assert_setting(&together, "redis", "url", "\"redis://…@[::1]:7\"", origin);
+    assert_setting(&combined, "redis", "url", "\"redis://…@[::1]:7\"", origin);
 }
 
 #[test]
@@ -116,12 +116,12 @@ fn hob_variable_wins_over_the_file_and_the_file_over_other_names() {
     assert_setting(&shown, "redis", "url", "\"redis://other\"", "environment REDIS_URL");
 }
 
-/// Kubernetes sets `REDIS_PORT=tcp://10.0.0.1:6379` in every pod beside a Service with the name `redis`.
+/// Kubernetes sets `REDIS_PORT=tcp://10.0.0.1:6379` in every pod of a namespace that has a Service named `redis`.
 #[test]
 fn port_from_kubernetes_is_ignored() {
     let folder = Folder::with_file("");
     assert!(folder.show(&[("REDIS_PORT", "tcp://10.0.0.1:6379")]).contains("# url is not set"));
-    let error = complaint(&folder.run(&["config", "check"], &[("REDIS_PORT", "seven")]));
+    let error = stderr_line(&folder.run(&["config", "check"], &[("REDIS_PORT", "seven")]));
     assert!(error.starts_with("hob: REDIS_PORT: "), "{error}");
 }
 
@@ -135,7 +135,7 @@ fn wrong_value_is_reported_under_the_name_that_was_used() {
         ("MESSAGE_RATE_WINDOW", "long"),
         ("REDIS_COUNTER_TTL_HOURS", "soon"),
     ] {
-        let error = complaint(&folder.run(&["config", "check"], &[(name, text)]));
+        let error = stderr_line(&folder.run(&["config", "check"], &[(name, text)]));
         assert!(error.starts_with(&format!("hob: {name}")), "{error}");
     }
 }
@@ -167,7 +167,7 @@ fn unknown_hob_variable_is_logged_at_the_start() {
     assert!(log.contains("unknown environment variable") && log.contains("HOB_LISTN"), "{log}");
 }
 
-/// C6, P1, P3: variables of the key schemas have no setting in the file, and are shown below the sections.
+/// C6, P1, P3: variables of the key schemas have no setting in the file; `config show` lists them below the sections.
 #[test]
 fn variables_of_the_key_schemas_are_shown() {
     let shown = Folder::with_file("").show(&[("REDIS_KEY_PREFIX", "gw:")]);
@@ -180,15 +180,17 @@ fn variables_of_the_key_schemas_are_shown() {
     }
 }
 
-/// C6: the limit of the documented variable is the one that the chat applies.
+/// C6: the chat service applies the limit from the documented variable.
 #[test]
 fn documented_message_limit_takes_effect() {
     for name in ["MESSAGE_RATE_LIMIT", "HOB_CHAT_MESSAGE_RATE_LIMIT"] {
         let server = Server::start_with(&["--only", "chat"], &[(name, "2")]);
         let allowed: Vec<bool> = (0..3)
             .map(|_| {
-                let answer = server.post("/api/v1/chat/users/anna/limit", "{}");
-                serde_json::from_str::<serde_json::Value>(&answer.body).unwrap()["allowed"].as_bool().unwrap()
+                let response = server.post("/api/v1/chat/users/anna/limit", "{}");
+                serde_json::from_str::<serde_json::Value>(&response.body).unwrap()["allowed"]
+                    .as_bool()
+                    .unwrap()
             })
             .collect();
         assert_eq!(allowed, [true, true, false], "{name}");
@@ -196,7 +198,7 @@ fn documented_message_limit_takes_effect() {
 }
 
 #[test]
-fn database_is_where_database_url_says() {
+fn database_url_selects_the_database() {
     let server = Server::launch("127.0.0.1:0", |command| command.env("DATABASE_URL", "elsewhere/a.db"));
     assert!(server.folder.path().join("elsewhere/a.db").exists());
     assert!(!server.folder.path().join("hob-data").exists());

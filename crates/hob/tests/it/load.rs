@@ -1,4 +1,4 @@
-//! `hob load`, and load tests on servers that die.
+//! `hob load`, and load-test runs on nodes that are killed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::program::{complaint, hob};
+use crate::program::{hob, stderr_line};
 
-/// A site that answers everything with 200, and counts.
+/// An HTTP server that responds to every request with 200 and counts the requests.
 struct Target {
     address: SocketAddr,
     served: Arc<AtomicU64>,
@@ -47,7 +47,7 @@ impl Target {
     }
 }
 
-/// Requests without a body, one after the other, until the client leaves.
+/// Serves requests without a body, one at a time, until the client disconnects.
 fn serve(mut stream: TcpStream, counter: &AtomicU64, paths: &Mutex<BTreeSet<String>>) {
     let (mut buffer, mut filled) = ([0; 4096], 0);
     loop {
@@ -95,8 +95,8 @@ fn users_come_from_a_file_beside_the_plan() {
     let source = target.plan("{ rate = 4, for = \"1s\" }", "error_rate < 1%");
     let source = source.replace("[[scenario]]", "[run.all]\ncsv_file = \"users.csv\"\n[[scenario]]");
     fs::write(&plan, source.replace("GET /", "GET /${login}")).unwrap();
-    let said = complaint(&load(&["run", plan.to_str().unwrap()]));
-    assert!(said.contains("plan.toml:5:1: run.all.csv_file: ") && said.contains("users.csv"), "{said}");
+    let error = stderr_line(&load(&["run", plan.to_str().unwrap()]));
+    assert!(error.contains("plan.toml:5:1: run.all.csv_file: ") && error.contains("users.csv"), "{error}");
     fs::write(folder.path().join("users.csv"), "login\nann\nbob\n").unwrap();
     let output = load(&["run", plan.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -128,13 +128,13 @@ fn invalid_plan_is_reported_in_one_line_with_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("plan.toml");
     fs::write(&plan, Target::start().plan("{ rate = 1, for = \"soon\" }", "p99 < 1s")).unwrap();
-    let said = complaint(&load(&["check", plan.to_str().unwrap()]));
-    assert!(said.contains("plan.toml:6:20: scenario[0].load.for: "), "{said}");
-    let said = complaint(&load(&["quick", "http://example.com/", "-d", "1s"]));
-    assert!(said.contains("example.com may not be tested"), "{said}");
+    let error = stderr_line(&load(&["check", plan.to_str().unwrap()]));
+    assert!(error.contains("plan.toml:6:20: scenario[0].load.for: "), "{error}");
+    let error = stderr_line(&load(&["quick", "http://example.com/", "-d", "1s"]));
+    assert!(error.contains("example.com may not be tested"), "{error}");
 }
 
-/// Whatever is killed, runs end, and nothing is counted twice.
+/// After any kill, runs end, and no request is counted twice.
 mod slow {
     use std::time::{Duration, Instant};
 
@@ -144,13 +144,13 @@ mod slow {
     use super::*;
     use crate::program::Server;
 
-    /// A run must have come to an end this long after whatever it needed was killed, with the times that are the
-    /// default: five seconds until a lease is over, three to gather runners.
+    /// A run must end within this time after a kill, with the default settings: a lease of five seconds, and three seconds
+    /// to gather runners.
     const END_WITHIN: Duration = Duration::from_secs(15);
-    /// A machine that compiles beside the test is given more; the hundred rounds are for one that does not.
+    /// Added on a machine that also compiles; the hundred rounds are for an otherwise idle machine.
     const SLACK: Duration = Duration::from_secs(10);
     /// Longer than a lease.
-    const AWAY: Duration = Duration::from_secs(6);
+    const OUTAGE: Duration = Duration::from_secs(6);
 
     struct Cluster {
         redis: RedisServer,
@@ -171,18 +171,18 @@ mod slow {
             Server::start(&["--redis", &store, "--database", &database, "--only", "load"])
         }
 
-        /// Asks any node.
-        fn ask(&self, request: &str, body: &Value) -> Option<Value> {
-            self.nodes.iter().find_map(|node| ask(node.listen, request, body))
+        /// Sends a request to the first node that responds.
+        fn send(&self, request: &str, body: &Value) -> Option<Value> {
+            self.nodes.iter().find_map(|node| send(node.listen, request, body))
         }
 
         fn state(&self, run: &str) -> Option<String> {
-            let run = self.ask(&format!("GET /api/v1/load/runs/{run}"), &Value::Null)?;
+            let run = self.send(&format!("GET /api/v1/load/runs/{run}"), &Value::Null)?;
             Some(run["state"].as_str()?.to_owned())
         }
     }
 
-    fn ask(address: SocketAddr, request: &str, body: &Value) -> Option<Value> {
+    fn send(address: SocketAddr, request: &str, body: &Value) -> Option<Value> {
         let mut stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(LIMIT)).ok()?;
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -200,16 +200,16 @@ mod slow {
         ["COMPLETED", "FAILED", "CANCELLED", "LOST"].contains(&state)
     }
 
-    /// Kills one of what a run needs, and sees to it that everything is there again.
-    async fn hurt(cluster: &mut Cluster, round: u32) {
+    /// Kills nodes or Redis, depending on the round, and then restores the full cluster.
+    async fn inject_fault(cluster: &mut Cluster, round: u32) {
         match round % 8 {
             0 | 4 => drop(cluster.nodes.remove(0)),
             1 | 5 => drop(cluster.nodes.remove(1)),
             3 | 7 => cluster.nodes.clear(),
-            away => {
+            fault => {
                 cluster.redis.kill();
-                if away == 2 {
-                    tokio::time::sleep(AWAY).await;
+                if fault == 2 {
+                    tokio::time::sleep(OUTAGE).await;
                 }
                 cluster.redis.restart();
             }
@@ -221,23 +221,25 @@ mod slow {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn runs_come_to_an_end_whatever_is_killed() {
+    async fn runs_end_after_any_kill() {
         let target = Target::start();
         let mut cluster = Cluster::start();
         let plan = json!({ "source": target.plan("{ rate = 100, for = \"2s\" }", "error_rate < 1%") });
-        let plan = cluster.ask("POST /api/v1/load/plans", &plan).expect("a plan")["id"].clone();
+        let plan =
+            cluster.send("POST /api/v1/load/plans", &plan).expect("the plan was not created")["id"].clone();
         let limit = budget(END_WITHIN + SLACK, END_WITHIN);
         let mut slowest = Duration::ZERO;
         for round in 0..budget(4, 100) {
             let before = target.served();
             let queue = format!("POST /api/v1/load/plans/{plan}/runs");
-            let run =
-                wait_for("a run to be queued", LIMIT, async || cluster.ask(&queue, &json!({ "runners": 2 })))
-                    .await;
+            let run = wait_for("a run to be queued", LIMIT, async || {
+                cluster.send(&queue, &json!({ "runners": 2 }))
+            })
+            .await;
             let run = run["id"].as_str().unwrap().to_owned();
-            tokio::time::sleep(Duration::from_millis(rand_ms(round))).await;
+            tokio::time::sleep(Duration::from_millis(kill_delay_ms(round))).await;
             let killed = Instant::now();
-            hurt(&mut cluster, round).await;
+            inject_fault(&mut cluster, round).await;
             let state = wait_for(format!("{run} to end in round {round}"), LIMIT * 2, async || {
                 cluster.state(&run).filter(|state| is_final(state))
             })
@@ -245,24 +247,27 @@ mod slow {
             let took = killed.elapsed();
             assert!(took < limit, "{run} took {took:?} to be {state} in round {round}");
             slowest = slowest.max(took);
-            let report = cluster.ask(&format!("GET /api/v1/load/runs/{run}/report"), &Value::Null);
+            let report = cluster.send(&format!("GET /api/v1/load/runs/{run}/report"), &Value::Null);
             let counted = report.map_or(0, |report| report["requests"].as_u64().unwrap());
             let served = target.served() - before;
-            assert!(counted <= served, "{counted} were counted of {served} in round {round}");
-            assert!(state != "COMPLETED" || counted == 200, "{counted} of 200 in a whole run");
+            assert!(
+                counted <= served,
+                "{counted} requests were counted, but {served} were served, in round {round}"
+            );
+            assert!(state != "COMPLETED" || counted == 200, "{counted} of 200 requests in a complete run");
         }
         let rows = cluster
             .postgres
             .psql("SELECT count(*) - count(DISTINCT (run_id, runner, epoch, step, second)) FROM load_second");
         assert_eq!(rows, "0");
-        #[expect(clippy::print_stdout, reason = "a long test says how close it was")]
+        #[expect(clippy::print_stdout, reason = "a long test prints its slowest run")]
         {
             println!("the slowest run ended {slowest:?} after the kill");
         }
     }
 
-    /// Somewhere between being queued and being nearly done.
-    fn rand_ms(round: u32) -> u64 {
+    /// A delay between the queueing of a run and shortly before its end.
+    fn kill_delay_ms(round: u32) -> u64 {
         u64::from(round.wrapping_mul(2_654_435_761) % 3500)
     }
 }

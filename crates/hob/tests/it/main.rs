@@ -1,9 +1,9 @@
-//! The real binary, as a person runs it.
+//! Integration tests that run the `hob` binary.
 
 mod api;
 mod chat;
+mod clients;
 mod config;
-mod crowd;
 mod database;
 mod doctor;
 mod environment;

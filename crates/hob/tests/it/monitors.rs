@@ -1,4 +1,4 @@
-//! Monitors from a file, and nodes that check them while everything around them dies.
+//! Monitors from a file, and nodes that check them while nodes, Redis and PostgreSQL are killed.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -15,13 +15,13 @@ use tempfile::TempDir;
 
 use crate::program::{Server, hob};
 
-/// A file of monitors, and the database that it is for.
-struct Desk {
+/// A folder with a monitor file, and the database that it is applied to.
+struct MonitorFile {
     folder: TempDir,
     database: String,
 }
 
-impl Desk {
+impl MonitorFile {
     fn new(database: &str) -> Self {
         Self { folder: tempfile::tempdir().unwrap(), database: database.to_owned() }
     }
@@ -43,10 +43,10 @@ impl Desk {
     }
 
     #[track_caller]
-    fn apply(&self, yaml: &str, more: &[&str]) -> String {
+    fn apply(&self, yaml: &str, flags: &[&str]) -> String {
         let file = self.write(yaml);
         let mut arguments = vec!["apply", file.to_str().unwrap()];
-        arguments.extend(more);
+        arguments.extend(flags);
         let output = self.run(&arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).into_owned()
@@ -57,11 +57,11 @@ impl Desk {
 #[derive(Clone, Default)]
 struct Target {
     broken: Arc<AtomicBool>,
-    asked: Arc<Mutex<HashMap<String, Instant>>>,
+    checked: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
-/// So long an answer takes: a node that is killed leaves some checks behind.
-const ANSWER: Duration = Duration::from_millis(200);
+/// The response time of the target; long enough that a killed node leaves unfinished checks.
+const RESPONSE_TIME: Duration = Duration::from_millis(200);
 
 impl Target {
     fn start(&self) -> String {
@@ -71,21 +71,21 @@ impl Target {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let this = this.clone();
-                std::thread::spawn(move || this.answer(stream));
+                std::thread::spawn(move || this.respond(stream));
             }
         });
         url
     }
 
-    fn answer(&self, mut stream: TcpStream) {
+    fn respond(&self, mut stream: TcpStream) {
         let mut request = [0; 2048];
         let length = stream.read(&mut request).unwrap_or(0);
         let path = String::from_utf8_lossy(&request[..length]).split(' ').nth(1).map(str::to_owned);
-        std::thread::sleep(ANSWER);
-        // Who died meanwhile has not checked anything.
+        std::thread::sleep(RESPONSE_TIME);
+        // If the node was killed in the meantime, the check does not count.
         stream.set_nonblocking(true).unwrap();
-        if stream.peek(&mut request).is_err_and(|waiting| waiting.kind() == ErrorKind::WouldBlock) {
-            self.asked.lock().unwrap().insert(path.unwrap_or_default(), Instant::now());
+        if stream.peek(&mut request).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+            self.checked.lock().unwrap().insert(path.unwrap_or_default(), Instant::now());
         }
         let status = if self.broken.load(Ordering::SeqCst) { 503 } else { 200 };
         let _ = write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
@@ -107,15 +107,17 @@ fn file(count: usize, target: &str) -> String {
 #[test]
 fn file_is_planned_applied_and_then_changes_nothing() {
     let test_database = TestDatabase::sqlite();
-    let desk = Desk::new(&test_database.url());
+    let monitor_file = MonitorFile::new(&test_database.url());
     let yaml = file(3, "http://shop.example/");
-    assert!(desk.apply(&yaml, &["--dry-run"]).contains("3 to add"));
-    assert!(desk.apply(&yaml, &[]).contains("3 to add"), "a dry run adds nothing");
-    assert!(desk.apply(&yaml, &[]).contains("0 to add, 0 to change, 0 to remove; 3 unchanged"));
+    assert!(monitor_file.apply(&yaml, &["--dry-run"]).contains("3 to add"));
+    assert!(monitor_file.apply(&yaml, &[]).contains("3 to add"), "a dry run adds nothing");
+    assert!(monitor_file.apply(&yaml, &[]).contains("0 to add, 0 to change, 0 to remove; 3 unchanged"));
     let fewer = file(2, "http://store.example/");
-    assert!(desk.apply(&fewer, &[]).contains("2 to change, 0 to remove; 0 unchanged, 1 not in the file"));
-    assert!(desk.apply(&fewer, &["--prune"]).contains("- m2  M2"));
-    let listed = desk.run(&["list"]);
+    assert!(
+        monitor_file.apply(&fewer, &[]).contains("2 to change, 0 to remove; 0 unchanged, 1 not in the file")
+    );
+    assert!(monitor_file.apply(&fewer, &["--prune"]).contains("- m2  M2"));
+    let listed = monitor_file.run(&["list"]);
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(
         listed.contains("m1") && listed.contains("http://store.example/") && !listed.contains("m2"),
@@ -130,20 +132,20 @@ async fn list_shows_the_state_of_monitors() {
     let target = Target::default();
     let server = Server::start_with(&["--only", "uptime"], &[("HOB_ADMIN_TOKEN", ADMIN)]);
     let database = server.folder.path().join("hob-data/hob.db").display().to_string();
-    let desk = Desk::new(&database);
-    desk.apply(&file(2, &target.start()), &[]);
-    let store = format!("127.0.0.1:{}", server.store_port.expect("a store"));
+    let monitor_file = MonitorFile::new(&database);
+    monitor_file.apply(&file(2, &target.start()), &[]);
+    let store = format!("127.0.0.1:{}", server.store_port.expect("the embedded store does not listen"));
     let list = |admin: &str| {
         let command = &mut hob();
-        command.current_dir(&desk.folder).args(["uptime", "list"]).env("HOB_DATABASE_URL", &database);
+        command.current_dir(&monitor_file.folder).args(["uptime", "list"]).env("HOB_DATABASE_URL", &database);
         command.env("HOB_EMBEDDED_LISTEN", &store).env("HOB_ADMIN_TOKEN", admin).output().unwrap()
     };
     let shows = async |state: &str, code: i32| {
-        wait_for(format!("both to be {state}"), LIMIT, async || {
+        wait_for(format!("both monitors to be {state}"), LIMIT, async || {
             let output = list(ADMIN);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
-            let there = text.lines().filter(|line| line.starts_with(state)).count();
-            if there == 2 && output.status.code() == Some(code) { Ok(()) } else { Err((text, output.stderr)) }
+            let count = text.lines().filter(|line| line.starts_with(state)).count();
+            if count == 2 && output.status.code() == Some(code) { Ok(()) } else { Err((text, output.stderr)) }
         })
         .await;
     };
@@ -151,21 +153,21 @@ async fn list_shows_the_state_of_monitors() {
     target.broken.store(true, Ordering::SeqCst);
     shows("DOWN", 4).await;
 
-    let stranger = list("not-the-token-that-it-wants");
-    let (said, told) = (String::from_utf8_lossy(&stranger.stderr), String::from_utf8_lossy(&stranger.stdout));
-    assert!(said.contains("cannot read the states from the store"), "{said}");
-    assert!(told.contains("down since"), "{told}");
+    let denied = list("not-the-token-that-it-wants");
+    let (stderr, stdout) = (String::from_utf8_lossy(&denied.stderr), String::from_utf8_lossy(&denied.stdout));
+    assert!(stderr.contains("cannot read the states from the store"), "{stderr}");
+    assert!(stdout.contains("down since"), "{stdout}");
 }
 
 #[test]
 fn invalid_file_is_refused_with_positions() {
     let test_database = TestDatabase::sqlite();
-    let desk = Desk::new(&test_database.url());
-    let file = desk.write("monitors: {a: {name: A, kind: tcp, target: nowhere}}");
-    let refused = desk.run(&["apply", file.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    let monitor_file = MonitorFile::new(&test_database.url());
+    let file = monitor_file.write("monitors: {a: {name: A, kind: tcp, target: nowhere}}");
+    let refused = monitor_file.run(&["apply", file.to_str().unwrap()]);
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1));
-    assert!(said.contains("monitors.yaml") && said.contains("monitors.a.target"), "{said}");
+    assert!(stderr.contains("monitors.yaml") && stderr.contains("monitors.a.target"), "{stderr}");
 }
 
 mod slow {
@@ -175,27 +177,27 @@ mod slow {
     use hob_testkit::{LIMIT, Postgres, RedisServer, budget, wait_for};
     use serde_json::Value;
 
-    use super::{Desk, Target, file};
+    use super::{MonitorFile, Target, file};
     use crate::program::Server;
 
     const MONITORS: usize = 30;
-    const PATIENCE: Duration = Duration::from_secs(120);
-    /// A timeout of a second and the grace of five: what a dead node held is claimed by others after that.
+    const TIMEOUT: Duration = Duration::from_secs(120);
+    /// A timeout of one second plus a grace period of five: after that, other nodes claim the checks of a dead node.
     const LEASE: Duration = Duration::from_secs(6);
-    /// How much a machine that is busy with other tests may add.
-    const SLOWNESS: Duration = Duration::from_secs(10);
+    /// Added for a machine that is busy with other tests.
+    const BUSY_MARGIN: Duration = Duration::from_secs(10);
 
     impl Target {
-        fn all_asked_since(&self, since: Instant) -> bool {
-            let asked = self.asked.lock().unwrap();
-            asked.len() >= MONITORS && asked.values().all(|at| *at > since)
+        fn all_checked_since(&self, since: Instant) -> bool {
+            let checked = self.checked.lock().unwrap();
+            checked.len() >= MONITORS && checked.values().all(|at| *at > since)
         }
     }
 
     fn json(nodes: &[Server], path: &str) -> Option<Value> {
         nodes.iter().find_map(|node| {
-            let answer = node.try_get(path).ok().filter(|answer| answer.status == 200)?;
-            serde_json::from_str(&answer.body).ok()
+            let response = node.try_get(path).ok().filter(|response| response.status == 200)?;
+            serde_json::from_str(&response.body).ok()
         })
     }
 
@@ -208,24 +210,24 @@ mod slow {
         list.and_then(|list| list["items"].as_array().cloned()).unwrap_or_default()
     }
 
-    /// U1 U5 U8 U9: nodes are killed, Redis forgets everything, PostgreSQL restarts, and targets break meanwhile.
-    #[expect(clippy::print_stdout, reason = "how long it took is worth a look")]
+    /// U1 U5 U8 U9: nodes are killed, Redis loses its data, PostgreSQL restarts, and targets fail in the meantime.
+    #[expect(clippy::print_stdout, reason = "a long test prints its slowest recovery")]
     #[tokio::test(flavor = "multi_thread")]
     async fn nothing_is_lost_or_alerted_twice_when_everything_is_killed() {
         let (redis, postgres, target) = (RedisServer::start(), Postgres::start(), Target::default());
         let url = target.start();
-        Desk::new(&postgres.url()).apply(&file(MONITORS, &url), &[]);
+        MonitorFile::new(&postgres.url()).apply(&file(MONITORS, &url), &[]);
         let start =
             || Server::start(&["--redis", &redis.url(), "--database", &postgres.url(), "--only", "uptime"]);
         let mut nodes: Vec<Server> = (0..3).map(|_| start()).collect();
         let up = MONITORS as u64;
-        wait_for("all to be up", PATIENCE, async || count(&nodes, "up") == Some(up)).await;
+        wait_for("all monitors to be up", TIMEOUT, async || count(&nodes, "up") == Some(up)).await;
 
-        let begun = Instant::now();
+        let started = Instant::now();
         let (mut round, mut outages, mut longest) = (0, 0, Duration::ZERO);
-        while begun.elapsed() < budget(Duration::from_secs(25), Duration::from_secs(75)) {
+        while started.elapsed() < budget(Duration::from_secs(25), Duration::from_secs(75)) {
             match round % 4 {
-                // Killed, not stopped: what it was checking is left behind.
+                // Killed, not stopped: its checks stay unfinished.
                 0 => nodes[round % 3] = start(),
                 1 => {
                     redis.kill();
@@ -238,28 +240,37 @@ mod slow {
                 _ => {
                     outages += 1;
                     target.broken.store(true, Ordering::SeqCst);
-                    wait_for("all to be down", PATIENCE, async || count(&nodes, "down") == Some(up)).await;
+                    wait_for("all monitors to be down", TIMEOUT, async || count(&nodes, "down") == Some(up))
+                        .await;
                     nodes[(round + 1) % 3] = start();
                     target.broken.store(false, Ordering::SeqCst);
-                    wait_for("all to be up", PATIENCE, async || count(&nodes, "up") == Some(up)).await;
+                    wait_for("all monitors to be up", TIMEOUT, async || count(&nodes, "up") == Some(up))
+                        .await;
                 }
             }
-            let hurt = Instant::now();
-            wait_for("every monitor to be checked again", LIMIT, async || target.all_asked_since(hurt)).await;
+            let injected = Instant::now();
+            wait_for("every monitor to be checked again", LIMIT, async || target.all_checked_since(injected))
+                .await;
             if round % 4 == 0 {
-                longest = longest.max(hurt.elapsed());
+                longest = longest.max(injected.elapsed());
             }
             round += 1;
         }
         assert!(outages > 0);
-        println!("{round} blows; after a node was killed all were checked again within {longest:?}");
-        assert!(longest <= LEASE + Duration::from_secs(1) + SLOWNESS, "{longest:?}");
-        wait_for("all to be up in the end", PATIENCE, async || count(&nodes, "up") == Some(up)).await;
+        println!(
+            "{round} faults; after a node was killed, all monitors were checked again within {longest:?}"
+        );
+        assert!(longest <= LEASE + Duration::from_secs(1) + BUSY_MARGIN, "{longest:?}");
+        wait_for("all monitors to be up at the end", TIMEOUT, async || count(&nodes, "up") == Some(up)).await;
         let expected = outages * MONITORS;
-        wait_for("every incident, once, and over", PATIENCE, async || {
+        wait_for("every incident to be recorded once and resolved", TIMEOUT, async || {
             let all = incidents(&nodes);
-            let over = all.iter().filter(|incident| !incident["resolved_at"].is_null()).count();
-            if (all.len(), over) == (expected, expected) { Ok(()) } else { Err((all.len(), over, expected)) }
+            let resolved = all.iter().filter(|incident| !incident["resolved_at"].is_null()).count();
+            if (all.len(), resolved) == (expected, expected) {
+                Ok(())
+            } else {
+                Err((all.len(), resolved, expected))
+            }
         })
         .await;
     }

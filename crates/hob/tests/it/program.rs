@@ -1,4 +1,4 @@
-//! Starts `hob`, reads where it listens, and asks it over HTTP.
+//! Starts `hob`, reads its addresses from its output, and sends it HTTP requests.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -33,14 +33,14 @@ pub(crate) struct Server {
     pub(crate) folder: TempDir,
 }
 
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) head: String,
     pub(crate) body: String,
 }
 
 impl Server {
-    /// Where a page of it is.
+    /// The URL of a path on this server.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.listen)
     }
@@ -58,106 +58,106 @@ impl Server {
     /// Starts `hob serve` at an address with this text in its `hob.toml` and its log in a file.
     pub(crate) fn start_configured(address: &str, config: &str) -> Server {
         Server::launch(address, |command| {
-            let folder = command.get_current_dir().expect("it runs in its folder").to_owned();
-            std::fs::write(folder.join("hob.toml"), config).expect("a file in a temporary folder");
-            command.stderr(File::create(folder.join(LOG)).expect("a file in a temporary folder"))
+            let folder = command.get_current_dir().expect("no working directory").to_owned();
+            std::fs::write(folder.join("hob.toml"), config).expect("cannot write to the temporary folder");
+            command.stderr(File::create(folder.join(LOG)).expect("cannot write to the temporary folder"))
         })
     }
 
-    /// Starts `hob serve` with both ports asked for at one address.
+    /// Starts `hob serve` with the same address for both listeners.
     pub(crate) fn start_on(address: &str, arguments: &[&str]) -> Server {
         Server::launch(address, |command| command.args(arguments))
     }
 
-    /// Starts `hob serve` with whatever `prepare` adds to the command.
+    /// Starts `hob serve` with a command that `prepare` completes.
     pub(crate) fn launch(address: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Server {
         let ports = ["--listen", address, "--embedded-listen", address];
-        // The database goes below the folder that the server was started in.
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        // The server creates its database in its working directory.
+        let folder = tempfile::tempdir().expect("cannot create a temporary folder");
         let mut command = hob();
         command.current_dir(&folder).arg("serve").args(ports).stdout(Stdio::piped());
-        let mut child = prepare(&mut command).spawn().expect("the binary starts");
-        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let mut child = prepare(&mut command).spawn().expect("cannot start hob");
+        let mut lines = BufReader::new(child.stdout.take().expect("stdout is not a pipe")).lines();
         let (mut listen, mut store_port) = (None, None);
-        // The last line that is announced is where the metrics are.
+        // The URL of the metrics is in the last line of the startup message.
         while let Some(Ok(line)) = lines.next() {
             if let Some(address) = line.strip_prefix("Hob is on http://") {
-                listen = Some(address.parse().expect("an address"));
+                listen = Some(address.parse().expect("invalid address"));
             }
             if let Some((_, port)) = line.split_once("redis-cli -p ") {
-                store_port = Some(port.parse().expect("a port"));
+                store_port = Some(port.parse().expect("invalid port"));
             }
             if line.contains("/metrics") {
                 break;
             }
         }
-        let listen = listen.expect("it says where it listens");
+        let listen = listen.expect("hob did not print its address");
         Server { child, listen, store_port, folder }
     }
 
-    pub(crate) fn get(&self, path: &str) -> Answer {
-        self.try_get(path).expect("the server answers")
+    pub(crate) fn get(&self, path: &str) -> Response {
+        self.try_get(path).expect("no response from the server")
     }
 
-    pub(crate) fn try_get(&self, path: &str) -> std::io::Result<Answer> {
+    pub(crate) fn try_get(&self, path: &str) -> std::io::Result<Response> {
         self.try_get_with(&format!("Host: {}", self.listen), path)
     }
 
-    /// Asks with a header of one's choice.
-    pub(crate) fn get_with(&self, header: &str, path: &str) -> Answer {
-        self.try_get_with(header, path).expect("the server answers")
+    /// Sends a GET request with these headers instead of the default `Host`.
+    pub(crate) fn get_with(&self, header: &str, path: &str) -> Response {
+        self.try_get_with(header, path).expect("no response from the server")
     }
 
-    fn try_get_with(&self, header: &str, path: &str) -> std::io::Result<Answer> {
-        ask(self.listen, &format!("GET {path} HTTP/1.1\r\n{header}\r\nConnection: close\r\n\r\n"))
+    fn try_get_with(&self, header: &str, path: &str) -> std::io::Result<Response> {
+        send(self.listen, &format!("GET {path} HTTP/1.1\r\n{header}\r\nConnection: close\r\n\r\n"))
     }
 
     pub(crate) async fn wait_for_status(&self, path: &str, status: u16) {
-        wait_for(format!("{path} to answer {status}"), LIMIT, async || {
-            self.try_get(path).is_ok_and(|answer| answer.status == status)
+        wait_for(format!("{path} to respond with {status}"), LIMIT, async || {
+            self.try_get(path).is_ok_and(|response| response.status == status)
         })
         .await;
     }
 
-    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
-        post(self.listen, path, body).expect("the server answers")
+    pub(crate) fn post(&self, path: &str, body: &str) -> Response {
+        post(self.listen, path, body).expect("no response from the server")
     }
 
-    /// Sends JSON with the admin token.
-    pub(crate) fn post_as(&self, token: &str, path: &str, body: &str) -> Answer {
+    /// Posts JSON with this token.
+    pub(crate) fn post_as(&self, token: &str, path: &str, body: &str) -> Response {
         let head = format!("Authorization: Bearer {token}\r\nContent-Type: application/json");
         let rest = format!("Host: {}\r\nContent-Length: {}\r\nConnection: close", self.listen, body.len());
-        ask(self.listen, &format!("POST {path} HTTP/1.1\r\n{head}\r\n{rest}\r\n\r\n{body}"))
-            .expect("the server answers")
+        send(self.listen, &format!("POST {path} HTTP/1.1\r\n{head}\r\n{rest}\r\n\r\n{body}"))
+            .expect("no response from the server")
     }
 
-    /// What a server that was [configured](Self::start_configured) has logged so far.
+    /// The log of a server that [`start_configured`](Self::start_configured) started.
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join(LOG)).expect("the log of a configured server")
+        std::fs::read_to_string(self.folder.path().join(LOG)).expect("cannot read the log")
     }
 
     /// `kill -9`.
     pub(crate) fn kill(&mut self) {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
+        self.child.kill().expect("the server is not running");
+        self.child.wait().expect("cannot wait for the server");
     }
 
-    /// Asks it to read its configuration again.
+    /// Sends SIGHUP, which reloads the configuration.
     pub(crate) fn hang_up(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("it runs");
+        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is not running");
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Sends SIGTERM and waits for the exit.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("it runs");
-        self.child.wait().expect("it ends")
+        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is not running");
+        self.child.wait().expect("cannot wait for the server")
     }
 }
 
-/// Sends JSON to an address.
-pub(crate) fn post(listen: SocketAddr, path: &str, body: &str) -> std::io::Result<Answer> {
+/// Posts JSON to an address.
+pub(crate) fn post(listen: SocketAddr, path: &str, body: &str) -> std::io::Result<Response> {
     let length = body.len();
-    ask(
+    send(
         listen,
         &format!(
             "POST {path} HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\nContent-Type: application/json\r\n\
@@ -166,7 +166,7 @@ pub(crate) fn post(listen: SocketAddr, path: &str, body: &str) -> std::io::Resul
     )
 }
 
-fn ask(listen: SocketAddr, request: &str) -> std::io::Result<Answer> {
+fn send(listen: SocketAddr, request: &str) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(listen)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     stream.write_all(request.as_bytes())?;
@@ -174,7 +174,7 @@ fn ask(listen: SocketAddr, request: &str) -> std::io::Result<Answer> {
     stream.read_to_string(&mut text)?;
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
-    Ok(Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
+    Ok(Response { status, head: head.to_ascii_lowercase(), body: body.to_owned() })
 }
 
 impl Drop for Server {
@@ -184,10 +184,10 @@ impl Drop for Server {
     }
 }
 
-/// The one line that a command which failed says on stderr.
+/// The single line that a failed command printed to stderr.
 #[track_caller]
-pub(crate) fn complaint(output: &Output) -> String {
-    assert!(!output.status.success(), "it should have failed");
+pub(crate) fn stderr_line(output: &Output) -> String {
+    assert!(!output.status.success(), "the command did not fail");
     assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(text.lines().count(), 1, "{text}");

@@ -1,4 +1,4 @@
-//! Scripts of a client such as `redis-cli`: they block the embedded engine, and nothing else.
+//! Scripts from clients such as `redis-cli`: they block only the embedded engine.
 
 use std::time::{Duration, Instant};
 
@@ -7,50 +7,54 @@ use redis::{Client, Connection, RedisResult};
 
 use crate::program::Server;
 
-/// Far less than any of the scripts runs, and enough for a machine that has much to do.
-const SOON: Duration = Duration::from_secs(2);
-const LOOKS: usize = 20;
+/// Much shorter than each script, and long enough for a busy machine.
+const MAX_RESPONSE_TIME: Duration = Duration::from_secs(2);
+const REQUESTS: usize = 20;
 
-const CALLS: &str = "while true do redis.call('GET', 'x') end";
+const LOOPS: &str = "while true do redis.call('GET', 'x') end";
 const ALLOCATES: &str = "local t = {} while true do t[#t+1] = string.rep('x', 100000) end";
-const FOR_LONG: &str = "for i = 1, 2000000 do redis.call('GET', 'x') end return 'done'";
+const RUNS_LONG: &str = "for i = 1, 2000000 do redis.call('GET', 'x') end return 'done'";
 const WRITES: &str = "redis.call('SET', 'x', 'y') while true do redis.call('GET', 'x') end";
-/// Each further star multiplies the time that this one call takes.
+/// Each additional star multiplies the duration of this call.
 const NEVER_RETURNS: &str = "return string.find(string.rep('a', 3000), string.rep('a*', 20) .. 'b')";
 
 fn connect(server: &Server) -> Connection {
-    let port = server.store_port.expect("the embedded store listens");
+    let port = server.store_port.expect("the embedded store does not listen");
     Client::open(("127.0.0.1", port)).unwrap().get_connection().unwrap()
 }
 
-fn begin(server: &Server, script: &'static str) -> std::thread::JoinHandle<RedisResult<redis::Value>> {
+fn start_script(server: &Server, script: &'static str) -> std::thread::JoinHandle<RedisResult<redis::Value>> {
     let mut connection = connect(server);
     std::thread::spawn(move || redis::cmd("EVAL").arg(script).arg(0).query(&mut connection))
 }
 
-fn answers_soon(server: &Server, script: &str) {
-    for _ in 0..LOOKS {
-        let asked = Instant::now();
+fn assert_responsive(server: &Server, script: &str) {
+    for _ in 0..REQUESTS {
+        let started = Instant::now();
         assert_eq!(server.get("/healthz").body, "ok\n");
-        assert!(asked.elapsed() < SOON, "/healthz took {:?} during {script}", asked.elapsed());
+        assert!(
+            started.elapsed() < MAX_RESPONSE_TIME,
+            "/healthz took {:?} during {script}",
+            started.elapsed()
+        );
     }
 }
 
-fn is_busy<T>(answer: &RedisResult<T>) -> bool {
-    answer.as_ref().is_err_and(|error| error.code() == Some("BUSY"))
+fn is_busy<T>(reply: &RedisResult<T>) -> bool {
+    reply.as_ref().is_err_and(|error| error.code() == Some("BUSY"))
 }
 
 #[test]
 fn long_client_script_does_not_block_the_server_and_can_be_killed() {
     let server = Server::start(&[]);
-    for script in [CALLS, ALLOCATES] {
-        let running = begin(&server, script);
+    for script in [LOOPS, ALLOCATES] {
+        let running = start_script(&server, script);
         let mut other = connect(&server);
-        answers_soon(&server, script);
-        wait_until("the script to be seen", || {
+        assert_responsive(&server, script);
+        wait_until("the store to respond with BUSY", || {
             is_busy(&redis::cmd("GET").arg("x").query::<Option<String>>(&mut other))
         });
-        answers_soon(&server, script);
+        assert_responsive(&server, script);
         redis::cmd("SCRIPT").arg("KILL").exec(&mut other).unwrap();
         let killed = running.join().unwrap().unwrap_err();
         assert!(killed.to_string().contains("Script killed by user"), "{killed}");
@@ -61,9 +65,9 @@ fn long_client_script_does_not_block_the_server_and_can_be_killed() {
 #[test]
 fn long_script_runs_to_its_end_while_the_server_answers() {
     let server = Server::start(&[]);
-    let running = begin(&server, FOR_LONG);
+    let running = start_script(&server, RUNS_LONG);
     wait_until("the script to end", || {
-        answers_soon(&server, FOR_LONG);
+        assert_responsive(&server, RUNS_LONG);
         running.is_finished()
     });
     assert_eq!(running.join().unwrap().unwrap(), redis::Value::BulkString(b"done".to_vec()));
@@ -73,16 +77,16 @@ fn long_script_runs_to_its_end_while_the_server_answers() {
 fn server_stops_while_a_script_runs() {
     for script in [WRITES, ALLOCATES, NEVER_RETURNS] {
         let mut server = Server::start(&[]);
-        let running = begin(&server, script);
+        let running = start_script(&server, script);
         let mut other = connect(&server);
-        wait_until("the script to be seen", || {
+        wait_until("the store to respond with BUSY", || {
             is_busy(&redis::cmd("GET").arg("x").query::<Option<String>>(&mut other))
         });
         let stopped = Instant::now();
         assert!(server.terminate().success(), "{script}");
         assert!(
             stopped.elapsed() < Duration::from_secs(30),
-            "{script} held the stop up for {:?}",
+            "{script} delayed the stop by {:?}",
             stopped.elapsed()
         );
         assert!(running.join().unwrap().is_err(), "{script}");

@@ -7,14 +7,14 @@ use std::process::{Command, Stdio};
 use hob_testkit::{LIMIT, Postgres, RedisServer, wait_for};
 use redis::Commands;
 
-use crate::program::{Server, complaint, hob};
+use crate::program::{Server, hob, stderr_line};
 
 #[test]
 fn serve_runs_without_redis_and_postgres() {
     let server = Server::start(&["--demo"]);
     assert_eq!(server.get("/healthz").body, "ok\n");
     assert_eq!(server.get("/readyz").status, 200);
-    let port = server.store_port.expect("the embedded store listens");
+    let port = server.store_port.expect("the embedded store does not listen");
     let client = redis::Client::open(("127.0.0.1", port)).unwrap();
     client.get_connection().unwrap().set::<_, _, ()>("greeting", "hello").unwrap();
     let page = server.get("/health");
@@ -29,11 +29,11 @@ fn serve_runs_without_redis_and_postgres() {
     assert_eq!(server.get("/nowhere").status, 404);
 }
 
-/// Names, units and help are as Prometheus wants them, of everything that all five systems tell.
+/// The names, units and help texts of the metrics of all five services follow the Prometheus conventions.
 #[tokio::test]
 async fn promtool_accepts_all_metrics() {
     let server = Server::start(&["--demo"]);
-    let told = [
+    let expected = [
         "hob_gateway_requests_total",
         "hob_uptime_checks_total",
         "hob_chat_messages_total",
@@ -43,10 +43,12 @@ async fn promtool_accepts_all_metrics() {
         "hob_http_request_seconds",
         "hob_store_operation_seconds",
     ];
-    let text = wait_for("every system to have something to tell", LIMIT, async || {
+    let text = wait_for("every service to export its metrics", LIMIT, async || {
         let text = server.get("/metrics").body;
-        let missing =
-            told.into_iter().filter(|name| !text.contains(&format!("# TYPE {name} "))).collect::<Vec<_>>();
+        let missing = expected
+            .into_iter()
+            .filter(|name| !text.contains(&format!("# TYPE {name} ")))
+            .collect::<Vec<_>>();
         if missing.is_empty() { Ok(text) } else { Err(missing) }
     })
     .await;
@@ -55,8 +57,8 @@ async fn promtool_accepts_all_metrics() {
     let mut check = promtool.spawn().expect("install the Debian package prometheus");
     check.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let checked = check.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&checked.stderr);
-    assert!(checked.status.success(), "{said}{}\n{text}", String::from_utf8_lossy(&checked.stdout));
+    let stderr = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{stderr}{}\n{text}", String::from_utf8_lossy(&checked.stdout));
 }
 
 #[test]
@@ -71,11 +73,11 @@ async fn readiness_follows_the_store_and_liveness_does_not() {
     let redis = RedisServer::start();
     let server = Server::start(&["--redis", &redis.url()]);
     server.wait_for_status("/readyz", 200).await;
-    assert!(server.store_port.is_none(), "no embedded store beside a Redis");
+    assert!(server.store_port.is_none(), "the embedded store does not run if Redis is configured");
     redis.kill();
     server.wait_for_status("/readyz", 503).await;
-    let away = server.get("/readyz");
-    assert!(away.head.contains("retry-after: 1"), "{}", away.head);
+    let unready = server.get("/readyz");
+    assert!(unready.head.contains("retry-after: 1"), "{}", unready.head);
     assert_eq!(server.get("/healthz").status, 200);
     assert!(server.get("/").body.contains("does not answer"));
     redis.restart();
@@ -100,11 +102,11 @@ fn node_with_another_database_refuses_to_share_the_store() {
     let redis = RedisServer::start();
     let first = Server::start(&["--redis", &redis.url()]);
     assert_eq!(first.get("/healthz").status, 200);
-    let elsewhere = tempfile::tempdir().unwrap();
+    let other_folder = tempfile::tempdir().unwrap();
     let mut other = hob();
-    other.current_dir(&elsewhere).env("HOB_LOG", "error");
+    other.current_dir(&other_folder).env("HOB_LOG", "error");
     let other = other.args(["serve", "--listen", "127.0.0.1:0", "--redis", &redis.url()]).output().unwrap();
-    let text = complaint(&other);
+    let text = stderr_line(&other);
     assert!(text.starts_with("hob: this Redis belongs to another database"), "{text}");
 }
 
@@ -116,15 +118,15 @@ async fn sighup_reloads_the_configuration_and_rejects_mistakes() {
     assert_eq!(with_host("hob.example"), 421);
     std::fs::write(&file, "[server]\nhosts = [\"hob.example\"]\n").unwrap();
     server.hang_up();
-    wait_for("the new host to be known", LIMIT, async || with_host("hob.example") == 200).await;
+    wait_for("the new host to be accepted", LIMIT, async || with_host("hob.example") == 200).await;
     std::fs::write(&file, "[server]\nhosts = 1\n").unwrap();
     server.hang_up();
     assert_eq!((with_host("hob.example"), server.get("/healthz").status), (200, 200));
 }
 
-/// Standard error may be a pipe whose reader is gone, or one that is full and not read.
+/// Standard error may be a pipe without a reader, or a full pipe that is not read.
 #[test]
-fn log_that_cannot_be_written_stops_nothing() {
+fn server_runs_while_its_log_cannot_be_written() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let closed = Server::launch("127.0.0.1:0", |command| command.stderr(writer).env("HOB_LOG", "trace"));
@@ -143,8 +145,8 @@ fn log_that_cannot_be_written_stops_nothing() {
     drop(full);
 }
 
-/// A file that an editor or a deployment has removed, emptied or half written is an error that changes nothing: a
-/// server that asks for credentials goes on asking.
+/// A configuration file that was removed, emptied or only partly written is an error, and the previous settings stay in
+/// effect: the server continues to require credentials.
 #[tokio::test]
 async fn reload_never_removes_authentication() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,12 +155,12 @@ async fn reload_never_removes_authentication() {
     let config = format!("[server]\nadmin_token = \"file:{}\"\n", token.display());
     let server = Server::start_configured("0.0.0.0:0", &config);
     let file = server.folder.path().join("hob.toml");
-    let refused = || server.log().matches("configuration not reloaded").count();
+    let rejected = || server.log().matches("configuration not reloaded").count();
     let breaks: [(&str, &dyn Fn()); 6] = [
         ("emptied", &|| std::fs::write(&file, "").unwrap()),
         ("removed", &|| std::fs::remove_file(&file).unwrap()),
         ("only a comment", &|| std::fs::write(&file, "# soon\n[server]\n").unwrap()),
-        ("half written", &|| std::fs::write(&file, &config[..config.len() - 3]).unwrap()),
+        ("partly written", &|| std::fs::write(&file, &config[..config.len() - 3]).unwrap()),
         ("without the token", &|| std::fs::write(&file, "[server]\nmax_requests = 7\n").unwrap()),
         ("on loopback without the token", &|| {
             std::fs::write(&file, "[server]\nlisten = \"127.0.0.1:7070\"\n").unwrap();
@@ -167,7 +169,8 @@ async fn reload_never_removes_authentication() {
     for (number, (what, break_it)) in breaks.iter().enumerate() {
         break_it();
         server.hang_up();
-        wait_for(format!("the reload to be refused: {what}"), LIMIT, async || refused() == number + 1).await;
+        wait_for(format!("the reload to be rejected: {what}"), LIMIT, async || rejected() == number + 1)
+            .await;
         assert_eq!(server.get("/api/v1/tokens").status, 401, "{what}");
         let created = server.post("/api/v1/tokens", r#"{"name": "x", "scopes": ["admin"]}"#);
         assert_eq!(created.status, 401, "{what}");
@@ -177,11 +180,12 @@ async fn reload_never_removes_authentication() {
     server.hang_up();
     let status =
         |token: &str| server.get_with(&format!("Authorization: Bearer {token}"), "/api/v1/tokens").status;
-    wait_for("the new token to be taken", LIMIT, async || status("another-token-long-enough") == 200).await;
-    assert_eq!(status("a-token-long-enough"), 401, "the old one has ended");
+    wait_for("the new token to be accepted", LIMIT, async || status("another-token-long-enough") == 200)
+        .await;
+    assert_eq!(status("a-token-long-enough"), 401, "the old token is no longer valid");
 }
 
-/// A server that listens for others does not connect to its own machine for them, unless that is listed.
+/// A server that listens on a public address does not connect to its own machine, unless the address is listed.
 #[tokio::test]
 async fn private_targets_are_refused_by_a_public_server() {
     const TOKEN: &str = "a-token-long-enough";
@@ -195,18 +199,18 @@ async fn private_targets_are_refused_by_a_public_server() {
     let added = server.post_as(TOKEN, "/api/v1/uptime/monitors", &monitor);
     let added: serde_json::Value = serde_json::from_str(&added.body).unwrap();
     let path = format!("/api/v1/uptime/monitors/{}/check", added["id"].as_str().unwrap());
-    let check_says = async |what: &str| {
-        wait_for(format!("a check that says {what}"), LIMIT, async || {
+    let wait_for_check = async |what: &str| {
+        wait_for(format!("a check result with {what}"), LIMIT, async || {
             let body = server.post_as(TOKEN, &path, "{}").body;
             if body.contains(what) { Ok(()) } else { Err(body) }
         })
         .await;
     };
-    check_says("cannot connect to 127.0.0.1: loopback addresses are not allowed").await;
+    wait_for_check("cannot connect to 127.0.0.1: loopback addresses are not allowed").await;
     let listed = format!("{config}[outbound]\nallow = [\"127.0.0.1\"]\n");
     std::fs::write(server.folder.path().join("hob.toml"), listed).unwrap();
     server.hang_up();
-    check_says("\"ok\":true").await;
+    wait_for_check("\"ok\":true").await;
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn startup_errors_are_one_line() {
     let taken = taken.local_addr().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();
     let run = |arguments: &[&str]| {
-        complaint(&hob().current_dir(&folder).arg("serve").args(arguments).output().unwrap())
+        stderr_line(&hob().current_dir(&folder).arg("serve").args(arguments).output().unwrap())
     };
     assert!(run(&["--listen", &taken]).starts_with(&format!("hob: cannot listen on {taken}: ")));
     let text = run(&["--listen", "127.0.0.1:0", "--embedded-listen", &taken]);
@@ -238,7 +242,7 @@ fn startup_errors_are_one_line() {
     let text = run(&[&ports[..], &["postgres://hob:secret@127.0.0.1:1/hob"]].concat());
     assert!(text.starts_with("hob: cannot open the database postgres://hob@127.0.0.1:1/hob: "), "{text}");
     assert!(!text.contains("secret"), "{text}");
-    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "nothing was left behind");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "no file was created");
 }
 
 #[test]

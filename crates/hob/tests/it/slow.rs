@@ -1,3 +1,3 @@
-//! Long suites: several processes under load that are killed.
+//! Long suites: several processes are killed under load.
 
 mod chat;

@@ -7,7 +7,7 @@ use std::thread;
 
 use crate::program::hob;
 
-/// Answers so many requests with 200 and a bit of JSON.
+/// Responds to `requests` requests with 200 and a JSON body.
 fn target(requests: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -27,7 +27,7 @@ fn check(arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn target_that_is_up_is_drawn() {
+fn timeline_of_a_target_that_is_up_is_drawn() {
     let url = format!("http://{}/", target(1));
     let output = check(&[&url, "--assert", "json $.ok == true"]);
     let text = String::from_utf8_lossy(&output.stdout);

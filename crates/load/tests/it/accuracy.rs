@@ -1,5 +1,5 @@
 //! Compares the latencies that the generator measures with those that a server logs. p50, p99 and p99.9 may differ by 1 %
-//! and the round trip that a probe measured during the run, times the number of requests that are answered together.
+//! and the round trip that a probe measured during the run, times the number of requests that are served together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ async fn run_at(plan: &Plan, threads: u32, start: Instant) -> Totals {
     totals
 }
 
-/// Compares measured latencies with the logged ones. `together` requests may be answered at the same time and delay each
+/// Compares measured latencies with the logged ones. `together` requests may be served at the same time and delay each
 /// other.
 fn compare(
     measured: &LatencyHistogram,
@@ -58,18 +58,18 @@ fn compare(
 
 /// Repeats a round until it passes.
 async fn repeat_until_ok(mut round: impl AsyncFnMut() -> Result<(), String>) {
-    let mut disagreements = Vec::new();
+    let mut errors = Vec::new();
     for _ in 0..ROUNDS {
         match round().await {
             Ok(()) => return,
-            Err(disagreement) => disagreements.push(disagreement),
+            Err(error) => errors.push(error),
         }
     }
-    panic!("{disagreements:#?}");
+    panic!("{errors:#?}");
 }
 
 const SHORT: Duration = Duration::from_secs(3);
-/// Few: closed users that are answered together stay together and delay each other, noticeably so in a debug build.
+/// Few, because closed users that are served together stay together and delay each other, most of all in a debug build.
 const USERS: u32 = 4;
 
 async fn open_and_closed(behaviour: fn(u64) -> Reply) {
@@ -79,13 +79,13 @@ async fn open_and_closed(behaviour: fn(u64) -> Reply) {
             let (server, probe) = (TestServer::start(behaviour), LatencyProbe::start());
             let totals = run(&Plan::quick(&server.url("/"), load.clone()).unwrap(), 1).await;
             let round_trips = probe.finish();
-            compare(totals.actual(), server.took(), &round_trips, together)?;
+            compare(totals.actual(), server.latencies(), &round_trips, together)?;
             // No arrival waited for a user, so both latencies are equal except for the slip of the generator.
             let slip = Duration::from_micros(totals.slip().quantile_us(0.99));
             let (intended, actual) =
                 (totals.intended().quantile_us(0.99), totals.actual().quantile_us(0.99) as f64 * 1.01);
             if Duration::from_micros(intended) > Duration::from_micros(actual as u64) + slip {
-                return Err(format!("from the intended start {intended} µs, slip {slip:?}"));
+                return Err(format!("{intended} µs from the intended start, slip {slip:?}"));
             }
             Ok(())
         })
@@ -114,11 +114,11 @@ const FREEZE: Duration = Duration::from_secs(2);
 /// Runs a plan against a server that freezes two seconds after the start.
 async fn run_frozen(server: &TestServer, load: LoadModel, start: Instant) -> (Totals, RoundTrips) {
     let (plan, probe) = (Plan::quick(&server.url("/"), load).unwrap(), LatencyProbe::start());
-    let freezing = async {
+    let freeze = async {
         tokio::time::sleep_until((start + Duration::from_secs(2)).into()).await;
         server.freeze(FREEZE);
     };
-    let (totals, ()) = tokio::join!(run_at(&plan, 1, start), freezing);
+    let (totals, ()) = tokio::join!(run_at(&plan, 1, start), freeze);
     (totals, probe.finish())
 }
 
@@ -126,23 +126,30 @@ async fn run_frozen(server: &TestServer, load: LoadModel, start: Instant) -> (To
 /// shows it; the latency from the actual start need not.
 #[tokio::test]
 async fn freeze_counts_for_all_arrivals_during_it() {
-    let (rate, lasting) = (200.0, Duration::from_secs(8));
+    let (rate, duration) = (200.0, Duration::from_secs(8));
     for max_users in [10, 1000] {
         repeat_until_ok(async || {
             let server = TestServer::start(|_| Reply::After(Duration::from_millis(30)));
             let start = Instant::now() + Duration::from_millis(20);
             let (totals, round_trips) =
-                run_frozen(&server, LoadModel::rate(rate, lasting, max_users), start).await;
+                run_frozen(&server, LoadModel::rate(rate, duration, max_users), start).await;
             // Requests are served in order: the n-th response belongs to the n-th arrival.
-            let mut answered = server.answered();
-            answered.sort_unstable();
-            let came = |n: usize| start + Duration::from_secs_f64(n as f64 / rate);
-            let waited: Vec<Duration> =
-                answered.iter().enumerate().map(|(n, at)| at.saturating_duration_since(came(n))).collect();
-            assert_eq!(waited.len(), (rate * lasting.as_secs_f64()) as usize, "every arrival is answered");
-            let under_way = totals.actual().count_above(1_000_000);
-            if max_users == 10 && under_way > 10 {
-                return Err(format!("{under_way} requests were under way when it froze"));
+            let mut responses = server.response_times();
+            responses.sort_unstable();
+            let arrival = |n: usize| start + Duration::from_secs_f64(n as f64 / rate);
+            let waited: Vec<Duration> = responses
+                .iter()
+                .enumerate()
+                .map(|(n, at)| at.saturating_duration_since(arrival(n)))
+                .collect();
+            assert_eq!(
+                waited.len(),
+                (rate * duration.as_secs_f64()) as usize,
+                "every arrival gets a response"
+            );
+            let in_flight = totals.actual().count_above(1_000_000);
+            if max_users == 10 && in_flight > 10 {
+                return Err(format!("{in_flight} requests were in flight during the freeze"));
             }
             compare(totals.intended(), waited, &round_trips, 1)
         })
@@ -150,7 +157,7 @@ async fn freeze_counts_for_all_arrivals_during_it() {
     }
 }
 
-/// Closed users wait with the server and measure what it logs.
+/// Closed users wait during a freeze, so their latencies match the log of the server.
 #[tokio::test]
 async fn closed_users_measure_a_freeze_correctly() {
     repeat_until_ok(async || {
@@ -158,7 +165,7 @@ async fn closed_users_measure_a_freeze_correctly() {
         let start = Instant::now() + Duration::from_millis(20);
         let (totals, round_trips) =
             run_frozen(&server, LoadModel::users(USERS, Duration::from_secs(6)), start).await;
-        compare(totals.actual(), server.took(), &round_trips, USERS)
+        compare(totals.actual(), server.latencies(), &round_trips, USERS)
     })
     .await;
 }

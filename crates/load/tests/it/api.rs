@@ -40,17 +40,17 @@ impl Site {
         Self { app, load, server, _context: context }
     }
 
-    async fn add(&self, rate: u32, lasting: &str) -> i64 {
-        let source = plan(&self.server.url(""), rate, lasting);
-        let answer = self.app.post("/api/v1/load/plans", &json!({ "source": source })).await;
-        assert_eq!(answer.status, StatusCode::CREATED, "{}", answer.text());
-        answer.json::<Value>()["id"].as_i64().unwrap()
+    async fn add(&self, rate: u32, duration: &str) -> i64 {
+        let source = plan(&self.server.url(""), rate, duration);
+        let response = self.app.post("/api/v1/load/plans", &json!({ "source": source })).await;
+        assert_eq!(response.status, StatusCode::CREATED, "{}", response.text());
+        response.json::<Value>()["id"].as_i64().unwrap()
     }
 
     async fn run(&self, plan: i64) -> String {
-        let answer = self.app.post(&format!("/api/v1/load/plans/{plan}/runs"), &json!({})).await;
-        assert_eq!(answer.status, StatusCode::ACCEPTED, "{}", answer.text());
-        answer.json::<Value>()["id"].as_str().unwrap().to_owned()
+        let response = self.app.post(&format!("/api/v1/load/plans/{plan}/runs"), &json!({})).await;
+        assert_eq!(response.status, StatusCode::ACCEPTED, "{}", response.text());
+        response.json::<Value>()["id"].as_str().unwrap().to_owned()
     }
 
     async fn state(&self, id: &str) -> String {
@@ -75,9 +75,9 @@ async fn run_to_a_denied_address_is_refused() {
     let app = TestApp::start(context.context(), load.routes()).await;
     let source = plan("http://169.254.169.254", 30, "2s");
     let added: Value = app.post("/api/v1/load/plans", &json!({ "source": source })).await.json();
-    let refused = app.post(&format!("/api/v1/load/plans/{}/runs", added["id"]), &json!({})).await;
-    assert_eq!(refused.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", refused.text());
-    assert!(refused.text().contains("link-local addresses are not allowed"), "{}", refused.text());
+    let response = app.post(&format!("/api/v1/load/plans/{}/runs", added["id"]), &json!({})).await;
+    assert_eq!(response.status, StatusCode::UNPROCESSABLE_ENTITY, "{}", response.text());
+    assert!(response.text().contains("link-local addresses are not allowed"), "{}", response.text());
 }
 
 #[tokio::test]
@@ -89,10 +89,10 @@ async fn plan_is_added_edited_run_and_reported() {
     assert_eq!((&shown["name"], &shown["version"]), (&json!("Site check"), &json!(1)));
     assert_eq!(shown["run_types"][0]["groups"][0]["steps"], json!(["home"]));
     let edited = plan(&site.server.url(""), 40, "2s");
-    let answer = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
-    assert_eq!((answer.status, &answer.json::<Value>()["version"]), (StatusCode::OK, &json!(2)));
-    let answer = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
-    assert_eq!(answer.status, StatusCode::CONFLICT);
+    let response = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
+    assert_eq!((response.status, &response.json::<Value>()["version"]), (StatusCode::OK, &json!(2)));
+    let response = site.app.put(&path, &json!({ "source": edited, "version": 1 })).await;
+    assert_eq!(response.status, StatusCode::CONFLICT);
 
     let run = site.run(id).await;
     site.wait_for(&run, RunState::Completed).await;
@@ -113,25 +113,25 @@ async fn plan_is_added_edited_run_and_reported() {
 async fn invalid_input_is_rejected_with_its_field() {
     let site = Site::open().await;
     let wrong = plan(&site.server.url(""), 30, "2s").replace("GET /", "FETCH /");
-    let answer = site.app.post("/api/v1/load/plans", &json!({ "source": wrong })).await;
-    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-    let field = answer.json::<Value>()["errors"][0]["field"].as_str().unwrap().to_owned();
+    let response = site.app.post("/api/v1/load/plans", &json!({ "source": wrong })).await;
+    assert_eq!(response.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let field = response.json::<Value>()["errors"][0]["field"].as_str().unwrap().to_owned();
     assert_eq!(field, "source:13:1:scenario[0].step[0].request");
     let broken = json!({ "source": r#"{"a":[{"b":1,,}]}"#, "format": "json" });
-    let answer = site.app.post("/api/v1/load/plans", &broken).await;
-    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-    let error = answer.json::<Value>()["errors"][0].clone();
+    let response = site.app.post("/api/v1/load/plans", &broken).await;
+    assert_eq!(response.status, StatusCode::UNPROCESSABLE_ENTITY);
+    let error = response.json::<Value>()["errors"][0].clone();
     assert_eq!(error["field"], json!("source:1:14:a[0]"), "{error}");
     let forbidden = plan("http://example.com", 1, "1s");
-    let answer = site.app.post("/api/v1/load/plans", &json!({ "source": forbidden })).await;
-    let id = answer.json::<Value>()["id"].as_i64().unwrap();
-    let answer = site.app.post(&format!("/api/v1/load/plans/{id}/runs"), &json!({})).await;
-    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
-    assert!(answer.text().contains("example.com"), "{}", answer.text());
+    let response = site.app.post("/api/v1/load/plans", &json!({ "source": forbidden })).await;
+    let id = response.json::<Value>()["id"].as_i64().unwrap();
+    let response = site.app.post(&format!("/api/v1/load/plans/{id}/runs"), &json!({})).await;
+    assert_eq!(response.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(response.text().contains("example.com"), "{}", response.text());
     let id = site.add(1, "1s").await;
     for body in [json!({ "run_type": "none" }), json!({ "runners": 65 }), json!({ "priority": 1001 })] {
-        let answer = site.app.post(&format!("/api/v1/load/plans/{id}/runs"), &body).await;
-        assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
+        let response = site.app.post(&format!("/api/v1/load/plans/{id}/runs"), &body).await;
+        assert_eq!(response.status, StatusCode::UNPROCESSABLE_ENTITY, "{body}");
     }
     for path in ["/api/v1/load/plans/99", "/api/v1/load/runs/none", "/api/v1/load/runs/none/report"] {
         assert_eq!(site.app.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
@@ -163,7 +163,7 @@ async fn reconnected_client_catches_up_by_number() {
     let (mut socket, _) = connect_async(url(0)).await.unwrap();
     let next = async |socket: &mut tokio_tungstenite::WebSocketStream<_>| -> Option<Value> {
         loop {
-            match tokio::time::timeout(LIMIT, socket.next()).await.expect("a frame in time") {
+            match tokio::time::timeout(LIMIT, socket.next()).await.expect("timeout waiting for a frame") {
                 Some(Ok(Message::Text(text))) => return serde_json::from_str(&text).ok(),
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
                 _ => return None,
@@ -198,15 +198,15 @@ async fn reconnected_client_catches_up_by_number() {
 async fn pages_work_without_scripts() {
     let site = Site::open().await;
     let source = plan(&site.server.url(""), 20, "2s");
-    let answer = site.app.submit("/load/plans", &[("source", "name = 1"), ("format", "toml")]).await;
-    assert!(answer.text().contains("line 1"), "{}", answer.text());
-    let answer = site.app.submit("/load/plans", &[("source", &source), ("format", "toml")]).await;
-    assert_eq!(answer.header("location"), "/load/plans/1", "{}", answer.text());
+    let response = site.app.submit("/load/plans", &[("source", "name = 1"), ("format", "toml")]).await;
+    assert!(response.text().contains("line 1"), "{}", response.text());
+    let response = site.app.submit("/load/plans", &[("source", &source), ("format", "toml")]).await;
+    assert_eq!(response.header("location"), "/load/plans/1", "{}", response.text());
     let request = [("run_type", "smoke"), ("priority", "1"), ("runners", "1"), ("max_users", "")];
     let mut runs = Vec::new();
     for _ in 0..2 {
-        let answer = site.app.submit("/load/plans/1/runs", &request).await;
-        let page = answer.header("location").to_owned();
+        let response = site.app.submit("/load/plans/1/runs", &request).await;
+        let page = response.header("location").to_owned();
         let id = page.rsplit('/').next().unwrap().to_owned();
         site.wait_for(&id, RunState::Completed).await;
         let text = site.app.get(&page).await.text();
@@ -225,11 +225,15 @@ async fn pages_work_without_scripts() {
     let filed =
         source.replace("users = [{ login = \"ann\" }, { login = \"bob\" }]", "csv_file = \"users.csv\"");
     let draft = [("source", filed.as_str()), ("format", "toml"), ("version", "1")];
-    let answer = site.app.submit("/load/plans/1", &draft).await;
-    assert!(answer.text().contains("no file") && answer.text().contains("users.csv"), "{}", answer.text());
+    let response = site.app.submit("/load/plans/1", &draft).await;
+    assert!(
+        response.text().contains("no file") && response.text().contains("users.csv"),
+        "{}",
+        response.text()
+    );
     let draft = [&draft[..], &[("file_name", "users.csv"), ("file", "login\r\ncarl\r\n")]].concat();
-    let answer = site.app.submit("/load/plans/1", &draft).await;
-    assert_eq!(answer.header("location"), "/load/plans/1", "{}", answer.text());
+    let response = site.app.submit("/load/plans/1", &draft).await;
+    assert_eq!(response.header("location"), "/load/plans/1", "{}", response.text());
     assert!(site.app.get("/load/plans/1").await.text().contains("users.csv (13 bytes)"));
     let plan: Value = site.app.get("/api/v1/load/plans/1").await.json();
     assert_eq!((&plan["version"], &plan["files"]["users.csv"]), (&json!(2), &json!("login\r\ncarl\r\n")));

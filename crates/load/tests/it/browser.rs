@@ -41,7 +41,7 @@ async fn plan_is_saved_run_followed_cancelled_and_compared() {
     // The page updates itself.
     wait_for_text(&client, "#report", "Requests per second").await;
     let before = text(&client, "#report dl.vitals dd").await;
-    wait_for("newer numbers", LIMIT, async || text(&client, "#report dl.vitals dd").await != before).await;
+    wait_for("updated numbers", LIMIT, async || text(&client, "#report dl.vitals dd").await != before).await;
     press(&client, "#cancel").await;
     site.wait_for(&first, RunState::Cancelled).await;
     wait_for_text(&client, "#state", "cancelled").await;

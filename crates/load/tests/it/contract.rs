@@ -44,14 +44,14 @@ async fn wait_for_traffic(server: &TestServer) {
     wait_for("requests", LIMIT, async || server.requests() > before + 30).await;
 }
 
-/// Waits for a second without requests; returns how long after `asked` the last one arrived.
-async fn time_to_stop(server: &TestServer, asked: Instant) -> Duration {
-    let last = wait_for("quiet", LIMIT, async || {
+/// Waits for a second without requests; returns how long after `requested_at` the last one arrived.
+async fn time_to_stop(server: &TestServer, requested_at: Instant) -> Duration {
+    let last = wait_for("a second without requests", LIMIT, async || {
         let last = server.last()?;
-        (last.max(asked).elapsed() > Duration::from_secs(1)).then_some(last)
+        (last.max(requested_at).elapsed() > Duration::from_secs(1)).then_some(last)
     })
     .await;
-    last.saturating_duration_since(asked)
+    last.saturating_duration_since(requested_at)
 }
 
 every_service! {
@@ -70,9 +70,9 @@ every_service! {
         let first = queue(&load, plan, RunRequest::default()).await;
         context.test_store().as_outsider(cmd("SET").arg(keys.logs(&first)).arg("x").clone()).await;
         // Atomically, because the run writes the key every second.
-        let spoil = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')";
-        let spoil = cmd("EVAL").arg(spoil).arg(1).arg(keys.writer(&first)).clone();
-        context.test_store().as_outsider(spoil).await;
+        let corrupt = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')";
+        let corrupt = cmd("EVAL").arg(corrupt).arg(1).arg(keys.writer(&first)).clone();
+        context.test_store().as_outsider(corrupt).await;
         assert_eq!(wait_for_state(&load, &first, RunState::Completed).await.state, RunState::Completed);
         wait_for("the status", LIMIT, async || {
             let status: Option<RunStatus> = get(&context, keys.status(&first)).await;
@@ -94,7 +94,7 @@ every_service! {
         let load = worker_node(context.context()).await;
         let plan = add(&load, &server.url(""), 50, "4s").await;
         let keys = keys(&context);
-        let mut heard = context.store.bus().subscribe(&[ChannelFilter::pattern("notifications:*")]).await.unwrap();
+        let mut notifications = context.store.bus().subscribe(&[ChannelFilter::pattern("notifications:*")]).await.unwrap();
         let id = queue(&load, plan, RunRequest::default()).await;
 
         let current: CurrentMetrics = wait_for("live metrics", LIMIT, async || {
@@ -103,7 +103,7 @@ every_service! {
         }).await;
         assert_eq!(current.test_id, id.to_string());
         assert!(current.tps > 20.0 && current.success_count > 50, "{current:?}");
-        assert!((5.0..20.0).contains(&current.error_rate), "a tenth fails: {current:?}");
+        assert!((5.0..20.0).contains(&current.error_rate), "a tenth of the requests fails: {current:?}");
         assert!(current.min_response_time > 0.0 && current.p50 >= current.min_response_time);
         assert!(current.avg_response_time >= 4.0 && current.p99 <= current.max_response_time);
         assert!(ttl(&context, keys.current(&id)).await <= Duration::from_secs(10));
@@ -136,7 +136,7 @@ every_service! {
         }
         let mut types = Vec::new();
         while types.last().is_none_or(|kind| kind != "TEST_COMPLETED") {
-            let event = tokio::time::timeout(LIMIT, heard.next()).await.expect("a notification in time");
+            let event = tokio::time::timeout(LIMIT, notifications.next()).await.expect("timeout waiting for a notification");
             if let Some(BusEvent::Message { payload, .. }) = event {
                 let notification: Notification = serde_json::from_slice(&payload).unwrap();
                 assert_eq!(notification.test_id, id.to_string());
@@ -224,7 +224,7 @@ every_service! {
         let listed = list(&context, keys(&context).pending()).await;
         let first = format!(r#"{{"testId":"{}","planId":{plan},"maxUsers":100,"priority":5}}"#, ids[1]);
         assert_eq!((listed.len(), &listed[0]), (4, &first));
-        // An hour of waiting is worth sixty priorities at a minute each.
+        // An hour of waiting equals sixty priority levels, at one minute each.
         let an_hour = i64::try_from(Duration::from_secs(3600).as_millis()).unwrap();
         let older = hob_database::sql("UPDATE load_run SET rank = rank - $2 WHERE id = $1").bind(&ids[0]).bind(an_hour);
         context.database.execute(older).await.unwrap();
@@ -288,9 +288,9 @@ every_service! {
         let key_id = hob_load::KeyPlanId::new(id.0).unwrap();
         let (loading, cached) = (keys(&context).loading(&key_id), keys(&context).plan(&key_id));
         context.test_store().as_outsider(cmd("SET").arg(&loading).arg("1").arg("PX").arg(2000).clone()).await;
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         assert_eq!(load.plan(id).await.unwrap().unwrap().version, 1, "no other node loaded it");
-        assert!(asked.elapsed() >= Duration::from_millis(300), "this node waited first");
+        assert!(requested_at.elapsed() >= Duration::from_millis(300), "this node waited first");
         context.test_store().as_outsider(cmd("DEL").arg(&cached).clone()).await;
         context.test_store().as_outsider(cmd("SET").arg(&loading).arg("1").arg("PX").arg(2000).clone()).await;
         let theirs = r#"{"planId":1,"version":1,"name":"by another node","format":"toml","source":"","createdAt":0}"#;
@@ -305,13 +305,13 @@ every_service! {
         let server = TestServer::start(|_| Reply::After(Duration::ZERO));
         let load = worker_node(context.context()).await;
         let source = plan(&server.url(""), 4, "1s");
-        let given = "users = [{ login = \"ann\" }, { login = \"bob\" }]";
-        let source = source.replace(given, "csv_file = \"few.csv\"\n[run.full]\ncsv_file = \"many.csv\"");
+        let inline = "users = [{ login = \"ann\" }, { login = \"bob\" }]";
+        let source = source.replace(inline, "csv_file = \"few.csv\"\n[run.full]\ncsv_file = \"many.csv\"");
         let mut files = PlanFiles::default();
         files.put("many.csv", "login\ncarl\ndora\n");
         let mut written = PlanSource { source, format: Format::Toml, files };
-        let refused = load.add_plan(&written).await.unwrap_err();
-        assert!(refused.to_string().contains("no file \"few.csv\""), "{refused}");
+        let error = load.add_plan(&written).await.unwrap_err();
+        assert!(error.to_string().contains("no file \"few.csv\""), "{error}");
         written.files.put("few.csv", "login\nann\n");
         let id = load.add_plan(&written).await.unwrap();
         for (kind, users) in [("smoke", vec!["ann"]), ("full", vec!["carl", "dora"])] {
@@ -327,8 +327,8 @@ every_service! {
         assert_eq!(ended.state, RunState::Completed, "{}", ended.message);
         let received = server.received();
         let who = |request: &String| request.split(' ').nth(1).unwrap().to_owned();
-        let asked: BTreeSet<String> = received.iter().map(who).collect();
-        assert_eq!(asked, ["/?who=carl", "/?who=dora"].map(str::to_owned).into());
+        let paths: BTreeSet<String> = received.iter().map(who).collect();
+        assert_eq!(paths, ["/?who=carl", "/?who=dora"].map(str::to_owned).into());
     }
 
     /// L4: the documented example.
@@ -390,28 +390,28 @@ every_service! {
         for _ in 0..3 {
             let id = queue(&load, plan, RunRequest::default()).await;
             wait_for_traffic(&server).await;
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             load.pause(&id).await.unwrap();
-            let paused = time_to_stop(&server, asked).await;
+            let paused = time_to_stop(&server, requested_at).await;
             assert_eq!(run(&load, &id).await.state, RunState::Paused);
             load.resume(&id).await.unwrap();
             wait_for_traffic(&server).await;
-            let asked = Instant::now();
+            let requested_at = Instant::now();
             load.cancel(&id).await.unwrap();
-            let cancelled = time_to_stop(&server, asked).await;
+            let cancelled = time_to_stop(&server, requested_at).await;
             assert_eq!(wait_for_state(&load, &id, RunState::Cancelled).await.state, RunState::Cancelled);
             stopped.push((paused, cancelled));
             if paused.max(cancelled) <= Duration::from_secs(1) {
                 return;
             }
         }
-        panic!("after a pause and after a cancellation, each time: {stopped:?}");
+        panic!("requests stopped too late after a pause or a cancellation in every round: {stopped:?}");
     }
 
     async fn forbidden_target_is_rejected(context: TestContext) {
         let load = queue_node(context.context()).await;
         let plan = add(&load, "http://example.com", 1, "1s").await;
-        let refused = load.queue_run(plan, &RunRequest::default()).await.unwrap_err();
-        assert!(refused.to_string().contains("example.com"), "{refused}");
+        let error = load.queue_run(plan, &RunRequest::default()).await.unwrap_err();
+        assert!(error.to_string().contains("example.com"), "{error}");
     }
 }

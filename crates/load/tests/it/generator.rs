@@ -1,4 +1,4 @@
-//! The requests of the generator, and how it handles responses.
+//! The requests that the generator sends, and its handling of responses.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -180,12 +180,12 @@ async fn pause_holds_requests_and_stop_ends_them() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     let before = server.requests();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(server.requests(), before, "nothing starts during a pause");
+    assert_eq!(server.requests(), before, "no request starts during a pause");
     let resumed = Instant::now();
     generator.control().resume();
     wait_for("requests after the pause", LIMIT, async || server.requests() > before + 50).await;
     let rate = (server.requests() - before) as f64 / resumed.elapsed().as_secs_f64();
-    assert!(rate < 600.0, "requests of the pause are not sent after it: {rate}/s");
+    assert!(rate < 600.0, "requests that were due during the pause were sent after it: {rate}/s");
     generator.control().stop();
     let seconds: Vec<Second> = {
         let mut seconds = Vec::new();

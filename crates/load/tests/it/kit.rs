@@ -29,17 +29,17 @@ pub(crate) async fn queue_node(context: &ServiceContext) -> Load {
 }
 
 /// A plan with a constant rate.
-pub(crate) fn plan(url: &str, rate: u32, lasting: &str) -> String {
+pub(crate) fn plan(url: &str, rate: u32, duration: &str) -> String {
     format!(
         "name = \"Site check\"\ntarget = \"{url}\"\nthresholds = [\"error_rate < 50%\"]\n\
          [run.smoke]\ngroups = [\"read\"]\nusers = [{{ login = \"ann\" }}, {{ login = \"bob\" }}]\n\
-         [[scenario]]\nname = \"browse\"\nload = {{ rate = {rate}, for = \"{lasting}\" }}\n\
+         [[scenario]]\nname = \"browse\"\nload = {{ rate = {rate}, for = \"{duration}\" }}\n\
          [[scenario.step]]\nname = \"home\"\ngroup = \"read\"\nrequest = \"GET /?who=${{login}}\"\n"
     )
 }
 
-pub(crate) async fn add(load: &Load, url: &str, rate: u32, lasting: &str) -> PlanId {
-    load.add_plan(&PlanSource::toml(plan(url, rate, lasting))).await.unwrap()
+pub(crate) async fn add(load: &Load, url: &str, rate: u32, duration: &str) -> PlanId {
+    load.add_plan(&PlanSource::toml(plan(url, rate, duration))).await.unwrap()
 }
 
 pub(crate) async fn queue(load: &Load, plan: PlanId, request: RunRequest) -> TestId {
@@ -50,7 +50,7 @@ pub(crate) async fn queue(load: &Load, plan: PlanId, request: RunRequest) -> Tes
 }
 
 pub(crate) async fn run(load: &Load, id: &TestId) -> Run {
-    load.run(id).await.unwrap().expect("the run is there")
+    load.run(id).await.unwrap().expect("the run does not exist")
 }
 
 /// Waits until a run is in a state or has ended.

@@ -1,4 +1,4 @@
-//! The language of plans, and how mistakes are reported.
+//! The plan format, and its error messages.
 
 use std::time::Duration;
 
@@ -87,8 +87,8 @@ fn unknown_variable_has_a_column_and_a_suggestion() {
     for (request, column) in [("GET /${itreation}", 6), ("GET http://127.0.0.1:8080/${itreation}", 27)] {
         let text = PLAN.replacen("GET /", request, 1);
         let mistake = Plan::read(&text, Format::Toml).unwrap_err();
-        let told = format!("column {column}: unknown variable `itreation`; write `${{iteration}}`");
-        assert!(mistake.message.starts_with(&told), "{mistake}");
+        let expected = format!("column {column}: unknown variable `itreation`; write `${{iteration}}`");
+        assert!(mistake.message.starts_with(&expected), "{mistake}");
     }
 }
 

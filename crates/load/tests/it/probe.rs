@@ -38,10 +38,10 @@ impl LatencyProbe {
             let mut round_trips = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 thread::sleep(INTERVAL);
-                let begun = Instant::now();
+                let sent_at = Instant::now();
                 stream.write_all(&[1]).unwrap();
                 stream.read_exact(&mut [0]).unwrap();
-                round_trips.push(begun.elapsed());
+                round_trips.push(sent_at.elapsed());
             }
             round_trips
         });

@@ -1,4 +1,4 @@
-//! A server with a chosen latency per request, which logs what it did.
+//! A server with a configurable latency per request and a log of its requests.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Reply + Send + Sync>;
 
 pub(crate) enum Reply {
     After(Duration),
-    /// These bytes.
+    /// Sends these bytes.
     Raw(Vec<u8>),
     Close,
 }
@@ -36,7 +36,7 @@ struct Log {
 }
 
 impl TestServer {
-    /// On its own thread and runtime, so that the generator does not delay it.
+    /// Runs on its own thread and runtime, so that the generator does not delay it.
     pub(crate) fn start(behaviour: impl Fn(u64) -> Reply + Send + Sync + 'static) -> Self {
         let log = Arc::new(Log::default());
         let (bound, address) = mpsc::channel();
@@ -70,13 +70,13 @@ impl TestServer {
     }
 
     /// The time from each request to its response.
-    pub(crate) fn took(&self) -> Vec<Duration> {
-        self.log.spans.lock().unwrap().iter().map(|(begun, answered)| *answered - *begun).collect()
+    pub(crate) fn latencies(&self) -> Vec<Duration> {
+        self.log.spans.lock().unwrap().iter().map(|(received, responded)| *responded - *received).collect()
     }
 
     /// When each response was written.
-    pub(crate) fn answered(&self) -> Vec<Instant> {
-        self.log.spans.lock().unwrap().iter().map(|(_, answered)| *answered).collect()
+    pub(crate) fn response_times(&self) -> Vec<Instant> {
+        self.log.spans.lock().unwrap().iter().map(|(_, responded)| *responded).collect()
     }
 
     /// When the newest request arrived.
@@ -85,8 +85,8 @@ impl TestServer {
     }
 
     /// Sends no response for a while.
-    pub(crate) fn freeze(&self, lasting: Duration) {
-        *self.log.frozen_until.lock().unwrap() = Some(Instant::now() + lasting);
+    pub(crate) fn freeze(&self, duration: Duration) {
+        *self.log.frozen_until.lock().unwrap() = Some(Instant::now() + duration);
     }
 }
 
@@ -101,8 +101,8 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
         }
         filled += read;
         let Some(len) = request_len(&buffer[..filled]) else { continue };
-        let begun = Instant::now();
-        *log.last.lock().unwrap() = Some(begun);
+        let received_at = Instant::now();
+        *log.last.lock().unwrap() = Some(received_at);
         {
             let mut received = log.received.lock().unwrap();
             if received.len() < 1000 {
@@ -119,7 +119,7 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
             Reply::After(latency) => {
                 // Precise to a millisecond, which is enough: the log has the actual latency.
                 if !latency.is_zero() {
-                    tokio::time::sleep_until((begun + latency).into()).await;
+                    tokio::time::sleep_until((received_at + latency).into()).await;
                 }
                 let body = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
                 if stream.write_all(body).await.is_err() {
@@ -133,7 +133,7 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
             }
             Reply::Close => return,
         }
-        log.spans.lock().unwrap().push((begun, Instant::now()));
+        log.spans.lock().unwrap().push((received_at, Instant::now()));
     }
 }
 

@@ -35,8 +35,8 @@ async fn serve() -> (u16, String) {
                 let Ok(mut stream) = acceptor.accept(stream).await else { return };
                 let mut buffer = [0; 4096];
                 while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {
-                    let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret";
-                    stream.write_all(answer).await.unwrap();
+                    let response = b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecret";
+                    stream.write_all(response).await.unwrap();
                 }
             });
         }

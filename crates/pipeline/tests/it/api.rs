@@ -15,7 +15,7 @@ async fn app(node: &Node) -> TestApp {
     TestApp::start_with(node.web.clone(), node.pipelines.routes()).await
 }
 
-/// P8: an Airflow task, or any script.
+/// P8: a script, such as an Airflow task, uses the quota over HTTP.
 #[test]
 fn script_shares_the_quota() {
     run(async {
@@ -35,8 +35,8 @@ fn script_shares_the_quota() {
 
         let done = app.post("/api/v1/quota/api/commit", &json!({ "id": first["id"] })).await;
         assert_eq!(done.status, 204);
-        let back = app.post("/api/v1/quota/api/release", &json!({ "id": second["id"] })).await;
-        assert_eq!(back.status, 204);
+        let released = app.post("/api/v1/quota/api/release", &json!({ "id": second["id"] })).await;
+        assert_eq!(released.status, 204);
         let twice = app.post("/api/v1/quota/api/release", &json!({ "id": second["id"] })).await;
         assert_eq!(twice.status, 404);
         let quota: Value = app.get("/api/v1/quota/api").await.json();
@@ -102,21 +102,21 @@ fn health_shows_a_lost_connection_and_its_recovery() {
         let env = TestEnv::over(TestStore::redis().await, TestDatabase::sqlite()).await;
         let node = env.node().await;
         let app = app(&node).await;
-        let becomes = async |healthy: bool| -> Value {
-            wait_for(format!("healthy: {healthy}"), LIMIT, async || {
+        let wait_for_health = async |healthy: bool| -> Value {
+            wait_for(format!("is_connection_healthy to be {healthy}"), LIMIT, async || {
                 let health: Value = app.get("/api/v1/pipelines/health").await.json();
                 let failures = health["consecutive_failures"].as_u64().unwrap();
                 (health["is_connection_healthy"] == healthy && (failures == 0) == healthy).then_some(health)
             })
             .await
         };
-        let before = becomes(true).await;
+        let before = wait_for_health(true).await;
         env.redis().kill();
-        let away = becomes(false).await;
-        assert!(away["connection_attempts"].as_u64() > before["connection_attempts"].as_u64());
-        assert!(away["success_rate"].as_f64().unwrap() < 1.0, "{away}");
+        let unhealthy = wait_for_health(false).await;
+        assert!(unhealthy["connection_attempts"].as_u64() > before["connection_attempts"].as_u64());
+        assert!(unhealthy["success_rate"].as_f64().unwrap() < 1.0, "{unhealthy}");
         env.redis().restart();
-        becomes(true).await;
+        wait_for_health(true).await;
     });
 }
 
@@ -127,13 +127,13 @@ fn invalid_requests_are_rejected_by_field() {
         let node = env.node().await;
         let app = app(&node).await;
         let field = async |path: &str, body: Value| -> (u16, String) {
-            let answer = if path.ends_with("quota/api") {
+            let response = if path.ends_with("quota/api") {
                 app.put(path, &body).await
             } else {
                 app.post(path, &body).await
             };
-            let problem: Value = answer.json();
-            (answer.status.as_u16(), problem["errors"][0]["field"].as_str().unwrap_or_default().to_owned())
+            let problem: Value = response.json();
+            (response.status.as_u16(), problem["errors"][0]["field"].as_str().unwrap_or_default().to_owned())
         };
         let named = |field: &str| (422, field.to_owned());
         assert_eq!(field("/api/v1/quota/api", json!({ "windows": "many" })).await, named("windows"));
@@ -201,11 +201,11 @@ fn run_is_started_controlled_and_read() {
         assert_eq!(app.post(&format!("{path}/archive"), &json!({})).await.status, 200);
 
         for page in ["/pipelines", "/pipelines/runs/manual_2024-09-17T14%3A30%3A00%2B00%3A00"] {
-            let answer = app.get(page).await;
-            assert_eq!(answer.status, 200, "{page}: {answer:?}");
+            let response = app.get(page).await;
+            assert_eq!(response.status, 200, "{page}: {response:?}");
         }
-        let kept = app.submit("/pipelines", &[("toml", "name = 7")]).await;
-        assert!(String::from_utf8_lossy(&kept.body).contains("line 1"), "{kept:?}");
+        let rejected = app.submit("/pipelines", &[("toml", "name = 7")]).await;
+        assert!(String::from_utf8_lossy(&rejected.body).contains("line 1"), "{rejected:?}");
     });
 }
 
@@ -220,9 +220,9 @@ fn card_shows_the_calls_of_all_quotas() {
             let name = name.parse().unwrap();
             quotas.define(&name, &Limits::parse("9/1h", 0).unwrap()).await.unwrap();
             for call in 0..calls {
-                let answer =
+                let decision =
                     quotas.reserve(&name, &new_reservation(&format!("{name}-{call}"))).await.unwrap();
-                let ReserveDecision::Granted(reserve) = answer else { panic!("{answer:?}") };
+                let ReserveDecision::Granted(reserve) = decision else { panic!("{decision:?}") };
                 if call > 0 {
                     quotas.settle(&reserve, 1, QuotaFeedback::default()).await.unwrap();
                 }
@@ -285,7 +285,7 @@ mod browser {
             press_labelled(&page, "Replay client").await;
             wait_for_text(&page, "#main", "running").await;
             wait_for_text(&page, "#main", "completed").await;
-            wait_for("no failure to be left", LIMIT, async || {
+            wait_for("all dead letters to be replayed", LIMIT, async || {
                 !text(&page, "#main").await.contains("dead letters,")
             })
             .await;

@@ -15,7 +15,7 @@ use hob_testkit::{LIMIT, run, wait_for};
 use crate::runs::{api_config, ids_in, plan, start_run, start_run_as, wait_for_state};
 use crate::support::{NEEDS, TestEnv, api};
 
-/// A run is rows in the database: the store may be lost, and its clock a month ahead.
+/// The database contains the complete state of a run: the store may lose its data, and its clock may be a month ahead.
 #[test]
 fn run_resumes_after_a_month() {
     run(async {
@@ -25,10 +25,10 @@ fn run_resumes_after_a_month() {
             .unwrap();
         let node = env.node_with_store(env.store()).await;
         let started = start_run(&node.pipelines, &plan(&server)).await;
-        wait_for("some calls", LIMIT, async || server.served() > 20).await;
+        wait_for("some API calls", LIMIT, async || server.served() > 20).await;
         let folder = node.stop().await;
         let before = server.served();
-        assert!(before < 78, "the run was stopped in the middle");
+        assert!(before < 78, "the run stopped before its end");
         env.test_store().flush_all().await;
         env.advance(Duration::from_secs(31 * 86_400));
 
@@ -72,15 +72,15 @@ fn truncated_response_is_retried() {
     });
 }
 
-/// The address is not tried again: it stays denied. On Linux, a connection to 0.0.0.0 reaches this machine.
+/// A denied address is not retried. On Linux, a connection to 0.0.0.0 reaches this machine.
 #[test]
 fn denied_address_becomes_a_dead_letter_at_once() {
     run(async {
         let env = TestEnv::embedded().await;
         let server = FakeApi::start(api_config()).await.unwrap();
         let node = env.node().await;
-        let inside = server.url().replace("127.0.0.1", "0.0.0.0");
-        for (host, class) in [(inside.as_str(), "unspecified"), ("http://169.254.169.254", "link-local")] {
+        let local_url = server.url().replace("127.0.0.1", "0.0.0.0");
+        for (host, class) in [(local_url.as_str(), "unspecified"), ("http://169.254.169.254", "link-local")] {
             let text = plan(&server).replace(&server.url(), host);
             let started = start_run(&node.pipelines, &text).await;
             wait_for_state(&node.pipelines, &started, RunState::Completed).await;
@@ -88,8 +88,8 @@ fn denied_address_becomes_a_dead_letter_at_once() {
             let dead = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
             let dead = dead.await.unwrap().rows;
             assert_eq!((dead.len(), dead[0].attempts, dead[0].class), (1, 1, Some(FailureClass::Client)));
-            let says = format!("{class} addresses are not allowed; list it in [outbound] allow");
-            assert!(dead[0].error.contains(&says), "{}", dead[0].error);
+            let expected = format!("{class} addresses are not allowed; list it in [outbound] allow");
+            assert!(dead[0].error.contains(&expected), "{}", dead[0].error);
         }
         assert_eq!(server.served(), 0);
     });
@@ -103,9 +103,9 @@ fn poison_item_becomes_a_dead_letter() {
         let server = FakeApi::start(FakeApiConfig { dockets: 5, entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
         let text = plan(&server);
-        let listed = text.find("pages = ").unwrap()..text.find("[step.docket]").unwrap();
+        let source = text.find("pages = ").unwrap()..text.find("[step.docket]").unwrap();
         let mut text = text;
-        text.replace_range(listed, "list = [\"1\", \"2\", \"3\"]\n");
+        text.replace_range(source, "list = [\"1\", \"2\", \"3\"]\n");
         let folder = node.stop().await;
 
         // All workers of item 2 were killed. The last claim exists and has expired.
@@ -128,9 +128,10 @@ fn poison_item_becomes_a_dead_letter() {
         let node = env.node_in(folder, env.test_store().store().clone()).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
-        let set_aside = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
-        let set_aside: Vec<String> = set_aside.await.unwrap().rows.into_iter().map(|item| item.key).collect();
-        assert_eq!(set_aside, ["2"]);
+        let dead_letters = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
+        let dead_letters: Vec<String> =
+            dead_letters.await.unwrap().rows.into_iter().map(|item| item.key).collect();
+        assert_eq!(dead_letters, ["2"]);
         env.assert_counts_match(&started.id).await;
     });
 }
@@ -151,7 +152,7 @@ fn full_disk_keeps_results_waiting() {
             if trouble.contains("dockets") { Ok(()) } else { Err(trouble) }
         })
         .await;
-        wait_for("all calls", LIMIT, async || server.served() == 28).await;
+        wait_for("all API calls", LIMIT, async || server.served() == 28).await;
         assert_eq!(node.pipelines.run(&started.id).await.unwrap().state, RunState::Running);
 
         std::fs::remove_file(&file).unwrap();
@@ -161,7 +162,7 @@ fn full_disk_keeps_results_waiting() {
     });
 }
 
-/// The next writer truncates what a crashed writer did not commit.
+/// The next writer truncates the uncommitted part of a file after a crash.
 #[test]
 fn file_is_truncated_to_the_committed_length() {
     run(async {
@@ -172,8 +173,8 @@ fn file_is_truncated_to_the_committed_length() {
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         let folder = node.stop().await;
         let file = folder.path().join("out/dockets.jsonl");
-        let whole = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(&file, format!("{whole}{{\"id\": 3, \"case_na")).unwrap();
+        let complete = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, format!("{complete}{{\"id\": 3, \"case_na")).unwrap();
         for change in [
             "INSERT INTO pipeline_output (run, sink, seq, line) SELECT id, 'dockets', 99, '{\"id\": 4}' FROM pipeline_run",
             "UPDATE pipeline_run SET state = 'running'",
@@ -186,7 +187,7 @@ fn file_is_truncated_to_the_committed_length() {
     });
 }
 
-/// P8, P12: the API refuses a call that the quota granted, as if another client used the credential.
+/// P8, P12: the API throttles a call that the quota granted, as if another client used the credential.
 #[test]
 fn quota_adapts_to_the_first_refusal() {
     run(async {
@@ -222,11 +223,17 @@ fn long_responses_are_rejected_and_concurrency_is_limited() {
         let started = start_run(&node.pipelines, &text).await;
         wait_for_state(&node.pipelines, &started, RunState::Completed).await;
         let page = PageRequest::first(9);
-        let set_aside =
+        let dead_letters =
             node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page).await.unwrap();
-        let set_aside: Vec<_> =
-            set_aside.rows.iter().map(|item| (item.key.as_str(), item.class, item.error.as_str())).collect();
-        assert_eq!(set_aside, [("7", Some(FailureClass::Parse), "the response is longer than 65536 bytes")]);
+        let dead_letters: Vec<_> = dead_letters
+            .rows
+            .iter()
+            .map(|item| (item.key.as_str(), item.class, item.error.as_str()))
+            .collect();
+        assert_eq!(
+            dead_letters,
+            [("7", Some(FailureClass::Parse), "the response is longer than 65536 bytes")]
+        );
         assert_eq!(server.max_concurrent(), 3);
     });
 }
@@ -234,7 +241,7 @@ fn long_responses_are_rejected_and_concurrency_is_limited() {
 every_service! {
     NEEDS;
 
-    /// P9: an archived run is deleted with all of its rows, and nothing else is.
+    /// P9: an archived run is deleted with all of its rows, and other runs are preserved.
     async fn archived_runs_are_deleted(context: TestContext) {
         let env = TestEnv::new(context);
         let server = FakeApi::start(FakeApiConfig { dockets: 3, ..api_config() }).await.unwrap();
@@ -254,14 +261,14 @@ every_service! {
         pipelines.start(&hob_web::Changes::detached(&context));
         wait_for("the archived run to be deleted", LIMIT, async || pipelines.run(&runs[0]).await.is_err())
             .await;
-        for left in [
+        for query in [
             "SELECT DISTINCT run FROM pipeline_item",
             "SELECT DISTINCT run FROM pipeline_attempt",
             "SELECT DISTINCT run FROM pipeline_tally",
             "SELECT DISTINCT run FROM pipeline_pace",
         ] {
-            let runs_left: Vec<(String,)> = env.database.all(sql(left)).await.unwrap();
-            assert_eq!(runs_left, [(runs[1].to_string(),)], "{left}");
+            let runs_left: Vec<(String,)> = env.database.all(sql(query)).await.unwrap();
+            assert_eq!(runs_left, [(runs[1].to_string(),)], "{query}");
         }
     }
 }

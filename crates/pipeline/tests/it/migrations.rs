@@ -38,14 +38,15 @@ async fn run_of_an_earlier_version_continues(test_database: TestDatabase) {
     let first = Migrations { service: MIGRATIONS.service, steps: &MIGRATIONS.steps[..1] };
     let database = Database::open(&test_database.url().parse().unwrap(), &[first]).await.unwrap();
     let text = plan(&api);
-    let plan = "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ('dockets', $1, 1, 1)";
-    let begun =
+    let insert_plan =
+        "INSERT INTO pipeline_plan (name, text, created_at, updated_at) VALUES ('dockets', $1, 1, 1)";
+    let insert_run =
         "INSERT INTO pipeline_run (id, plan, text, state, version, seeded_to, items, claims, calls, trouble,
                  started_at, changed_at) VALUES ('old', 'dockets', $1, 'running', 1, -1, 3, 2, 2, '', 1, 1)";
-    // Variables had no dollar sign.
+    // In the earlier version, variables had no dollar sign.
     let old_text = text.replace("${", "{");
     assert!(old_text != text && Plan::parse(&old_text).is_err());
-    for statement in [plan, begun] {
+    for statement in [insert_plan, insert_run] {
         database.execute(sql(statement).bind(&old_text)).await.unwrap();
     }
     for statement in [QUOTA, ITEMS, CLAIM, ATTEMPTS, SINK] {
@@ -64,7 +65,7 @@ async fn run_of_an_earlier_version_continues(test_database: TestDatabase) {
     std::fs::create_dir(folder.path().join("out")).unwrap();
     std::fs::write(folder.path().join("out/dockets.jsonl"), "{\"id\": 1}\n{\"id").unwrap();
     let node = env.node_in(folder, env.test_store().store().clone()).await;
-    wait_for("the run to be over", LIMIT, async || {
+    wait_for("the run to complete", LIMIT, async || {
         node.pipelines.run(&id).await.unwrap().state == RunState::Completed
     })
     .await;

@@ -13,22 +13,22 @@ use crate::support::TestEnv;
 /// Calls that may have been granted just before the outage.
 const IN_FLIGHT: u64 = 4;
 
-/// P12: the quota fails closed, and the run continues when the store is back.
-async fn no_calls_during(away: impl Fn(&RedisServer), back: impl Fn(&RedisServer)) {
+/// P12: the quota fails closed, and the run continues after the store has recovered.
+async fn no_calls_during(fail: impl Fn(&RedisServer), recover: impl Fn(&RedisServer)) {
     let env = TestEnv::over(TestStore::redis().await, TestDatabase::sqlite()).await;
     let latency = Duration::from_millis(20);
     let api =
         FakeApi::start(FakeApiConfig { dockets: 300, entries: 0, latency, ..api_config() }).await.unwrap();
     let node = env.node().await;
     let started = start_run(&node.pipelines, &plan(&api)).await;
-    wait_for("some calls", LIMIT, async || api.served() > 20).await;
-    away(env.redis());
+    wait_for("some API calls", LIMIT, async || api.served() > 20).await;
+    fail(env.redis());
     let before = api.served();
     // Longer than the deadline of a store call, and long enough for all remaining calls.
     tokio::time::sleep(hob_store::DEFAULT_DEADLINE * 2).await;
     assert!(api.served() <= before + IN_FLIGHT, "{} calls without a quota", api.served() - before);
     assert_eq!(node.pipelines.run(&started.id).await.unwrap().state, RunState::Running);
-    back(env.redis());
+    recover(env.redis());
     wait_for_state(&node.pipelines, &started, RunState::Completed).await;
     assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=300).collect());
     env.assert_counts_match(&started.id).await;
@@ -52,7 +52,7 @@ mod slow {
 
     use super::*;
 
-    /// P8, P12: no item lost or written twice, the quota never exceeded, and calls resume within ten seconds.
+    /// P8, P12: no item is lost or written twice, the quota is never exceeded, and calls resume within ten seconds.
     #[test]
     fn every_result_arrives_once_despite_crashes() {
         run(async {
@@ -64,7 +64,7 @@ mod slow {
             let api = FakeApi::start(api_config).await.unwrap();
             let text = plan(&api).replace("1000/1m", "60/2s");
             let folder = TempDir::new().unwrap();
-            let mut alive = Some(env.killable_node(folder.path()).await);
+            let mut killable = Some(env.killable_node(folder.path()).await);
             let started = {
                 let node = env.node().await;
                 let started = start_run(&node.pipelines, &text).await;
@@ -77,16 +77,16 @@ mod slow {
             let mut slowest = Duration::ZERO;
             loop {
                 round += 1;
-                let (before, hurt) = (api.served(), Instant::now());
+                let (before, injected) = (api.served(), Instant::now());
                 wait_for("the next call", LIMIT, async || {
-                    let over = runs.run(&started.id).await.unwrap().state == RunState::Completed;
-                    over || api.served() > before
+                    let completed = runs.run(&started.id).await.unwrap().state == RunState::Completed;
+                    completed || api.served() > before
                 })
                 .await;
-                slowest = slowest.max(hurt.elapsed());
+                slowest = slowest.max(injected.elapsed());
                 wait_for("more calls", LIMIT, async || {
-                    let over = runs.run(&started.id).await.unwrap().state == RunState::Completed;
-                    over || api.served() > before + round % 13
+                    let completed = runs.run(&started.id).await.unwrap().state == RunState::Completed;
+                    completed || api.served() > before + round % 13
                 })
                 .await;
                 if runs.run(&started.id).await.unwrap().state == RunState::Completed {
@@ -101,15 +101,15 @@ mod slow {
                     _ => {}
                 }
                 if round.is_multiple_of(4) {
-                    drop(alive.take());
-                    alive = Some(env.killable_node(folder.path()).await);
+                    drop(killable.take());
+                    killable = Some(env.killable_node(folder.path()).await);
                 }
             }
             // In the short run, the machine may be busy with other tests.
             let limit = Duration::from_secs(budget(60, 10));
             assert!(slowest <= limit, "{slowest:?} without a call, in {round} rounds");
             env.assert_counts_match(&started.id).await;
-            drop(alive);
+            drop(killable);
             assert_eq!(api.throttled(), 0, "the quota was never exceeded");
             let node = env.node_in(folder, env.test_store().store().clone()).await;
             assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=dockets).collect());

@@ -17,19 +17,19 @@ use crate::support::{NEEDS, Node, TestEnv};
 const DOCKETS: &str = "out/dockets.jsonl";
 const ENTRIES: &str = "out/entries.jsonl";
 
-/// All sinks are files.
+/// A plan in which all sinks are files.
 fn plan_for_files(api: &FakeApi) -> String {
     let table = "table = \"entries\"\nsqlite = \"out/entries.db\"\nkey = [\"id\"]";
     plan(api).replace(table, "jsonl = \"out/entries.jsonl\"")
 }
 
-async fn completed(pipelines: &Pipelines, text: &str) -> Run {
+async fn run_to_completion(pipelines: &Pipelines, text: &str) -> Run {
     let run = start_run(pipelines, text).await;
     wait_for_state(pipelines, &run, RunState::Completed).await;
     run
 }
 
-async fn completed_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
+async fn run_to_completion_as(pipelines: &Pipelines, text: &str, id: &str) -> Run {
     let run = start_run_as(pipelines, text, id).await;
     wait_for_state(pipelines, &run, RunState::Completed).await;
     run
@@ -71,14 +71,14 @@ every_service! {
         let env = TestEnv::new(context);
         let api = FakeApi::start(api_config()).await.unwrap();
         let node = env.node().await;
-        completed(&node.pipelines, &plan_for_files(&api)).await;
+        run_to_completion(&node.pipelines, &plan_for_files(&api)).await;
         let first: BTreeMap<_, _> =
             [DOCKETS, ENTRIES].map(|name| link_target(&node, name)).map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).into();
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
 
         api.change(7);
         let served = api.served();
-        let again = completed(&node.pipelines, &plan_for_files(&api)).await;
+        let again = run_to_completion(&node.pipelines, &plan_for_files(&api)).await;
         for (path, text) in &first {
             assert_eq!(std::fs::read_to_string(path).unwrap(), *text, "{path:?}");
         }
@@ -88,8 +88,8 @@ every_service! {
         assert_eq!(api.served() - served, 3 + 25 + 2, "pages, dockets, and the entries of the changed docket");
         env.assert_counts_match(&again.id).await;
 
-        // A third run reuses what the second has stored.
-        completed(&node.pipelines, &plan_for_files(&api)).await;
+        // A third run reuses the stored results of the second.
+        run_to_completion(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
         assert_eq!(ids_in(&node, ENTRIES).len(), 50);
         assert_eq!(case_name_of(&node, 7), "Renamed No. 7");
@@ -102,11 +102,11 @@ every_service! {
         let api = FakeApi::start(FakeApiConfig { dockets: 5, ..api_config() }).await.unwrap();
         let node = env.node().await;
         api.fail("/docket-entries/2000/", Fault::Status(403));
-        let first = completed(&node.pipelines, &plan_for_files(&api)).await;
+        let first = run_to_completion(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(node.pipelines.progress(&first.id).await.unwrap().of(ItemState::Quarantined), 1);
         assert_eq!(ids_in(&node, ENTRIES).len(), 9);
         let served = api.served();
-        completed(&node.pipelines, &plan_for_files(&api)).await;
+        run_to_completion(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(ids_in(&node, ENTRIES).len(), 10);
         assert_eq!(api.served() - served, 1 + 5 + 1);
     }
@@ -116,32 +116,32 @@ every_service! {
         let env = TestEnv::new(context);
         let api = FakeApi::start(FakeApiConfig { entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
-        completed(&node.pipelines, &plan(&api)).await;
-        let whole = link_target(&node, DOCKETS);
-        // As with an expired token.
+        run_to_completion(&node.pipelines, &plan(&api)).await;
+        let complete = link_target(&node, DOCKETS);
+        // For example, because a token has expired.
         api.fail("/dockets/", Fault::Status(403));
-        let refused = completed(&node.pipelines, &plan(&api)).await;
-        assert_eq!(link_target(&node, DOCKETS), whole);
-        let outputs = node.pipelines.outputs(&refused.id).await.unwrap();
+        let failed = run_to_completion(&node.pipelines, &plan(&api)).await;
+        assert_eq!(link_target(&node, DOCKETS), complete);
+        let outputs = node.pipelines.outputs(&failed.id).await.unwrap();
         let empty = outputs.iter().find(|output| output.sink == "dockets").unwrap();
         assert_eq!(std::fs::read_to_string(node.folder().join(&empty.file)).unwrap(), "");
-        node.pipelines.replay(&refused.id, None).await.unwrap();
-        wait_for_state(&node.pipelines, &refused, RunState::Completed).await;
+        node.pipelines.replay(&failed.id, None).await.unwrap();
+        wait_for_state(&node.pipelines, &failed, RunState::Completed).await;
         assert_eq!(link_target(&node, DOCKETS), node.folder().join(&empty.file).canonicalize().unwrap());
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
     }
 }
 
-/// The stored line has another form than the changed plan asks for.
+/// A stored result does not match a plan whose step has changed.
 #[test]
 fn changed_step_is_fetched_again() {
     run(async {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
-        completed(&node.pipelines, &plan(&api)).await;
+        run_to_completion(&node.pipelines, &plan(&api)).await;
         let text = plan(&api).replace("case_name = \"$.case_name\"", "case_name = \"$.court\"");
-        completed(&node.pipelines, &text).await;
+        run_to_completion(&node.pipelines, &text).await;
         assert_eq!(case_name_of(&node, 1), "nysd");
     });
 }
@@ -160,7 +160,7 @@ fn run_after_a_cancelled_one_is_complete() {
         })
         .await;
         node.pipelines.apply(&first.id, RunAction::Cancel).await.unwrap();
-        completed(&node.pipelines, &plan_for_files(&api)).await;
+        run_to_completion(&node.pipelines, &plan_for_files(&api)).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
         assert_eq!(ids_in(&node, ENTRIES).len(), 50);
     });
@@ -178,7 +178,7 @@ fn run_ids_make_file_names_inside_the_folder() {
         let long = |end: &str| format!("{}{end}", "x".repeat(249));
         // The long ids differ only in the truncated part.
         for id in ["manual_2024-09-17T14:30:00+00:00", "..", ".", &long("a"), &long("b")] {
-            completed_as(&node.pipelines, &text, id).await;
+            run_to_completion_as(&node.pipelines, &text, id).await;
         }
         let all = files(outer.path());
         assert_eq!(all.len(), 5, "{all:#?}");
@@ -190,7 +190,7 @@ fn run_ids_make_file_names_inside_the_folder() {
     });
 }
 
-/// The database may be lost and the id be used again, as Airflow does: a file with lines is never truncated.
+/// After a loss of the database, Airflow may use an id again: a file with lines is never truncated.
 #[test]
 fn run_with_a_reused_id_preserves_existing_files() {
     run(async {
@@ -200,7 +200,7 @@ fn run_with_a_reused_id_preserves_existing_files() {
             let env = TestEnv::embedded().await;
             let node = env.node_in(folder, env.test_store().store().clone()).await;
             api.change(dockets);
-            completed_as(&node.pipelines, &plan(&api), "daily").await;
+            run_to_completion_as(&node.pipelines, &plan(&api), "daily").await;
             assert_eq!(case_name_of(&node, dockets), format!("Renamed No. {dockets}"));
             folder = node.stop().await;
         }
@@ -219,7 +219,7 @@ fn existing_file_is_preserved() {
         let node = env.node().await;
         std::fs::create_dir(node.folder().join("out")).unwrap();
         std::fs::write(node.folder().join(DOCKETS), "{\"id\": 99}\n").unwrap();
-        completed(&node.pipelines, &plan(&api)).await;
+        run_to_completion(&node.pipelines, &plan(&api)).await;
         assert_eq!(ids_in(&node, DOCKETS), (1..=3).collect());
         assert_eq!(ids_in(&node, "out/dockets-earlier.jsonl"), [99].into());
     });
@@ -232,7 +232,7 @@ fn missing_link_is_created_after_a_crash() {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 3, entries: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
-        let started = completed(&node.pipelines, &plan(&api)).await;
+        let started = run_to_completion(&node.pipelines, &plan(&api)).await;
         let folder = node.stop().await;
         std::fs::remove_file(folder.path().join(DOCKETS)).unwrap();
         env.database.execute(sql("UPDATE pipeline_run SET state = 'running'")).await.unwrap();
@@ -252,7 +252,7 @@ fn run_without_results_has_an_empty_file() {
         let env = TestEnv::embedded().await;
         let api = FakeApi::start(FakeApiConfig { dockets: 0, ..api_config() }).await.unwrap();
         let node = env.node().await;
-        completed(&node.pipelines, &plan(&api)).await;
+        run_to_completion(&node.pipelines, &plan(&api)).await;
         assert_eq!(std::fs::read_to_string(node.folder().join(DOCKETS)).unwrap(), "");
     });
 }

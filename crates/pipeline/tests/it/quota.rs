@@ -22,18 +22,18 @@ every_service! {
         let env = TestEnv::new(context);
         let quotas = env.quotas_with("20/1h", 0).await;
         let (keys, name) = (env.keys(), Quota::new("api").unwrap());
-        let own = [
+        let quota_keys = [
             keys.quota_marker(&name),
             keys.quota_calls(&name),
             keys.quota_state(&name),
             keys.quota_turns(&name),
         ];
-        for (made, key) in own.iter().chain(&env.counters()).enumerate() {
-            let call = reserve(&quotas, &new_reservation(&format!("call-{made}"))).await;
+        for (count, key) in quota_keys.iter().chain(&env.counters()).enumerate() {
+            let call = reserve(&quotas, &new_reservation(&format!("call-{count}"))).await;
             quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
             env.test_store().as_outsider(cmd("DEL").arg(key).clone()).await;
             env.test_store().as_outsider(cmd("RPUSH").arg(key).arg("x").clone()).await;
-            assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, made as u32 + 1, "{key}");
+            assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, count as u32 + 1, "{key}");
         }
     }
 
@@ -46,12 +46,12 @@ every_service! {
             env.advance(SECOND);
             quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
         }
-        // "a" ended a second before "b", and leaves the minute first.
+        // "a" ended a second before "b", so it leaves the one-minute window first.
         assert_eq!(wait_time(&quotas, &new_reservation("c")).await, MINUTE - SECOND);
         env.advance(MINUTE - SECOND);
         let call = reserve(&quotas, &new_reservation("c")).await;
         quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
-        // Now the hour is full, too; "a" leaves it first.
+        // The one-hour window is full, too; "a" leaves it first.
         assert_eq!(wait_time(&quotas, &new_reservation("d")).await, HOUR - MINUTE);
         env.advance(HOUR - MINUTE - Duration::from_millis(1));
         assert_eq!(wait_time(&quotas, &new_reservation("d")).await, Duration::from_millis(1));
@@ -105,7 +105,7 @@ every_service! {
         let quotas = env.quotas_with("3/1h", 0).await;
         let done = reserve(&quotas, &new_reservation("done")).await;
         quotas.settle(&done, 1, QuotaFeedback::default()).await.unwrap();
-        let flying = reserve(&quotas, &new_reservation("flying")).await;
+        let in_flight = reserve(&quotas, &new_reservation("flying")).await;
         let unused = reserve(&quotas, &new_reservation("unused")).await;
         quotas.settle(&unused, 0, QuotaFeedback::default()).await.unwrap();
         env.test_store().flush_all().await;
@@ -117,7 +117,7 @@ every_service! {
         }
         reserve(&quotas, &new_reservation("last")).await;
         env.advance(SECOND);
-        quotas.settle(&flying, 1, QuotaFeedback::default()).await.unwrap();
+        quotas.settle(&in_flight, 1, QuotaFeedback::default()).await.unwrap();
         assert_eq!(wait_time(&quotas, &new_reservation("over")).await, HOUR - SECOND);
     }
 
@@ -136,19 +136,19 @@ every_service! {
         reserve(&quotas, &new_reservation("ours")).await;
         let [rate_limit, counter] = env.counters();
         let documented = || cmd("EVAL").arg(DOCUMENTED).arg(1).arg(counter.as_bytes()).arg(3).arg(5).arg(7200).clone();
-        let answer: (i64, i64) = env.test_store().store().run(documented()).await.unwrap();
-        assert_eq!(answer, (4, 1));
+        let result: (i64, i64) = env.test_store().store().run(documented()).await.unwrap();
+        assert_eq!(result, (4, 1));
         reserve(&quotas, &new_reservation("fifth")).await;
         assert_eq!(wait_time(&quotas, &new_reservation("sixth")).await, HOUR);
         assert_eq!(env.get(&rate_limit).await.as_deref(), Some("5"));
-        let answer: (i64, i64) = env.test_store().store().run(documented()).await.unwrap();
-        assert_eq!(answer, (5, 0));
-        // Foreign calls are in the log, too.
+        let result: (i64, i64) = env.test_store().store().run(documented()).await.unwrap();
+        assert_eq!(result, (5, 0));
+        // Calls of other clients are in the log, too.
         env.test_store().flush_all().await;
         assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 5);
     }
 
-    /// P6: the store's clock decides the hour, not the node's.
+    /// P6: the clock of the store determines the hour, not the clock of the node.
     async fn counters_use_the_hour_of_the_store(context: TestContext) {
         let env = TestEnv::new(context);
         let quotas = env.quotas_with("50/1h", 0).await;
@@ -165,7 +165,7 @@ every_service! {
         }
     }
 
-    /// P1: rate limit headers show calls of other clients.
+    /// P1: rate limit headers include calls of other clients.
     async fn response_headers_update_the_quota(context: TestContext) {
         let env = TestEnv::new(context);
         let quotas = env.quotas_with("10/1m", 0).await;
@@ -187,28 +187,28 @@ every_service! {
     async fn runs_share_a_quota_by_their_weights(context: TestContext) {
         let env = TestEnv::new(context);
         let quotas = env.quotas_with("12/10s", 0).await;
-        let mut had = [0_u32; 2];
-        let mut comes_at = [0_u64; 2];
+        let mut granted = [0_u32; 2];
+        let mut retry_at = [0_u64; 2];
         // The light run has more workers than the heavy one. All retry at the given time.
         for now_ms in (0..200_000).step_by(50) {
             for (at, (run, weight, workers)) in [("light", 1, 60), ("heavy", 3, 12)].into_iter().enumerate() {
                 for worker in 0..workers {
-                    if now_ms < comes_at[at] {
+                    if now_ms < retry_at[at] {
                         break;
                     }
                     let new_reservation = NewReservation { run: run.to_owned(), weight, ..new_reservation(&format!("{run}-{now_ms}-{worker}")) };
                     match quotas.reserve(&api(), &new_reservation).await.unwrap() {
                         ReserveDecision::Granted(call) => {
                             quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
-                            had[at] += 1;
+                            granted[at] += 1;
                         }
-                        ReserveDecision::Wait { after, .. } => comes_at[at] = now_ms + after.as_millis() as u64,
+                        ReserveDecision::Wait { after, .. } => retry_at[at] = now_ms + after.as_millis() as u64,
                     }
                 }
             }
             env.advance(Duration::from_millis(50));
         }
-        let [light, heavy] = had;
+        let [light, heavy] = granted;
         let share = f64::from(heavy) / f64::from(light + heavy);
         assert!((0.70..0.80).contains(&share), "{light} light, {heavy} heavy");
         assert!(light + heavy >= 228, "{light} light, {heavy} heavy of 240");

@@ -55,20 +55,20 @@ fn compare(env: &TestEnv) {
     let handle = tokio::runtime::Handle::current();
     let case = std::cell::Cell::new(0);
     tokio::task::block_in_place(|| {
-        let simulated = TestRunner::new(config).run(&strategy, |(short, long, steps)| {
+        let result = TestRunner::new(config).run(&strategy, |(short, long, steps)| {
             case.set(case.get() + 1);
-            handle.block_on(follow(env, case.get(), (short, long), &steps));
+            handle.block_on(run_steps(env, case.get(), (short, long), &steps));
             Ok(())
         });
-        simulated.unwrap_or_else(|error| panic!("{error}"));
+        result.unwrap_or_else(|error| panic!("{error}"));
     });
 }
 
-/// Calls by id: number, and end or deadline.
 struct Model {
     windows: [(u32, u64); 2],
+    /// By id: the number of calls, and their end or deadline.
     calls: BTreeMap<String, (u32, u64)>,
-    /// When the API saw each call.
+    /// The time of each call at the API.
     seen: Vec<u64>,
 }
 
@@ -83,12 +83,12 @@ impl Model {
 
     /// The earliest time at which the calls fit, if all calls in flight end now.
     fn fits_at(&self, now: u64, calls: u32) -> u64 {
-        let answered = self.calls.iter().map(|(id, (n, end))| (id.clone(), (*n, (*end).min(now)))).collect();
-        let answered = Model { windows: self.windows, calls: answered, seen: vec![] };
-        let ends = answered.calls.values().flat_map(|(_, end)| self.windows.map(|(_, period)| end + period));
-        let mut moments: Vec<u64> = ends.filter(|at| *at > now).collect();
-        moments.sort_unstable();
-        moments.into_iter().find(|at| answered.fits(*at, calls)).unwrap()
+        let ended = self.calls.iter().map(|(id, (n, end))| (id.clone(), (*n, (*end).min(now)))).collect();
+        let ended = Model { windows: self.windows, calls: ended, seen: vec![] };
+        let ends = ended.calls.values().flat_map(|(_, end)| self.windows.map(|(_, period)| end + period));
+        let mut times: Vec<u64> = ends.filter(|at| *at > now).collect();
+        times.sort_unstable();
+        times.into_iter().find(|at| ended.fits(*at, calls)).unwrap()
     }
 
     fn assert_api_never_counts_too_many(&self) {
@@ -101,7 +101,7 @@ impl Model {
     }
 }
 
-async fn follow(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[Step]) {
+async fn run_steps(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[Step]) {
     let name = &format!("case{case}").parse().unwrap();
     let quotas = env.quotas();
     quotas.define(name, &Limits::parse(&format!("{short}/10s, {long}/50s"), 0).unwrap()).await.unwrap();
@@ -125,12 +125,12 @@ async fn follow(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[St
                 };
                 match quotas.reserve(name, &new_reservation).await.unwrap() {
                     ReserveDecision::Granted(reservation) => {
-                        assert!(model.fits(now, calls), "step {at}: granted too much");
+                        assert!(model.fits(now, calls), "step {at}: granted calls that exceed the limit");
                         model.calls.insert(new_reservation.id.clone(), (calls, now + HOLD_MS));
                         open.push(reservation);
                     }
                     ReserveDecision::Wait { at: retry_at, .. } => {
-                        assert!(!model.fits(now, calls), "step {at}: refused what fits");
+                        assert!(!model.fits(now, calls), "step {at}: denied calls that fit");
                         assert_eq!(
                             retry_at.0,
                             i64::try_from(model.fits_at(now, calls)).unwrap(),
@@ -144,7 +144,7 @@ async fn follow(env: &TestEnv, case: u32, (short, long): (u32, u32), steps: &[St
                 let made = reservation.calls.saturating_sub(unused);
                 quotas.settle(&reservation, made, QuotaFeedback::default()).await.unwrap();
                 model.calls.insert(reservation.id.clone(), (made, now));
-                // The API saw the calls between the reservation and now, but not after the deadline, when callers time
+                // The API received the calls between the reservation and now, but not after the deadline, when callers time
                 // out. The worst case is the latest time.
                 let deadline = u64::try_from(reservation.until.0).unwrap();
                 model.seen.extend(std::iter::repeat_n(now.min(deadline), made as usize));

@@ -65,7 +65,7 @@ pub(crate) async fn start_run_as(pipelines: &Pipelines, text: &str, id: &str) ->
 }
 
 pub(crate) async fn wait_for_state(pipelines: &Pipelines, run: &Run, state: RunState) {
-    wait_for(format!("{state:?}"), LIMIT * 2, async || {
+    wait_for(format!("the run to be {state:?}"), LIMIT * 2, async || {
         let run = pipelines.run(&run.id).await.unwrap();
         if run.state == state { Ok(()) } else { Err(run) }
     })
@@ -132,7 +132,7 @@ every_service! {
         wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(env.get(&start).await, None, "the attempt has ended");
 
-        let state: std::collections::HashMap<String, String> = wait_for("the last view", LIMIT, async || {
+        let state: std::collections::HashMap<String, String> = wait_for("the final view", LIMIT, async || {
             let all = store.run(cmd("HGETALL").arg(keys.state(&id).as_bytes())).await;
             all.ok().filter(|all: &std::collections::HashMap<String, String>| all.get("status").is_some_and(|s| s == "completed"))
         })
@@ -167,11 +167,11 @@ every_service! {
         wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         let done: BTreeSet<u64> = (1..=25).filter(|id| ![5, 6].contains(id)).collect();
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), done, "retries succeeded");
-        let set_aside = ItemState::Quarantined;
+        let quarantined = ItemState::Quarantined;
         env.assert_counts_match(&run.id).await;
         let failures = node.pipelines.progress(&run.id).await.unwrap().failures;
-        assert_eq!(failures, [(FailureClass::Client, set_aside, 1), (FailureClass::Parse, set_aside, 1)]);
-        let page = node.pipelines.items(&run.id, Some(set_aside), Some(FailureClass::Parse), &PageRequest::first(10)).await;
+        assert_eq!(failures, [(FailureClass::Client, quarantined, 1), (FailureClass::Parse, quarantined, 1)]);
+        let page = node.pipelines.items(&run.id, Some(quarantined), Some(FailureClass::Parse), &PageRequest::first(10)).await;
         let page = page.unwrap();
         assert!(page.rows[0].error.contains("maintenance"), "{:?}", page.rows);
         assert_eq!((page.rows[0].key.as_str(), page.rows[0].attempts), ("5", 2));
@@ -191,9 +191,9 @@ every_service! {
         let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(20), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;
-        wait_for("some calls", LIMIT, async || api.served() > 10).await;
+        wait_for("some API calls", LIMIT, async || api.served() > 10).await;
         env.test_store().flush_all().await;
-        wait_for("some more", LIMIT, async || api.served() > 30).await;
+        wait_for("more API calls", LIMIT, async || api.served() > 30).await;
         env.test_store().flush_all().await;
         wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());
@@ -207,7 +207,7 @@ every_service! {
         let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(50), ..api_config() }).await.unwrap();
         let node = env.node().await;
         let run = start_run(&node.pipelines, &plan(&api)).await;
-        wait_for("some calls", LIMIT, async || api.served() > 5).await;
+        wait_for("some API calls", LIMIT, async || api.served() > 5).await;
         node.pipelines.apply(&run.id, RunAction::Pause).await.unwrap();
         wait_for("all claims to be released", LIMIT, async || {
             let (claims,): (i64,) = env.database.one(sql("SELECT CAST(count(*) AS BIGINT) FROM pipeline_claim")).await.unwrap();
@@ -218,8 +218,8 @@ every_service! {
         assert_eq!(progress.of(ItemState::Claimed), 0);
         assert!(progress.of(ItemState::Waiting) > 0);
         env.assert_counts_match(&run.id).await;
-        let refused = node.pipelines.apply(&run.id, RunAction::Archive).await;
-        assert!(matches!(refused, Err(Error::Conflict(_))), "{refused:?}");
+        let archived = node.pipelines.apply(&run.id, RunAction::Archive).await;
+        assert!(matches!(archived, Err(Error::Conflict(_))), "{archived:?}");
         node.pipelines.apply(&run.id, RunAction::Resume).await.unwrap();
         wait_for_state(&node.pipelines, &run, RunState::Completed).await;
         assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=25).collect());

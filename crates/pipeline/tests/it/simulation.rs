@@ -1,4 +1,4 @@
-//! Simulates days under a driven clock: workers on several nodes with skewed clocks, and an API with a sliding window.
+//! Simulates several days with a driven clock: workers on several nodes with skewed clocks, and an API with a sliding window.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,26 +12,26 @@ use crate::support::{START, TestEnv, api, new_reservation};
 
 const NODES: usize = 3;
 const WORKERS: usize = 12;
-/// Speed of the nodes' clocks. The API's clock is seven minutes ahead.
-const PACES: [f64; NODES] = [0.999, 1.0, 1.001];
-const AHEAD: Duration = Duration::from_secs(420);
+/// The speed of the clock of each node. The clock of the API is seven minutes ahead.
+const CLOCK_SPEEDS: [f64; NODES] = [0.999, 1.0, 1.001];
+const API_CLOCK_AHEAD: Duration = Duration::from_secs(420);
 
 /// The next event of a worker.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Reserve,
-    /// The API sees the call.
+    /// The API receives the call.
     Arrive,
-    Answered,
+    Respond,
 }
 
-struct Simulated {
+struct Outcome {
     made: u64,
     refused: u64,
 }
 
-/// Simulates workers with an endless backlog, and counts what the API sees.
-async fn simulate(env: &TestEnv, windows: &str, buffer: u32, lasting: Duration) -> Simulated {
+/// Simulates workers with an endless backlog, and counts the calls that the API receives.
+async fn simulate(env: &TestEnv, windows: &str, buffer: u32, duration: Duration) -> Outcome {
     let limits = Limits::parse(windows, buffer).unwrap();
     let mut nodes: Vec<Quotas> = Vec::new();
     for _ in 0..NODES {
@@ -41,15 +41,15 @@ async fn simulate(env: &TestEnv, windows: &str, buffer: u32, lasting: Duration) 
         limits.windows().iter().map(|window| Throttle::new(window.limit, window.period)).collect();
     let mut queue: BinaryHeap<Reverse<(Duration, usize, Event)>> =
         (0..WORKERS).map(|worker| Reverse((START, worker, Event::Reserve))).collect();
-    let mut held: Vec<Option<Reservation>> = vec![None; WORKERS];
-    let mut simulated = Simulated { made: 0, refused: 0 };
+    let mut reservations: Vec<Option<Reservation>> = vec![None; WORKERS];
+    let mut outcome = Outcome { made: 0, refused: 0 };
     let mut number = 0_u64;
     while let Some(Reverse((now, worker, event))) = queue.pop() {
-        if now >= START + lasting {
+        if now >= START + duration {
             break;
         }
         env.clock.set(now);
-        // Different for each worker and call.
+        // Varies by worker and call.
         let jitter = Duration::from_micros((number * 7919 + worker as u64 * 104_729) % 150_000);
         let (at, next) = match event {
             Event::Reserve => {
@@ -60,41 +60,41 @@ async fn simulate(env: &TestEnv, windows: &str, buffer: u32, lasting: Duration) 
                 };
                 match nodes[worker % NODES].reserve(&api(), &new_reservation).await.unwrap() {
                     ReserveDecision::Granted(reservation) => {
-                        held[worker] = Some(reservation);
+                        reservations[worker] = Some(reservation);
                         (now + jitter, Event::Arrive)
                     }
                     ReserveDecision::Wait { after, .. } => {
-                        let slept = after.mul_f64(PACES[worker % NODES]);
+                        let slept = after.mul_f64(CLOCK_SPEEDS[worker % NODES]);
                         (now + slept.max(Duration::from_millis(1)), Event::Reserve)
                     }
                 }
             }
             Event::Arrive => {
-                let its_now = now + AHEAD;
-                if throttles.iter_mut().any(|throttle| throttle.check(its_now).is_err()) {
-                    simulated.refused += 1;
+                let api_now = now + API_CLOCK_AHEAD;
+                if throttles.iter_mut().any(|throttle| throttle.check(api_now).is_err()) {
+                    outcome.refused += 1;
                 } else {
-                    throttles.iter_mut().for_each(|throttle| throttle.count(its_now));
-                    simulated.made += 1;
+                    throttles.iter_mut().for_each(|throttle| throttle.count(api_now));
+                    outcome.made += 1;
                 }
-                (now + jitter + Duration::from_millis(30), Event::Answered)
+                (now + jitter + Duration::from_millis(30), Event::Respond)
             }
-            Event::Answered => {
-                let reservation = held[worker].take().unwrap();
+            Event::Respond => {
+                let reservation = reservations[worker].take().unwrap();
                 nodes[worker % NODES].settle(&reservation, 1, QuotaFeedback::default()).await.unwrap();
                 (now, Event::Reserve)
             }
         };
         queue.push(Reverse((at, worker, next)));
     }
-    simulated
+    outcome
 }
 
 /// P1: no refusals, and at least 99 % of the permitted calls are used.
-fn assert_full_use(windows: &str, buffer: u32, lasting: Duration, permitted: u64) {
+fn assert_full_use(windows: &str, buffer: u32, duration: Duration, permitted: u64) {
     run(async {
         let env = TestEnv::embedded().await;
-        let Simulated { made, refused } = simulate(&env, windows, buffer, lasting).await;
+        let Outcome { made, refused } = simulate(&env, windows, buffer, duration).await;
         assert_eq!(refused, 0, "{windows}");
         assert!(made * 100 >= permitted * 99, "{windows}: {made} of {permitted} permitted calls");
     });
@@ -113,7 +113,7 @@ fn short_windows_are_fully_used_for_hours() {
 mod slow {
     use super::*;
 
-    /// P8: 5,000 an hour with a buffer of 25.
+    /// P8: 5,000 calls per hour with a buffer of 25.
     #[test]
     fn documented_hourly_limit_is_fully_used() {
         let hours = hob_testkit::budget(2, 72);

@@ -31,7 +31,7 @@ async fn node(
     (context, pipelines)
 }
 
-/// Entries go to the warehouse.
+/// A plan that writes entries to the warehouse.
 fn plan_for_warehouse(api: &FakeApi) -> String {
     plan(api)
         .replace("sqlite = \"out/entries.db\"", "postgres = \"warehouse\"")
@@ -53,9 +53,9 @@ fn postgres_table_receives_every_result_once() {
             // The second run writes the same rows.
             let started = start_run(&pipelines, &plan_for_warehouse(&api)).await;
             wait_for_state(&pipelines, &started, RunState::Completed).await;
-            let facts = warehouse.psql("SELECT count(*), count(seen_at), sum(id), max(docket) FROM entries");
+            let row = warehouse.psql("SELECT count(*), count(seen_at), sum(id), max(docket) FROM entries");
             let sum: u64 = (1..=25).flat_map(|docket| [docket * 1000, docket * 1000 + 1]).sum();
-            assert_eq!(facts.trim(), format!("50|50|{sum}|25"));
+            assert_eq!(row.trim(), format!("50|50|{sum}|25"));
         }
     });
 }

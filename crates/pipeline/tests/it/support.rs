@@ -1,4 +1,4 @@
-//! Test environment: a store, a database, and a driven clock.
+//! The test environment: a store, a database, and a driven clock.
 
 use hob_web::{Changes, Service as _, Web};
 use std::path::Path;
@@ -110,7 +110,7 @@ impl TestEnv {
     pub(crate) fn redis(&self) -> &RedisServer {
         match self.test_store().server() {
             Server::Redis(server) => server,
-            other => panic!("{other:?} is not one Redis"),
+            other => panic!("{other:?} is not a single Redis server"),
         }
     }
 
@@ -126,8 +126,8 @@ impl TestEnv {
         let mut failed: Vec<(FailureClass, ItemState, u64)> =
             self.database.all(failed.bind(run)).await.unwrap();
         failed.sort();
-        let kept = Runs::new(&self.database).progress(run).await.unwrap();
-        assert_eq!((kept.steps, kept.failures), (counted, failed));
+        let stored = Runs::new(&self.database).progress(run).await.unwrap();
+        assert_eq!((stored.steps, stored.failures), (counted, failed));
     }
 
     pub(crate) async fn get(&self, key: &hob_store::Key) -> Option<String> {
@@ -166,7 +166,7 @@ impl Node {
     /// Stops gracefully. Returns the folder for the next node.
     pub(crate) async fn stop(self) -> TempDir {
         let running = self.context.tasks.stop(LIMIT).await;
-        assert!(running.is_empty(), "{running:?} still run");
+        assert!(running.is_empty(), "{running:?} are still running");
         self.folder
     }
 }

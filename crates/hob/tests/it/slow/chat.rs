@@ -1,5 +1,5 @@
-//! The chat on three processes over Redis and Postgres, under load, while processes are killed and Redis restarts empty:
-//! no ghost, no loss, no double.
+//! The chat service on three nodes with Redis and PostgreSQL, under load, while nodes are killed and Redis restarts empty:
+//! no stale presence, no lost message, no duplicate.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,23 +15,23 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::crowd::{Client, Doors, Held};
+use crate::clients::{Addresses, Client, Received};
 use crate::program::{Server, hob};
 
 const MEMBERS: usize = 10;
-/// How soon all users of a killed node are offline on all nodes, with the lease as it is by default.
+/// The time until all users of a killed node are offline on all nodes, with the default lease.
 const OFFLINE_WITHIN: Duration = Duration::from_secs(12);
 const CONVERSATIONS: &str = "/api/v1/chat/conversations";
 
-/// What the processes stand on.
-struct World {
+/// The Redis, the database and the configuration that all nodes share.
+struct Cluster {
     redis: RedisServer,
     postgres: Postgres,
     folder: TempDir,
     tokens: Tokens,
 }
 
-impl World {
+impl Cluster {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let secret = folder.path().join("secret");
@@ -50,21 +50,21 @@ impl World {
     fn node(&self) -> Server {
         let config = self.folder.path().join("hob.toml").display().to_string();
         let (store, database) = (self.redis.url(), self.postgres.url());
-        let place = ["--only", "chat", "--redis", &store, "--database", &database];
-        Server::start_with(&place, &[("HOB_CONFIG", &config), ("HOB_LOG", "error")])
+        let arguments = ["--only", "chat", "--redis", &store, "--database", &database];
+        Server::start_with(&arguments, &[("HOB_CONFIG", &config), ("HOB_LOG", "error")])
     }
 
-    fn client(&self, user: &str, room: &str, held: &Held) -> Client {
+    fn client(&self, user: &str, room: &str, received: &Received) -> Client {
         let token = self.tokens.issue(&UserId::new(user).unwrap(), i64::MAX / 4).unwrap();
-        Client { token, channel: format!("conv:{room}"), held: Arc::clone(held) }
+        Client { token, channel: format!("conv:{room}"), received: Arc::clone(received) }
     }
 
-    /// Who is online, read as anybody would.
+    /// The number of users that are online, according to the documented keys.
     fn online(&self, users: &[String]) -> usize {
         let keys: Vec<String> = users.iter().map(|user| format!("user:{user}:online")).collect();
-        let mut words = vec!["MGET"];
-        words.extend(keys.iter().map(String::as_str));
-        let values: Vec<Option<String>> = self.redis.try_command(&words).unwrap_or_default();
+        let mut command = vec!["MGET"];
+        command.extend(keys.iter().map(String::as_str));
+        let values: Vec<Option<String>> = self.redis.try_command(&command).unwrap_or_default();
         values.iter().filter(|value| value.as_deref() == Some("true")).count()
     }
 
@@ -85,11 +85,11 @@ impl World {
 fn open_room(node: &Server, room: &str, members: &[String]) {
     let body =
         json!({ "id": room, "title": room, "createdBy": members[0], "members": &members[1..] }).to_string();
-    let answer = node.post(CONVERSATIONS, &body);
-    assert_eq!(answer.status, 201, "{}", answer.body);
+    let response = node.post(CONVERSATIONS, &body);
+    assert_eq!(response.status, 201, "{}", response.body);
 }
 
-/// The users whose offline events were published, with their number.
+/// Counts the published offline events of each user.
 fn count_offline(redis: &RedisServer) -> Arc<Mutex<BTreeMap<String, usize>>> {
     let counts = Arc::new(Mutex::new(BTreeMap::new()));
     let (counting, mut connection) = (Arc::clone(&counts), redis.connect());
@@ -99,7 +99,7 @@ fn count_offline(redis: &RedisServer) -> Arc<Mutex<BTreeMap<String, usize>>> {
         let mut bus = connection.as_pubsub();
         bus.subscribe("events:user.offline").unwrap();
         ready.send(()).unwrap();
-        // Until the server is gone.
+        // Until the server stops.
         while let Ok(message) = bus.get_message() {
             let event: Value = serde_json::from_slice(message.get_payload_bytes()).unwrap();
             let user = event["userId"].as_str().unwrap().to_owned();
@@ -110,55 +110,58 @@ fn count_offline(redis: &RedisServer) -> Arc<Mutex<BTreeMap<String, usize>>> {
     counts
 }
 
-/// C1 C11: those on a node that is killed are offline everywhere within twelve seconds, each with one event.
+/// C1 C11: users of a killed node are offline on all nodes within twelve seconds, each with exactly one event.
 #[tokio::test(flavor = "multi_thread")]
 async fn users_of_a_killed_process_are_offline_everywhere_in_time() {
-    let world = World::new();
-    let (first, second, mut third) = (world.node(), world.node(), world.node());
+    let cluster = Cluster::new();
+    let (first, second, mut third) = (cluster.node(), cluster.node(), cluster.node());
     let users: Vec<String> = (0..budget(100, 1_000)).map(|n| format!("user{n}")).collect();
     open_room(&first, "room", &users);
-    let doors: Doors = Arc::new(Mutex::new(vec![third.listen]));
+    let addresses: Addresses = Arc::new(Mutex::new(vec![third.listen]));
     let mut clients = JoinSet::new();
     for user in &users {
-        clients.spawn(world.client(user, "room", &Held::default()).stay(Arc::clone(&doors), 0));
+        clients.spawn(cluster.client(user, "room", &Received::default()).run(Arc::clone(&addresses), 0));
     }
     wait_for("all users to be online", LIMIT * 2, async || {
-        let online = world.online(&users);
+        let online = cluster.online(&users);
         if online == users.len() { Ok(()) } else { Err(online) }
     })
     .await;
-    let told = count_offline(&world.redis);
+    let events = count_offline(&cluster.redis);
     // No client reconnects.
-    doors.lock().unwrap().clear();
+    addresses.lock().unwrap().clear();
     let killed = Instant::now();
     third.kill();
     wait_for("all users to be offline", LIMIT * 2, async || {
-        let online = world.online(&users);
+        let online = cluster.online(&users);
         if online == 0 { Ok(()) } else { Err(online) }
     })
     .await;
     let took = killed.elapsed();
-    // A busy machine may stand still for a while; one that is left alone has no excuse.
+    // A busy machine may stall, so the limit is doubled; an otherwise idle machine has the exact limit.
     let within = budget(OFFLINE_WITHIN * 2, OFFLINE_WITHIN);
     assert!(took <= within, "it took {took:?}");
-    let asked = json!({ "users": users[..100] }).to_string();
+    let request = json!({ "users": users[..100] }).to_string();
     for node in [&first, &second] {
-        let answer = node.post("/api/v1/chat/users/presence", &asked).body;
-        assert!(!answer.contains("\"online\":true"), "{answer}");
+        let response = node.post("/api/v1/chat/users/presence", &request).body;
+        assert!(!response.contains("\"online\":true"), "{response}");
     }
-    wait_for("an event for every user", LIMIT, async || told.lock().unwrap().len() == users.len()).await;
-    assert!(told.lock().unwrap().values().all(|times| *times == 1), "{:?}", told.lock().unwrap());
-    wait_for("nothing of it to be left", LIMIT, async || {
-        let left =
-            [world.keys("user:*:sockets"), world.keys("socket:*:user"), world.keys("chat:node:*:users")];
+    wait_for("an event for every user", LIMIT, async || events.lock().unwrap().len() == users.len()).await;
+    assert!(events.lock().unwrap().values().all(|times| *times == 1), "{:?}", events.lock().unwrap());
+    wait_for("the keys of the node to be removed", LIMIT, async || {
+        let left = [
+            cluster.keys("user:*:sockets"),
+            cluster.keys("socket:*:user"),
+            cluster.keys("chat:node:*:users"),
+        ];
         if left.iter().all(Vec::is_empty) { Ok(()) } else { Err(left.concat()) }
     })
     .await;
 }
 
-/// Sends to all rooms in turns through whatever door is open, each message until it is acknowledged.
-fn talk(
-    doors: &Doors,
+/// Sends messages to all rooms in turn through any available node, and retries each until it is acknowledged.
+fn send_messages(
+    addresses: &Addresses,
     rooms: usize,
     count: &AtomicUsize,
     stop: &CancellationToken,
@@ -168,14 +171,14 @@ fn talk(
         let at = n % rooms;
         let body = json!({ "senderId": format!("user{at}-0"), "content": format!("message {n}"), "clientId": n.to_string() });
         let (path, body) = (format!("{CONVERSATIONS}/room{at}/messages"), body.to_string());
-        for turn in 0.. {
-            let door = {
-                let doors = doors.lock().unwrap();
-                doors[(n + turn) % doors.len()]
+        for attempt in 0.. {
+            let address = {
+                let addresses = addresses.lock().unwrap();
+                addresses[(n + attempt) % addresses.len()]
             };
-            match crate::program::post(door, &path, &body) {
-                Ok(answer) if answer.status == 201 => {
-                    let message: Value = serde_json::from_str(&answer.body).unwrap();
+            match crate::program::post(address, &path, &body) {
+                Ok(response) if response.status == 201 => {
+                    let message: Value = serde_json::from_str(&response.body).unwrap();
                     let sequence = message["sequence"].as_u64().unwrap();
                     acknowledged[at].insert(sequence, format!("message {n}"));
                     count.fetch_add(1, Ordering::SeqCst);
@@ -192,41 +195,43 @@ fn talk(
     acknowledged
 }
 
-/// No ghost, no loss, no double, whatever is killed; and the store is as declared in the end.
+/// After all kills, no presence is stale, no message is lost or duplicated, and the store matches its schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_are_killed_and_the_store_restarts_under_load() {
-    let world = World::new();
-    let mut nodes = vec![world.node(), world.node(), world.node()];
-    let doors: Doors = Arc::new(Mutex::new(nodes.iter().map(|node| node.listen).collect()));
+    let cluster = Cluster::new();
+    let mut nodes = vec![cluster.node(), cluster.node(), cluster.node()];
+    let addresses: Addresses = Arc::new(Mutex::new(nodes.iter().map(|node| node.listen).collect()));
     let rooms = budget(30, 300);
-    let mut held: Vec<(usize, Held)> = Vec::new();
-    let (mut clients, mut everybody) = (JoinSet::new(), Vec::new());
+    let mut received: Vec<(usize, Received)> = Vec::new();
+    let (mut clients, mut users) = (JoinSet::new(), Vec::new());
     for at in 0..rooms {
         let members: Vec<String> = (0..MEMBERS).map(|n| format!("user{at}-{n}")).collect();
         open_room(&nodes[0], &format!("room{at}"), &members);
         for (n, name) in members.into_iter().enumerate() {
-            let mine = Held::default();
-            clients.spawn(world.client(&name, &format!("room{at}"), &mine).stay(Arc::clone(&doors), at + n));
-            held.push((at, mine));
-            everybody.push(name);
+            let messages = Received::default();
+            clients.spawn(
+                cluster.client(&name, &format!("room{at}"), &messages).run(Arc::clone(&addresses), at + n),
+            );
+            received.push((at, messages));
+            users.push(name);
         }
     }
-    all_are(&world, &everybody, everybody.len()).await;
+    wait_for_online(&cluster, &users, users.len()).await;
 
     let stop = CancellationToken::new();
     let sent = Arc::new(AtomicUsize::new(0));
-    let (open, counted, stopped) = (Arc::clone(&doors), Arc::clone(&sent), stop.clone());
-    let talking = tokio::task::spawn_blocking(move || talk(&open, rooms, &counted, &stopped));
+    let (targets, counted, stopped) = (Arc::clone(&addresses), Arc::clone(&sent), stop.clone());
+    let sending = tokio::task::spawn_blocking(move || send_messages(&targets, rooms, &counted, &stopped));
     for _ in 0..budget(2, 6) {
         let mut dead = nodes.remove(0);
-        doors.lock().unwrap().retain(|door| *door != dead.listen);
+        addresses.lock().unwrap().retain(|address| *address != dead.listen);
         dead.kill();
         tokio::time::sleep(Duration::from_millis(500)).await;
-        world.redis.kill();
+        cluster.redis.kill();
         tokio::time::sleep(Duration::from_millis(500)).await;
-        world.redis.restart();
-        let next = world.node();
-        doors.lock().unwrap().push(next.listen);
+        cluster.redis.restart();
+        let next = cluster.node();
+        addresses.lock().unwrap().push(next.listen);
         nodes.push(next);
         let before = sent.load(Ordering::SeqCst);
         wait_for("messages to be acknowledged again", LIMIT * 2, async || {
@@ -235,45 +240,45 @@ async fn processes_are_killed_and_the_store_restarts_under_load() {
         .await;
     }
     stop.cancel();
-    let acknowledged = talking.await.unwrap();
+    let acknowledged = sending.await.unwrap();
 
     let sent = sent.load(Ordering::SeqCst);
     let contents: HashSet<&String> = acknowledged.iter().flat_map(BTreeMap::values).collect();
     assert_eq!(contents.len(), sent, "a repeated message is one message");
-    for (at, held) in &held {
+    for (at, received) in &received {
         wait_for(
-            format_args!("a client of room {at} to hold exactly what was acknowledged"),
+            format_args!("a client of room {at} to have exactly the acknowledged messages"),
             LIMIT * 2,
             async || {
-                let held = held.lock().unwrap();
+                let received = received.lock().unwrap();
                 let expected: BTreeSet<_> = acknowledged[*at].iter().collect();
-                let came: BTreeSet<_> = held.iter().collect();
-                if came == expected { Ok(()) } else { Err((came.len(), expected.len())) }
+                let actual: BTreeSet<_> = received.iter().collect();
+                if actual == expected { Ok(()) } else { Err((actual.len(), expected.len())) }
             },
         )
         .await;
     }
-    all_are(&world, &everybody, everybody.len()).await;
+    wait_for_online(&cluster, &users, users.len()).await;
     clients.shutdown().await;
-    all_are(&world, &everybody, 0).await;
-    wait_for("no socket to be left", LIMIT * 2, async || {
-        let left = [world.keys("user:*:sockets"), world.keys("socket:*:user")].concat();
+    wait_for_online(&cluster, &users, 0).await;
+    wait_for("all socket keys to be removed", LIMIT * 2, async || {
+        let left = [cluster.keys("user:*:sockets"), cluster.keys("socket:*:user")].concat();
         if left.is_empty() { Ok(()) } else { Err(left) }
     })
     .await;
-    // Counters that were lost with the store are written again one by one, and may be under way.
-    wait_for("an audit without a finding", LIMIT * 2, async || {
-        let audit = hob().args(["schema", "audit", &world.redis.url()]).output().unwrap();
+    // Lost counters are rewritten one by one, which may take some time.
+    wait_for("an audit without findings", LIMIT * 2, async || {
+        let audit = hob().args(["schema", "audit", &cluster.redis.url()]).output().unwrap();
         if audit.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&audit.stdout).into_owned()) }
     })
     .await;
 }
 
-/// Waits until so many are online: all of them, or none.
-async fn all_are(world: &World, users: &[String], online: usize) {
+/// Waits until exactly `online` of the users are online.
+async fn wait_for_online(cluster: &Cluster, users: &[String], online: usize) {
     wait_for(format_args!("{online} of {} to be online", users.len()), LIMIT * 2, async || {
-        let seen = world.online(users);
-        if seen == online { Ok(()) } else { Err(seen) }
+        let actual = cluster.online(users);
+        if actual == online { Ok(()) } else { Err(actual) }
     })
     .await;
 }

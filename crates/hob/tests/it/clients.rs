@@ -1,4 +1,4 @@
-//! Clients of the chat that stay whatever happens: they come back through any door that is open, and recover.
+//! Chat clients that reconnect to any available node after a disconnect, and recover missed messages.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,40 +9,40 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
-/// Where clients may connect at the moment.
-pub(crate) type Doors = Arc<Mutex<Vec<SocketAddr>>>;
-/// The messages that a client holds, by offset.
-pub(crate) type Held = Arc<Mutex<BTreeMap<u64, String>>>;
+/// The addresses of the nodes that currently accept clients.
+pub(crate) type Addresses = Arc<Mutex<Vec<SocketAddr>>>;
+/// The messages that a client has received, by offset.
+pub(crate) type Received = Arc<Mutex<BTreeMap<u64, String>>>;
 
 /// One client of one conversation.
 #[derive(Clone)]
 pub(crate) struct Client {
     pub(crate) token: String,
     pub(crate) channel: String,
-    pub(crate) held: Held,
+    pub(crate) received: Received,
 }
 
 impl Client {
-    /// Stays subscribed, and comes back from the offset that it has seen last.
-    pub(crate) async fn stay(self, doors: Doors, mut turn: usize) {
+    /// Stays subscribed: after each disconnect, reconnects and recovers from the last received offset.
+    pub(crate) async fn run(self, addresses: Addresses, mut attempt: usize) {
         loop {
-            turn += 1;
-            let door = {
-                let doors = doors.lock().unwrap();
-                doors.get(turn % doors.len().max(1)).copied()
+            attempt += 1;
+            let address = {
+                let addresses = addresses.lock().unwrap();
+                addresses.get(attempt % addresses.len().max(1)).copied()
             };
-            if let Some(door) = door {
-                let _ = self.listen(door).await;
+            if let Some(address) = address {
+                let _ = self.listen(address).await;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 
-    /// Listens through one door until it closes.
-    pub(crate) async fn listen(&self, door: SocketAddr) -> Option<()> {
-        let url = format!("ws://{door}/connection/websocket");
+    /// Receives messages over one connection until it closes.
+    pub(crate) async fn listen(&self, address: SocketAddr) -> Option<()> {
+        let url = format!("ws://{address}/connection/websocket");
         let (mut socket, _) = tokio_tungstenite::connect_async(url).await.ok()?;
-        let offset = self.held.lock().unwrap().keys().last().copied().unwrap_or(0);
+        let offset = self.received.lock().unwrap().keys().last().copied().unwrap_or(0);
         let subscribe = json!({ "channel": self.channel, "recover": true, "offset": offset });
         let connect = json!({ "id": 1, "connect": { "token": self.token } });
         let hello = format!("{connect}\n{}", json!({ "id": 2, "subscribe": subscribe }));
@@ -58,21 +58,21 @@ impl Client {
                 }
                 let recovered = frame["subscribe"]["publications"].as_array();
                 for publication in recovered.into_iter().flatten().chain([&frame["push"]["pub"]]) {
-                    self.take(publication);
+                    self.receive(publication);
                 }
             }
         }
         Some(())
     }
 
-    fn take(&self, publication: &Value) {
+    fn receive(&self, publication: &Value) {
         if publication["data"]["type"] == "message" {
             let offset = publication["offset"].as_u64().unwrap();
             let content = publication["data"]["message"]["content"].as_str().unwrap();
-            let mut held = self.held.lock().unwrap();
-            let last = held.keys().last().copied().unwrap_or(0);
-            assert!(last < offset, "{offset} came twice, or after {last}");
-            held.insert(offset, content.to_owned());
+            let mut received = self.received.lock().unwrap();
+            let last = received.keys().last().copied().unwrap_or(0);
+            assert!(last < offset, "received offset {offset} after {last}");
+            received.insert(offset, content.to_owned());
         }
     }
 }

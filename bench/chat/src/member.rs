@@ -1,13 +1,13 @@
-//! A place in a room.
+//! The members of rooms.
 
-/// Which member of which room.
+/// Identifies a member by its room and its number in the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seat {
+pub(crate) struct MemberId {
     pub(crate) room: usize,
     pub(crate) number: usize,
 }
 
-impl Seat {
+impl MemberId {
     pub(crate) fn room_name(self) -> String {
         format!("room{}", self.room)
     }
@@ -16,8 +16,8 @@ impl Seat {
         format!("user{}-{}", self.room, self.number)
     }
 
-    /// The first one of each room talks.
-    pub(crate) fn talks(self) -> bool {
+    /// The first member of each room sends the messages.
+    pub(crate) fn is_sender(self) -> bool {
         self.number == 0
     }
 }

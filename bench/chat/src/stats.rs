@@ -1,50 +1,50 @@
-//! What the members of all rooms have sent and seen.
+//! Counts of sent and received messages in all rooms.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
 
-use crate::seat::Seat;
+use crate::member::MemberId;
 
-/// Counts, shared by all connections.
+/// The counters, shared by all connections.
 #[derive(Debug)]
-pub(crate) struct Tally {
-    begun: Instant,
-    inside: Mutex<Inside>,
+pub(crate) struct Stats {
+    started: Instant,
+    counters: Mutex<Counters>,
 }
 
 #[derive(Debug)]
-pub(crate) struct Inside {
-    /// From the sending of a message to its arrival, in microseconds.
+pub(crate) struct Counters {
+    /// From sending a message to receiving it, in microseconds.
     pub(crate) latencies: Histogram<u64>,
     pub(crate) deliveries: u64,
-    pub(crate) doubles: u64,
+    pub(crate) duplicates: u64,
     pub(crate) joined: usize,
-    pub(crate) refused: u64,
+    pub(crate) rejected: u64,
     sent: Vec<usize>,
     acknowledged: Vec<Vec<usize>>,
-    /// Which messages each member has seen, by room and seat.
+    /// The messages that each member has received, by room and member number.
     seen: Vec<Vec<Vec<bool>>>,
 }
 
-impl Tally {
+impl Stats {
     pub(crate) fn new(rooms: usize, members: usize) -> Self {
-        let inside = Inside {
-            latencies: Histogram::new(3).expect("three digits are a precision"),
+        let counters = Counters {
+            latencies: Histogram::new(3).expect("three significant digits are valid"),
             deliveries: 0,
-            doubles: 0,
+            duplicates: 0,
             joined: 0,
-            refused: 0,
+            rejected: 0,
             sent: vec![0; rooms],
             acknowledged: vec![Vec::new(); rooms],
             seen: vec![vec![Vec::new(); members]; rooms],
         };
-        Self { begun: Instant::now(), inside: Mutex::new(inside) }
+        Self { started: Instant::now(), counters: Mutex::new(counters) }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Counters> {
+        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next message of a room: its number and its content.
@@ -55,8 +55,8 @@ impl Tally {
         (number, format!("@{number}:{}@ {:60}", self.now_us(), "and whatever else one says in a chat"))
     }
 
-    /// Counts the messages in a text; `place` says which event the last one was.
-    pub(crate) fn see(&self, seat: Seat, text: &str, place: impl Fn(&str) -> u64) -> Option<u64> {
+    /// Records the messages in a text; returns the `offset` of the last one.
+    pub(crate) fn record(&self, member: MemberId, text: &str, offset: impl Fn(&str) -> u64) -> Option<u64> {
         let (now_us, mut last) = (self.now_us(), None);
         let mut rest = text;
         while let Some((_, after)) = rest.split_once('@') {
@@ -64,42 +64,42 @@ impl Tally {
             rest = after;
             let Some((number, sent_us)) = mark.split_once(':') else { continue };
             let (Ok(number), Ok(sent_us)) = (number.parse(), sent_us.parse()) else { continue };
-            last = Some(place(after));
-            self.lock().take(seat, number, now_us.saturating_sub(sent_us));
+            last = Some(offset(after));
+            self.lock().deliver(member, number, now_us.saturating_sub(sent_us));
         }
         last
     }
 
     fn now_us(&self) -> u64 {
-        self.begun.elapsed().as_micros() as u64
+        self.started.elapsed().as_micros() as u64
     }
 }
 
-impl Inside {
-    fn take(&mut self, seat: Seat, number: usize, latency_us: u64) {
+impl Counters {
+    fn deliver(&mut self, member: MemberId, number: usize, latency_us: u64) {
         self.deliveries += 1;
         self.latencies.record(latency_us).expect("the histogram resizes itself");
-        let seen = &mut self.seen[seat.room][seat.number];
+        let seen = &mut self.seen[member.room][member.number];
         if seen.len() <= number {
             seen.resize(number + 1, false);
         }
-        self.doubles += u64::from(std::mem::replace(&mut seen[number], true));
+        self.duplicates += u64::from(std::mem::replace(&mut seen[number], true));
     }
 
     pub(crate) fn acknowledge(&mut self, room: usize, number: usize) {
         self.acknowledged[room].push(number);
     }
 
-    /// How many of the deliveries that members had a right to have come, and how many these are.
+    /// The number of deliveries of acknowledged messages, and the expected number.
     pub(crate) fn delivered(&self) -> (usize, usize) {
-        let (mut came, mut due) = (0, 0);
+        let (mut delivered, mut expected) = (0, 0);
         for (acknowledged, members) in self.acknowledged.iter().zip(&self.seen) {
             for seen in members {
-                due += acknowledged.len();
-                came += acknowledged.iter().filter(|number| seen.get(**number) == Some(&true)).count();
+                expected += acknowledged.len();
+                delivered += acknowledged.iter().filter(|number| seen.get(**number) == Some(&true)).count();
             }
         }
-        (came, due)
+        (delivered, expected)
     }
 
     pub(crate) fn reset(&mut self) {

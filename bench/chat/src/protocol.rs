@@ -1,41 +1,41 @@
-//! The two protocols, as far as a member of a room needs them.
+//! The parts of both protocols that a client in a room uses.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::hmac;
 
-use crate::seat::Seat;
+use crate::member::MemberId;
 
-/// What tokens are signed with.
+/// The key that signs the tokens.
 pub(crate) const SECRET: &str = "a secret of this benchmark";
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Dialect {
+pub(crate) enum Protocol {
     /// The Centrifugo protocol.
     Hob,
     /// Engine.IO 4 and Socket.IO over it.
     SocketIo,
 }
 
-/// What a frame says.
+/// A parsed part of a frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard<'a> {
-    /// One was let into the room; with what was missed of it, maybe.
+pub(crate) enum Event<'a> {
+    /// The client has joined the room. The text may contain missed messages.
     Joined(&'a str),
-    /// A message of one's own was taken.
+    /// The server has accepted a message of this client.
     Acknowledged(usize),
-    /// A ping that needs this answer.
+    /// A ping, with the expected reply.
     Ping(&'static str),
-    /// Everything else; messages, maybe.
+    /// Any other text, which may contain messages.
     Text(&'a str),
-    Refused,
+    Rejected,
 }
 
-/// Messages are numbered from here on: the numbers before are for getting in.
+/// The request id of the first message. Lower ids are used to connect and subscribe.
 const FIRST_ID: usize = 10;
 
-impl Dialect {
+impl Protocol {
     pub(crate) fn path(&self) -> &'static str {
         match self {
             Self::Hob => "/connection/websocket",
@@ -43,48 +43,48 @@ impl Dialect {
         }
     }
 
-    /// Gets a member into its room, from the event on that it has seen last, where the server can do that.
-    pub(crate) fn hello(&self, seat: Seat, seen: u64) -> String {
+    /// The frame that joins a room. If the server supports recovery, delivery resumes after `seen`.
+    pub(crate) fn join(&self, member: MemberId, seen: u64) -> String {
         match self {
             Self::Hob => {
-                let (token, room) = (token(&seat.user()), seat.room_name());
+                let (token, room) = (token(&member.user()), member.room_name());
                 format!(
                     "{{\"id\":1,\"connect\":{{\"token\":\"{token}\"}}}}\n{{\"id\":2,\"subscribe\":\
                      {{\"channel\":\"conv:{room}\",\"recover\":{},\"offset\":{seen}}}}}",
                     seen > 0
                 )
             }
-            Self::SocketIo => format!("40{{\"room\":\"{}\"}}", seat.room_name()),
+            Self::SocketIo => format!("40{{\"room\":\"{}\"}}", member.room_name()),
         }
     }
 
-    pub(crate) fn send(&self, seat: Seat, number: usize, content: &str) -> String {
+    pub(crate) fn send(&self, member: MemberId, number: usize, content: &str) -> String {
         match self {
             Self::Hob => format!(
                 "{{\"id\":{},\"rpc\":{{\"method\":\"send\",\"data\":{{\"conversationId\":\"{}\",\"content\":\"{content}\"}}}}}}",
                 number + FIRST_ID,
-                seat.room_name()
+                member.room_name()
             ),
             Self::SocketIo => format!("42{number}[\"send\",\"{content}\"]"),
         }
     }
 
     /// The parts of a frame, in order.
-    pub(crate) fn read<'a>(&self, frame: &'a str) -> impl Iterator<Item = Heard<'a>> {
+    pub(crate) fn read<'a>(&self, frame: &'a str) -> impl Iterator<Item = Event<'a>> {
         let centrifugo = matches!(self, Self::Hob);
         frame.split('\n').map(move |part| if centrifugo { hob(part) } else { socket_io(part) })
     }
 
-    /// The place of the message whose content ends where `rest` begins; 0 where the server has no places.
-    pub(crate) fn place(&self, rest: &str) -> u64 {
+    /// The offset of the message whose content ends where `rest` begins; 0 if the server has no offsets.
+    pub(crate) fn offset(&self, rest: &str) -> u64 {
         match self {
             Self::Hob => number_after("\"sequence\":", rest),
             Self::SocketIo => 0,
         }
     }
 
-    /// The stream position from which a new subscriber receives everything.
-    pub(crate) fn entrance(&self, joined: &str) -> u64 {
+    /// The offset from which a new subscriber receives all messages.
+    pub(crate) fn start_offset(&self, joined: &str) -> u64 {
         match self {
             Self::Hob => number_after("\"offset\":", joined),
             Self::SocketIo => 0,
@@ -97,7 +97,7 @@ fn number_after(name: &str, text: &str) -> u64 {
     digits.split(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
-/// A JSON Web Token that lasts for ever.
+/// A JSON Web Token that does not expire.
 fn token(user: &str) -> String {
     let claims = format!(r#"{{"sub":"{user}","exp":99999999999}}"#);
     let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
@@ -106,37 +106,37 @@ fn token(user: &str) -> String {
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
 }
 
-fn hob(part: &str) -> Heard<'_> {
+fn hob(part: &str) -> Event<'_> {
     if part == "{}" {
-        return Heard::Ping("{}");
+        return Event::Ping("{}");
     }
-    let Some(reply) = part.strip_prefix("{\"id\":") else { return Heard::Text(part) };
-    let Some((id, rest)) = reply.split_once(',') else { return Heard::Refused };
+    let Some(reply) = part.strip_prefix("{\"id\":") else { return Event::Text(part) };
+    let Some((id, rest)) = reply.split_once(',') else { return Event::Rejected };
     let id: usize = id.parse().unwrap_or(0);
     if rest.starts_with("\"error\"") {
-        Heard::Refused
+        Event::Rejected
     } else if id >= FIRST_ID {
-        Heard::Acknowledged(id - FIRST_ID)
+        Event::Acknowledged(id - FIRST_ID)
     } else if rest.starts_with("\"subscribe\"") {
-        Heard::Joined(part)
+        Event::Joined(part)
     } else {
-        Heard::Text("")
+        Event::Text("")
     }
 }
 
-fn socket_io(part: &str) -> Heard<'_> {
+fn socket_io(part: &str) -> Event<'_> {
     if part == "2" {
-        return Heard::Ping("3");
+        return Event::Ping("3");
     }
     if part.starts_with("42[\"joined\"") {
-        return Heard::Joined("");
+        return Event::Joined("");
     }
     match part.strip_prefix("43") {
         Some(rest) => match rest.split_once('[') {
-            Some((id, _)) => id.parse().map_or(Heard::Refused, Heard::Acknowledged),
-            None => Heard::Refused,
+            Some((id, _)) => id.parse().map_or(Event::Rejected, Event::Acknowledged),
+            None => Event::Rejected,
         },
-        None if part.starts_with("44") => Heard::Refused,
-        None => Heard::Text(part),
+        None if part.starts_with("44") => Event::Rejected,
+        None => Event::Text(part),
     }
 }
