@@ -10,7 +10,7 @@ pub enum Error {
     Policy(#[from] crate::BadPolicy),
     #[error("invalid gateway configuration: {0}")]
     Config(String),
-    #[error("REDIS_KEY_PREFIX: {0}")]
+    #[error(transparent)]
     Keys(#[from] hob_schema::BadEnv),
     #[error("cannot listen on {address}: {source}; set [gateway] listen to a free address")]
     Listen { address: std::net::SocketAddr, source: std::io::Error },

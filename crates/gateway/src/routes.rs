@@ -343,7 +343,7 @@ async fn latency(
 ) -> Result<Json<GatewayLatency>, Problem> {
     let minutes = query.minutes.unwrap_or(60);
     if !(1..=MAX_MINUTES).contains(&minutes) {
-        return Err(Problem::invalid("minutes", format!("1 to {MAX_MINUTES}, not {minutes}")));
+        return Err(Problem::invalid("minutes", format!("must be 1 to {MAX_MINUTES}, not {minutes}")));
     }
     let endpoint = match query.endpoint.map(Endpoint::new).transpose() {
         Ok(endpoint) => endpoint,

@@ -174,7 +174,7 @@ fn refuse_replaced(file: Option<&File>, variables: &BTreeMap<String, String>) ->
         let name = format!("HOB_{section}_{key}").to_ascii_uppercase();
         if variables.contains_key(&name) {
             let message = format!("has been replaced by HOB_OUTBOUND_{}", by.to_ascii_uppercase());
-            return Err(ConfigError::InVariable { name, message });
+            return Err(ConfigError::InSetting { name, message });
         }
     }
     Ok(())

@@ -164,7 +164,7 @@ impl Sinks {
                 // Writing through the link would truncate the file of another run.
                 if path.is_symlink() {
                     let reason = format!(
-                        "{} was started by an earlier version of Hob and is a link now; cancel the run and start a new one",
+                        "{} is a link now, and this run was started by an earlier version of Hob; cancel it and start a new one",
                         path.display()
                     );
                     return Err(Error::Conflict(reason));

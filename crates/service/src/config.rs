@@ -53,7 +53,7 @@ pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync 
 pub struct Field {
     pub name: &'static str,
     pub about: &'static str,
-    /// The environment variable that overrides the field, if its name does not follow from the field's.
+    /// The environment variable that overrides the field, if it is not `HOB_<SECTION>_<FIELD>`.
     pub own_variable: Option<&'static str>,
 }
 

@@ -12,22 +12,22 @@ use hob_store::Store;
 use crate::Tasks;
 use crate::config::Secrets;
 
-/// What a service is given to run. Clones share the same store, database and tasks.
+/// The resources that a service uses. Clones share the same store, database and tasks.
 #[derive(Clone, Debug)]
 pub struct ServiceContext {
     pub store: Store,
-    /// How keys are written: with hash tags on a Cluster.
+    /// The format of keys: with hash tags on a Cluster, without them elsewhere.
     pub layout: Layout,
     pub database: Database,
     pub node: NodeName,
     pub secrets: Secrets,
-    /// Addresses that may be connected to for users of the API.
+    /// The addresses that Hob may connect to on behalf of users, such as the targets of monitors.
     pub outbound: Outbound,
     pub tasks: Tasks,
 }
 
 impl ServiceContext {
-    /// A context without secrets and tasks, with the outbound addresses of a server that listens on loopback.
+    /// A context without secrets and tasks, with the outbound policy of a server that listens on loopback.
     #[must_use]
     pub fn new(store: Store, layout: Layout, database: Database, node: NodeName) -> Self {
         Self {

@@ -1,3 +1,3 @@
-//! Typed keys that are not of a single service.
+//! Typed keys that all services share.
 
 hob_schema_macros::keys!("schemas/hob.toml");

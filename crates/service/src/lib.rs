@@ -1,4 +1,4 @@
-//! What a service is given to run: the [`ServiceContext`] with store, database, node, secrets and background tasks, and
+//! The resources of a service: the [`ServiceContext`] with store, database, node, secrets and background tasks, and
 //! its section of the configuration.
 //!
 //! A service is opened with a [`ServiceContext`] and its [`Live`] configuration. It does not depend on the binary.

@@ -15,7 +15,7 @@ use crate::{ServiceContext, Task};
 pub const LEASE: Duration = Duration::from_secs(9);
 
 /// Heartbeat interval.
-const BEAT_EVERY: Duration = Duration::from_secs(3);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 
 /// Maximum number of dead nodes that one node removes per heartbeat.
 const MAX_REMOVED: u32 = 16;
@@ -66,8 +66,8 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeInfo>
     let members = members::live(store, group.members()).await?;
     let mut nodes = Vec::with_capacity(members.len());
     for member in members {
-        let facts = cmd("HGETALL").arg(keys.node(&id(&member.incarnation))).clone();
-        let fields: HashMap<String, String> = store.run(facts).await?;
+        let read = cmd("HGETALL").arg(keys.node(&id(&member.incarnation))).clone();
+        let fields: HashMap<String, String> = store.run(read).await?;
         let text = |field: &str| fields.get(field).cloned().unwrap_or_default();
         let time = |field: &str| UnixMs(fields.get(field).and_then(|ms| ms.parse().ok()).unwrap_or(0));
         nodes.push(NodeInfo {
@@ -85,6 +85,7 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeInfo>
 /// Sends heartbeats until the task stops, and removes dead nodes.
 pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>, task: Task) {
     let node = Node { context, keys, roles, started_at: UnixMs::now() };
+    // Identifies one run of this node: a node that was declared dead comes back under a new one.
     let mut incarnation = Incarnation::random();
     let mut joined = false;
     loop {
@@ -94,13 +95,13 @@ pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>,
             Err(error) => tracing::debug!(%error, "heartbeat failed"),
         }
         task.heartbeat();
-        if !task.pause(BEAT_EVERY).await {
+        if !task.pause(HEARTBEAT_INTERVAL).await {
             break;
         }
     }
     let group = GroupKeys::new(&node.keys);
     if let Err(error) = members::leave(&node.context.store, group.members(), &incarnation).await {
-        tracing::debug!(%error, "node leave failed");
+        tracing::debug!(%error, "node not removed from the list of nodes");
     }
 }
 
@@ -115,7 +116,11 @@ impl Node {
     async fn round(&self, incarnation: &Incarnation, joined: bool) -> hob_store::Result<HeartbeatResult> {
         let (store, group) = (&self.context.store, GroupKeys::new(&self.keys));
         if let StoreClaim::Taken(other) = claim(store, &self.keys, self.context.database.id()).await? {
-            tracing::error!(database = other, "store is claimed by another database");
+            tracing::error!(
+                database = %self.context.database.id(),
+                claimed_by = other,
+                "Redis is in use by another Hob database; use one database on all nodes, or another Redis"
+            );
         }
         let heartbeat = if joined {
             members::heartbeat(store, group.members(), incarnation, LEASE).await?
@@ -132,12 +137,12 @@ impl Node {
 
     async fn describe(&self, incarnation: &Incarnation) -> hob_store::Result<()> {
         let key = self.keys.node(&id(incarnation));
-        let mut facts = cmd("HSET");
-        facts.arg(&key).arg("version").arg(env!("CARGO_PKG_VERSION")).arg("roles").arg(self.roles.join(" "));
-        facts.arg("started_at").arg(self.started_at.0).arg("beat_at").arg(UnixMs::now().0);
+        let mut write = cmd("HSET");
+        write.arg(&key).arg("version").arg(env!("CARGO_PKG_VERSION")).arg("roles").arg(self.roles.join(" "));
+        write.arg("started_at").arg(self.started_at.0).arg("beat_at").arg(UnixMs::now().0);
         let expiry =
             cmd("PEXPIRE").arg(&key).arg(u64::try_from(Keys::NODE_TTL_MAX.as_millis()).unwrap_or(0)).clone();
-        for answer in self.context.store.batch(&[facts.into(), expiry.into()]).await {
+        for answer in self.context.store.batch(&[write.into(), expiry.into()]).await {
             answer?;
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Background tasks: named, restarted after a failure, stopped together, with their lag.
+//! Background tasks. They have names, are restarted after a failure, stop together, and report how far behind they are.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -15,8 +15,8 @@ use tokio_util::task::TaskTracker;
 /// How long a task that ended waits before it is restarted: longer with each restart in a row.
 const RESTART_BACKOFF: Backoff = Backoff::linear(Duration::from_millis(200), Duration::from_secs(10));
 
-/// A task that ran this long before it ended is restarted without a longer wait.
-const STEADY: Duration = Duration::from_secs(60);
+/// After a run of this length the delay starts again from its minimum.
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// The background tasks of one process. Clones share them.
 #[derive(Clone, Default)]
@@ -41,14 +41,14 @@ struct Counters {
     restarts: AtomicU32,
 }
 
-/// The handle of a task, for its own work.
+/// The handle with which a task reports its progress and sees whether it should stop.
 #[derive(Clone)]
 pub struct Task {
     counters: Arc<Counters>,
     stop: CancellationToken,
 }
 
-/// What a task does, without its type: supervising it is compiled once and not once per task.
+/// The function of a task, boxed so that [`supervise`] is compiled only once.
 type Work = Box<dyn FnMut(Task) -> BoxFuture<'static, ()> + Send>;
 
 /// The state of a task.
@@ -59,7 +59,7 @@ pub struct TaskState {
     pub beat_ago: Duration,
     /// How far behind its work it is, as it reported.
     pub lag: Duration,
-    /// How often it ended or panicked before the process stopped.
+    /// The number of restarts since the process started.
     pub restarts: u32,
 }
 
@@ -109,7 +109,7 @@ impl Tasks {
         if tokio::time::timeout(within, self.inner.tracker.wait()).await.is_ok() {
             return Vec::new();
         }
-        // A running task holds its counters; the list holds them once more.
+        // The list has one reference; a running task has another.
         let running = |counters: &&Arc<Counters>| Arc::strong_count(counters) > 1;
         self.all().iter().filter(running).map(|counters| counters.name.clone()).collect()
     }
@@ -164,7 +164,7 @@ async fn supervise(task: Task, mut work: Work) {
         if task.stopping() {
             return;
         }
-        if begun.elapsed() > STEADY {
+        if begun.elapsed() > BACKOFF_RESET_AFTER {
             backoff.reset();
         }
         task.counters.restarts.fetch_add(1, Ordering::Relaxed);

@@ -220,7 +220,7 @@ impl Host {
         } else {
             match text.rsplit_once(':') {
                 Some((name, _)) if name.contains(':') => {
-                    return Err(bad(format!("an IPv6 address stands in brackets: [{text}]")));
+                    return Err(bad(format!("an IPv6 address must be in brackets: [{text}]")));
                 }
                 Some((name, port)) => (name, Some(port)),
                 None => (text, None),

@@ -9,7 +9,7 @@ pub enum Error {
     #[error("invalid store address: {0}")]
     Address(String),
     /// The TLS files could not be read or are invalid.
-    #[error("TLS for the store: {0}")]
+    #[error("invalid TLS settings for Redis: {0}")]
     Tls(String),
     /// No connection within the deadline, or the embedded engine was busy with a script. Nothing was sent: the call
     /// was not executed.

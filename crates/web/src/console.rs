@@ -184,7 +184,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Console {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(frame) = parts.extensions.get::<AppContext>() else {
-            return Err(Problem::internal("page is not part of an App"));
+            return Err(Problem::internal("the page was rendered outside of an app"));
         };
         Ok(frame.console(&parts.uri, parts.extensions.get().cloned()))
     }

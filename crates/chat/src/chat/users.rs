@@ -41,7 +41,7 @@ impl Chat {
             Ok(_) => Ok(Ok(())),
             Err(error) => {
                 // Delivery within the node works without Redis. The next incarnation restores all sockets.
-                tracing::warn!(%error, "connection not counted in Redis");
+                tracing::warn!(%error, "presence of a connection not written to Redis");
                 hub.node.invalidate();
                 Ok(Ok(()))
             }

@@ -123,7 +123,10 @@ impl Relay {
             }
         }
         if let Err(error) = self.release().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "outbox lease release failed");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "outbox lease not released, it expires by itself"
+            );
         }
     }
 

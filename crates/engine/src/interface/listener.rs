@@ -80,7 +80,7 @@ impl Listener {
                 Ok(client) => drop(clients.spawn(client)),
                 Err(error) => {
                     // Most likely out of file descriptors: wait for connections to close.
-                    tracing::warn!(%error, "client accept failed");
+                    tracing::warn!(%error, "accepting a client connection failed");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }

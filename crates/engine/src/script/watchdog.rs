@@ -83,8 +83,8 @@ impl Watchdog {
             0 => return None,
             KILLED => "ERR Script killed by user with SCRIPT KILL...".into(),
             SHUTDOWN => "ERR Script stopped: the server is shutting down".into(),
-            TOO_LONG => format!("ERR Script stopped after {:?}", self.max_duration),
-            _ => format!("ERR Script stopped after {} instructions", self.max_instructions),
+            TOO_LONG => format!("ERR Script exceeded its time limit of {:?}", self.max_duration),
+            _ => format!("ERR Script exceeded its limit of {} instructions", self.max_instructions),
         };
         Some(text.into())
     }
@@ -238,6 +238,6 @@ mod tests {
         watchdog.begin(SessionOrigin::Handle);
         let calls = (1..1_000).find(|_| watchdog.count_call());
         assert_eq!(calls, Some(CALLS_PER_CLOCK_CHECK));
-        assert_eq!(watchdog.end().unwrap().0, "ERR Script stopped after 0ns");
+        assert_eq!(watchdog.end().unwrap().0, "ERR Script exceeded its time limit of 0ns");
     }
 }

@@ -22,7 +22,7 @@ fn endless_script_is_stopped_despite_pcall() {
         "repeat pcall(error) until false",
     ] {
         let text = error(eval(&engine, script, &[]));
-        assert_eq!(text, "ERR Script stopped after 100000 instructions", "{script}");
+        assert_eq!(text, "ERR Script exceeded its limit of 100000 instructions", "{script}");
         assert_eq!(eval(&engine, "return 1", &[]), Reply::Int(1), "the next script runs");
     }
 }
@@ -154,5 +154,5 @@ fn script_that_has_written_cannot_be_killed() {
         }
     };
     assert!(text.starts_with("UNKILLABLE"), "{text}");
-    assert!(error(runner.join().unwrap()).starts_with("ERR Script stopped"));
+    assert!(error(runner.join().unwrap()).starts_with("ERR Script exceeded its time limit"));
 }

@@ -36,7 +36,8 @@ async fn connect(proxy: &TestProxy, bytes: &[u8]) -> TcpStream {
 #[tokio::test]
 async fn silent_connections_are_closed() {
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], &format!("{SHORT_HEAD_TIMEOUT}max_connections = 2")).await;
+    let proxy =
+        TestProxy::start(&[upstream.address], &format!("{SHORT_HEAD_TIMEOUT}max_connections = 2")).await;
     let mut silent = [connect(&proxy, b"").await, connect(&proxy, b"").await];
     assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     for stream in &mut silent {

@@ -136,7 +136,7 @@ impl Environment {
             Some((_, Ok(port))) => port,
             Some((text, Err(_))) => {
                 let message = format!("{text:?} is not a port number");
-                return Err(ConfigError::InVariable { name: "REDIS_PORT".to_owned(), message });
+                return Err(ConfigError::InSetting { name: "REDIS_PORT".to_owned(), message });
             }
             None => 6379,
         };
@@ -161,8 +161,8 @@ impl Environment {
     /// Names the variable that was set, where an error names the setting's own.
     pub(super) fn explain(&self, error: ConfigError) -> ConfigError {
         match error {
-            ConfigError::InVariable { name, message } => {
-                ConfigError::InVariable { name: self.source(&name).to_owned(), message }
+            ConfigError::InSetting { name, message } => {
+                ConfigError::InSetting { name: self.source(&name).to_owned(), message }
             }
             other => other,
         }
@@ -237,7 +237,7 @@ fn check_schema_variables(variables: &BTreeMap<String, String>) -> Result<(), Co
         return Ok(());
     }
     for mut schema in schema::own().expect("the program's schemas are valid") {
-        schema.apply_env(&|name| variables.get(name).cloned()).map_err(|error| ConfigError::InVariable {
+        schema.apply_env(&|name| variables.get(name).cloned()).map_err(|error| ConfigError::InSetting {
             message: format!("{:?} is not {}", error.text, error.expected),
             name: error.variable,
         })?;

@@ -51,7 +51,7 @@ fn mistake_is_reported_with_file_line_and_field() {
         ),
         (
             "[secrets]\na = { from = \"env:A\", for = [\"chat\"], hosts = [\"a.example\"] }\n",
-            "hob: secrets.a.for: \"chat\" does not use secrets; use one of uptime, pipeline",
+            "hob: secrets.a.for: unknown service \"chat\"; services that can use secrets: uptime, pipeline",
         ),
     ] {
         let folder = folder(text);

@@ -82,7 +82,7 @@ impl PlanFiles {
             bytes += text.len();
             if bytes > Self::MAX_BYTES {
                 let max = Self::MAX_BYTES >> 10;
-                return wrong(name, format!("the files of a plan have at most {max} KiB in total"));
+                return wrong(name, format!("the files of the plan are larger than {max} KiB in total"));
             }
         }
         Ok(())

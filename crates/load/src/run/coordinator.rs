@@ -61,7 +61,7 @@ pub(crate) async fn work(load: Load, task: Task) {
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             Some(ended) = jobs.join_next() => if let Err(error) = ended {
                 // Its lease expires, and another node takes over.
-                tracing::error!(%error, "load run task failed");
+                tracing::error!(%error, "work on a load run failed");
             },
             () = task.stopped() => {}
         }

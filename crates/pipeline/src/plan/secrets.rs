@@ -127,7 +127,7 @@ impl RequestTemplate<'_> {
     }
 
     fn check_one(&self, secrets: &Secrets, name: &SecretName) -> Result<(), SecretDenied> {
-        secrets.check_system(name, SYSTEM)?;
+        secrets.check_service(name, SYSTEM)?;
         let [one, two] = SAMPLE_VALUES;
         let sample_url =
             |item: &str, secret: &str| Url::parse(&self.url.with_sample_values(item, secret)).ok();

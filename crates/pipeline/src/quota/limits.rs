@@ -57,7 +57,7 @@ impl Limits {
             if !(1..=MAX_CALLS).contains(&window.limit) {
                 return Err(Error::invalid(
                     "windows",
-                    format!("{window}: a window holds 1 to {MAX_CALLS} calls"),
+                    format!("{window}: a window must have 1 to {MAX_CALLS} calls"),
                 ));
             }
             let year = Duration::from_secs(366 * 86_400);

@@ -194,7 +194,7 @@ impl Driver {
             if let Err(error) =
                 item::renew(&self.shared.context.database, &self.run, &self.worker, lease).await
             {
-                tracing::warn!(run = %self.run, %error, "claim renewal failed");
+                tracing::warn!(run = %self.run, %error, "renewal of the lease on items failed");
             }
         }
     }

@@ -102,7 +102,7 @@ impl AuditReport {
         match self.worst() {
             None => "everything is as declared".to_owned(),
             Some(_) => format!(
-                "{} kinds of errors, {} kinds of warnings, {} undeclared patterns",
+                "{} distinct errors, {} distinct warnings, {} undeclared key patterns",
                 count(Severity::Error),
                 count(Severity::Warning),
                 self.undeclared.len()

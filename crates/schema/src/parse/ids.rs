@@ -66,7 +66,7 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
     id.example = example.or_else(|| base.map(|base| base.example)).unwrap_or_else(|| default_example(&id));
     if let Err(error) = id.check(&id.example) {
         let at = table.get("example").map_or(table.at, |item| item.at);
-        reader.report(at, format!("the example of `{name}`: {error}"), "an id that the rule accepts");
+        reader.report(at, format!("invalid example of `{name}`: {error}"), "an id that the rule accepts");
     }
     Some(id)
 }

@@ -89,12 +89,12 @@ impl LiveSection {
 
 impl fmt::Debug for SectionType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SectionKind").field(&self.name).finish()
+        f.debug_tuple("SectionType").field(&self.name).finish()
     }
 }
 
 impl fmt::Debug for LiveSection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnyLive").finish_non_exhaustive()
+        f.debug_struct("LiveSection").finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! The hosts that a secret may be sent to.
 //!
-//! Names are compared, never resolved addresses: the owner of a name could point its DNS records at any address.
+//! Host names are compared as text and are not resolved, because the owner of a name could point it at any address.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,14 +18,14 @@ pub struct HostPattern {
 enum Pattern {
     Exactly(Host),
     /// Every subdomain, at any depth, but not the name itself.
-    Below(String),
+    SubdomainsOf(String),
 }
 
 /// The host and port that a secret is sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     host: Host,
-    /// With `None`, no pattern with a port matches.
+    /// If `None`, only patterns without a port match.
     port: Option<u16>,
 }
 
@@ -42,10 +42,10 @@ impl HostPattern {
         port_fits
             && match (&self.host, &destination.host) {
                 (Pattern::Exactly(host), found) => host == found,
-                (Pattern::Below(parent), Host::Domain(name)) => name
+                (Pattern::SubdomainsOf(parent), Host::Domain(name)) => name
                     .strip_suffix(parent.as_str())
                     .is_some_and(|rest| rest.len() > 1 && rest.ends_with('.')),
-                (Pattern::Below(_), _) => false,
+                (Pattern::SubdomainsOf(_), _) => false,
             }
     }
 }
@@ -106,7 +106,7 @@ impl FromStr for HostPattern {
         let (host, port) = split_port(text).ok_or_else(bad)?;
         let host = match host.strip_prefix("*.") {
             Some(parent) => match parse_host(parent) {
-                Some(Host::Domain(parent)) => Pattern::Below(parent),
+                Some(Host::Domain(parent)) => Pattern::SubdomainsOf(parent),
                 _ => return Err(bad()),
             },
             None => Pattern::Exactly(parse_host(host).filter(|_| !host.contains('*')).ok_or_else(bad)?),
@@ -119,7 +119,7 @@ impl fmt::Display for HostPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
             Pattern::Exactly(host) => write!(f, "{host}")?,
-            Pattern::Below(parent) => write!(f, "*.{parent}")?,
+            Pattern::SubdomainsOf(parent) => write!(f, "*.{parent}")?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
     }

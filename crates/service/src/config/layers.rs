@@ -48,14 +48,14 @@ pub enum ConfigError {
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error(
-        "{path} is empty, but was not when it was last read; keeping the previous settings",
+        "{path} has no settings any more; keeping the previous settings",
         path = path.display()
     )]
     Emptied { path: PathBuf },
     #[error("{path}:{line}:{column}: {message}", path = path.display())]
     InFile { path: PathBuf, line: usize, column: usize, message: String },
     #[error("{name}: {message}")]
-    InVariable { name: String, message: String },
+    InSetting { name: String, message: String },
 }
 
 impl File {
@@ -146,7 +146,7 @@ impl Layers {
             let Some(text) = self.environment.get(&name) else { continue };
             table.insert(field.name.to_owned(), read_variable::<S>(field.name, &name, text)?);
         }
-        table.try_into().map_err(|error: toml::de::Error| ConfigError::InVariable {
+        table.try_into().map_err(|error: toml::de::Error| ConfigError::InSetting {
             name: S::NAME.to_owned(),
             message: error.message().to_owned(),
         })
@@ -192,14 +192,14 @@ fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Valu
         match fits(&value) {
             Ok(_) => return Ok(value),
             Err(message) if fits(&plain).is_err() => {
-                return Err(ConfigError::InVariable { name: name.to_owned(), message });
+                return Err(ConfigError::InSetting { name: name.to_owned(), message });
             }
             Err(_) => {}
         }
     }
     match fits(&plain) {
         Ok(_) => Ok(plain),
-        Err(message) => Err(ConfigError::InVariable { name: name.to_owned(), message }),
+        Err(message) => Err(ConfigError::InSetting { name: name.to_owned(), message }),
     }
 }
 

@@ -28,7 +28,7 @@ impl<T> Live<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Waits until the value is replaced again since the last call on this handle.
+    /// Waits for a value that this handle has not returned yet.
     pub async fn changed(&mut self) -> Arc<T> {
         if self.0.changed().await.is_err() {
             // The other end was dropped, so the value cannot change any more.

@@ -1,4 +1,4 @@
-//! References to secrets: a configuration file names the place of a secret, never the secret itself.
+//! References to secrets: a configuration file names the source of a secret, never the secret itself.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use hob_units::Secret;
 use serde::{Deserialize, Serialize, Serializer};
 
-/// The place of a secret: `env:NAME` or `file:PATH`.
+/// The source of a secret: `env:NAME` or `file:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretRef {
     Env(String),

@@ -1,5 +1,5 @@
-//! Named secrets. Users of the API refer to secrets that the operator has listed, by name: a [`SecretRef`] from a user
-//! could point at any file or variable of the server. A secret is bound to services and hosts: otherwise a user who may
+//! Named secrets. Users of the API can use only secrets that the operator has listed, by name. They cannot give a
+//! [`SecretRef`], because it could point at any file or variable of the server. A secret is bound to services and hosts: otherwise a user who may
 //! write a monitor could have any secret sent to their own server.
 
 use std::collections::BTreeMap;
@@ -21,9 +21,7 @@ pub struct SecretName(String);
 
 /// The text is not the name of a secret. The error does not repeat it, because it may be the secret itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not the name of a secret; use the name of one under [secrets] in hob.toml: 1 to 64 letters, digits, '_' or '-'"
-)]
+#[error("invalid secret name; use 1 to 64 letters, digits, '_' or '-'")]
 pub struct SecretNameError;
 
 /// The secrets that monitors, channels and pipelines may use, by name.
@@ -31,7 +29,7 @@ pub struct SecretNameError;
 #[serde(transparent)]
 pub struct SecretsConfig(BTreeMap<SecretName, SecretEntry>);
 
-/// The place of a secret, and its permitted uses.
+/// The source of a secret, and its permitted uses.
 #[derive(Clone, Debug, Serialize)]
 pub struct SecretEntry {
     pub from: SecretRef,
@@ -46,14 +44,14 @@ pub struct SecretEntry {
 #[serde(untagged)]
 pub enum Hosts {
     Listed(Vec<HostPattern>),
-    /// Every host. Cannot be configured: for secrets given on the command line for one run.
+    /// Every host, for secrets that are given on the command line. Not available in `hob.toml`.
     Any,
 }
 
 impl Section for SecretsConfig {
     const NAME: &'static str = "secrets";
     const ABOUT: &'static str =
-        " Secrets that monitors, channels and pipelines use by name. Each has a table with the place \
+        " Secrets that monitors, channels and pipelines use by name. Each has a table with the source \
 of the secret,
  the services that may use it and the hosts it may be sent to. Every other use is refused:
 
@@ -71,15 +69,15 @@ of the secret,
 #[derive(Clone, Debug)]
 pub struct Secrets(Live<SecretsConfig>);
 
-/// Why a secret cannot be used. Contains neither its value nor its place, because users of the API see it.
+/// Why a secret cannot be used. Contains neither its value nor its source, because users of the API see it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretDenied {
     #[error("there is no secret {0} under [secrets] in hob.toml; add it there")]
     NotListed(SecretName),
     #[error(
-        "the secret {name} is not for {system}; add \"{system}\" to `for` under [secrets.{name}] in hob.toml"
+        "the service {service} may not use the secret {name}; add \"{service}\" to `for` under [secrets.{name}] in hob.toml"
     )]
-    NotForSystem { name: SecretName, system: &'static str },
+    NotForService { name: SecretName, service: &'static str },
     #[error(
         "the secret {name} may not be sent to {to}; add the host to `hosts` under [secrets.{name}] in hob.toml"
     )]
@@ -110,19 +108,19 @@ impl Secrets {
         Self(Live::fixed(SecretsConfig::default()))
     }
 
-    /// Checks that a service may use a secret, for any destination.
-    pub fn check_system(&self, name: &SecretName, system: &'static str) -> Result<(), SecretDenied> {
-        self.entry(name, system).map(drop)
+    /// Checks that a service may use a secret. Does not check the destination.
+    pub fn check_service(&self, name: &SecretName, service: &'static str) -> Result<(), SecretDenied> {
+        self.entry(name, service).map(drop)
     }
 
     /// Checks that a service may send a secret to `to`. Does not read the secret.
     pub fn check(
         &self,
         name: &SecretName,
-        system: &'static str,
+        service: &'static str,
         to: &Destination,
     ) -> Result<(), SecretDenied> {
-        let entry = self.entry(name, system)?;
+        let entry = self.entry(name, service)?;
         if entry.hosts.allow(to) {
             return Ok(());
         }
@@ -133,11 +131,11 @@ impl Secrets {
     pub fn check_url(
         &self,
         name: &SecretName,
-        system: &'static str,
+        service: &'static str,
         url: &Url,
     ) -> Result<Destination, SecretDenied> {
         let to = Destination::of_url(url).ok_or_else(|| SecretDenied::NoHost(name.clone()))?;
-        self.check(name, system, &to)?;
+        self.check(name, service, &to)?;
         Ok(to)
     }
 
@@ -146,12 +144,12 @@ impl Secrets {
     pub fn check_host_header(
         &self,
         name: &SecretName,
-        system: &'static str,
+        service: &'static str,
         to: &Destination,
         header: &[u8],
     ) -> Result<(), SecretDenied> {
         let host = std::str::from_utf8(header).ok().and_then(|header| to.with_host_header(header));
-        self.check(name, system, &host.ok_or_else(|| SecretDenied::BadHostHeader(name.clone()))?)
+        self.check(name, service, &host.ok_or_else(|| SecretDenied::BadHostHeader(name.clone()))?)
     }
 
     /// Reads a secret that a service sends to `to`. It is read each time, so that a replaced file or a reloaded
@@ -159,33 +157,33 @@ impl Secrets {
     pub fn read(
         &self,
         name: &SecretName,
-        system: &'static str,
+        service: &'static str,
         to: &Destination,
     ) -> Result<Secret, SecretDenied> {
-        self.check(name, system, to)?;
-        self.entry(name, system)?.read(name)
+        self.check(name, service, to)?;
+        self.entry(name, service)?.read(name)
     }
 
     /// Reads a secret that is itself a URL or address. `destination` extracts its host.
     pub fn read_address(
         &self,
         name: &SecretName,
-        system: &'static str,
+        service: &'static str,
         destination: impl FnOnce(&Secret) -> Option<Destination>,
     ) -> Result<Secret, SecretDenied> {
-        let entry = self.entry(name, system)?;
+        let entry = self.entry(name, service)?;
         let secret = entry.read(name)?;
         let to = destination(&secret).ok_or_else(|| SecretDenied::NotAnAddress(name.clone()))?;
         if entry.hosts.allow(&to) { Ok(secret) } else { Err(SecretDenied::OwnHost(name.clone())) }
     }
 
-    fn entry(&self, name: &SecretName, system: &'static str) -> Result<SecretEntry, SecretDenied> {
+    fn entry(&self, name: &SecretName, service: &'static str) -> Result<SecretEntry, SecretDenied> {
         let config = self.0.current();
         let entry = config.0.get(name).ok_or_else(|| SecretDenied::NotListed(name.clone()))?;
-        if entry.services.iter().any(|listed| listed == system) {
+        if entry.services.iter().any(|listed| listed == service) {
             return Ok(entry.clone());
         }
-        Err(SecretDenied::NotForSystem { name: name.clone(), system })
+        Err(SecretDenied::NotForService { name: name.clone(), service })
     }
 }
 
@@ -208,12 +206,15 @@ impl Hosts {
 }
 
 impl SecretsConfig {
-    /// Refuses services in `for` that do not use secrets. Otherwise a typo would go unnoticed until the secret is needed.
+    /// Refuses unknown services in `for`. Otherwise a typo would go unnoticed until the secret is needed.
     pub fn check_services(&self, known: &[&str]) -> Result<(), ConfigError> {
         for (name, entry) in &self.0 {
-            if let Some(unknown) = entry.services.iter().find(|system| !known.contains(&system.as_str())) {
-                let message = format!("{unknown:?} does not use secrets; use one of {}", known.join(", "));
-                return Err(ConfigError::InVariable { name: format!("secrets.{name}.for"), message });
+            if let Some(unknown) = entry.services.iter().find(|service| !known.contains(&service.as_str())) {
+                let message = format!(
+                    "unknown service {unknown:?}; services that can use secrets: {}",
+                    known.join(", ")
+                );
+                return Err(ConfigError::InSetting { name: format!("secrets.{name}.for"), message });
             }
         }
         Ok(())
@@ -291,7 +292,7 @@ impl<'de> Visitor<'de> for EntryOf<'_> {
         struct Raw {
             from: SecretRef,
             #[serde(default, rename = "for")]
-            systems: Vec<String>,
+            services: Vec<String>,
             #[serde(default)]
             hosts: Vec<HostPattern>,
         }
@@ -301,13 +302,13 @@ impl<'de> Visitor<'de> for EntryOf<'_> {
         let lacks = |field: &str| {
             A::Error::custom(self.write_instead(&format!("`{field}` is missing or empty"), &from))
         };
-        if raw.systems.is_empty() {
+        if raw.services.is_empty() {
             return Err(lacks("for"));
         }
         if raw.hosts.is_empty() {
             return Err(lacks("hosts"));
         }
-        Ok(SecretEntry { from: raw.from, services: raw.systems, hosts: Hosts::Listed(raw.hosts) })
+        Ok(SecretEntry { from: raw.from, services: raw.services, hosts: Hosts::Listed(raw.hosts) })
     }
 }
 
@@ -355,14 +356,18 @@ mod tests {
         );
         let secrets = Secrets::new(Live::fixed(toml::from_str(&text).unwrap()));
         let name: SecretName = "github".parse().unwrap();
-        let read = |name: &SecretName, system, url| secrets.read(name, system, &to(url));
+        let read = |name: &SecretName, service, url| secrets.read(name, service, &to(url));
         assert_eq!(read(&name, "uptime", "https://api.github.com/x").unwrap().reveal(), "s3cret");
-        for (system, url, says) in [
-            ("pipeline", "https://api.github.com/x", "is not for pipeline; add \"pipeline\" to `for`"),
+        for (service, url, says) in [
+            (
+                "pipeline",
+                "https://api.github.com/x",
+                "pipeline may not use the secret github; add \"pipeline\" to `for`",
+            ),
             ("uptime", "https://evil.example/x", "may not be sent to evil.example:443; add the host"),
             ("uptime", "http://api.github.com/x", "may not be sent to api.github.com:80"),
         ] {
-            let refused = read(&name, system, url).unwrap_err().to_string();
+            let refused = read(&name, service, url).unwrap_err().to_string();
             assert!(refused.contains(says) && refused.contains("github"), "{refused}");
         }
         let other = read(&"other".parse().unwrap(), "uptime", "https://api.github.com/x");
@@ -393,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn incomplete_entry_is_refused_with_what_to_write() {
+    fn error_of_an_incomplete_entry_shows_an_example() {
         for (text, says) in [
             (
                 "slack = 'env:SLACK_URL'",
@@ -419,11 +424,14 @@ mod tests {
     }
 
     #[test]
-    fn secret_for_a_service_that_uses_none_is_refused() {
+    fn unknown_service_is_refused() {
         let config: SecretsConfig =
             toml::from_str("a = { from = 'env:A', for = ['uptim'], hosts = ['a.example'] }").unwrap();
         let refused = config.check_services(&["uptime", "pipeline"]).unwrap_err().to_string();
-        assert_eq!(refused, "secrets.a.for: \"uptim\" does not use secrets; use one of uptime, pipeline");
+        assert_eq!(
+            refused,
+            "secrets.a.for: unknown service \"uptim\"; services that can use secrets: uptime, pipeline"
+        );
         assert!(config.check_services(&["uptim"]).is_ok());
     }
 

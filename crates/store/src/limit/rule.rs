@@ -133,7 +133,7 @@ impl Window {
         }
         match algorithm {
             Algorithm::FixedLog | Algorithm::SlidingLog if self.limit > MAX_LOGGED => Err(format!(
-                "{algorithm} keeps every request; {} are too many, use sliding_window or gcra",
+                "{algorithm} stores every request, at most {MAX_LOGGED}, and the limit is {}; use sliding_window or gcra",
                 self.limit
             )),
             Algorithm::SlidingWindow if 3 * u128::from(self.limit) * u128::from(self.period_ms()) > EXACT => {

@@ -111,7 +111,7 @@ impl Schedule {
                 Some(change) => changes.push(change),
                 None => {
                     // It would block every other change of the monitor.
-                    tracing::warn!(monitor = id, "unreadable pending change dropped");
+                    tracing::warn!(monitor = id, "invalid pending state change discarded");
                     self.run::<u64>(shard, hob_store::cmd("HDEL").arg(&key).arg(id)).await?;
                 }
             }

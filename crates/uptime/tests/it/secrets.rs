@@ -42,7 +42,7 @@ async fn secret_is_only_sent_to_its_hosts() {
         (vec!["uptime"], vec!["127.0.0.1"], json!({}), ""),
         (vec!["pipeline", "uptime"], vec!["a.example", here.as_str()], json!({}), ""),
         (vec!["uptime"], vec!["127.0.0.1", "shop.example"], json!({"Host": "shop.example"}), ""),
-        (vec!["pipeline"], vec!["127.0.0.1"], json!({}), "is not for uptime"),
+        (vec!["pipeline"], vec!["127.0.0.1"], json!({}), "the service uptime may not use the secret"),
         (vec!["uptime"], vec!["localhost"], json!({}), "may not be sent to 127.0.0.1"),
         (vec!["uptime"], vec![elsewhere.as_str()], json!({}), "may not be sent to 127.0.0.1"),
         // A CDN would forward it to the host of the header.
@@ -185,7 +185,7 @@ async fn channel_with_a_forbidden_secret_is_not_saved() {
     replace.replace(secret(&folder, &url, &["uptime"], &["other.example"]));
     refused(&other, "the host of the URL in the secret token is not in `hosts`").await;
     replace.replace(secret(&folder, &url, &["pipeline"], &["hooks.example"]));
-    refused(&other, "is not for uptime").await;
+    refused(&other, "the service uptime may not use the secret").await;
     replace.replace(secret(&folder, VALUE, &["uptime"], &["hooks.example"]));
     refused(&other, "is not a URL").await;
 }

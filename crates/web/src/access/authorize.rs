@@ -84,7 +84,7 @@ async fn run_audited(
             None => params.join(" "),
         };
         if let Err(error) = audit.record(&caller, action, &detail).await {
-            tracing::warn!(%error, action, detail, "audit entry not written");
+            tracing::warn!(%error, action, detail, "audit log entry not written");
         }
     }
     response

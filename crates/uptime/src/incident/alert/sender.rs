@@ -109,7 +109,7 @@ async fn delete_old(alerts: &Alerts) {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "deleting old deliveries failed");
+                tracing::warn!(%error, "deletion of old alert deliveries failed");
                 return;
             }
         }

@@ -46,7 +46,7 @@ fn status(reader: &mut Reader<'_>) -> Result<Assertion, Mistake> {
     let mut ranges = vec![status_range(reader)?];
     while reader.symbol(",") {
         if ranges.len() == MAX_RANGES {
-            return Err(reader.mistake(format!("at most {MAX_RANGES} ranges")));
+            return Err(reader.mistake(format!("at most {MAX_RANGES} ranges are allowed")));
         }
         ranges.push(status_range(reader)?);
     }
