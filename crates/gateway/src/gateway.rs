@@ -188,7 +188,7 @@ impl Gateway {
     }
 
     async fn check_upstreams(self, task: Task) {
-        let Some(frontend) = &self.inner.frontend else { return task.stopped().await };
+        let Some(frontend) = &self.inner.frontend else { return task.stop_requested().await };
         while task.pause(self.inner.config.current().health_interval.get()).await {
             let path = self.inner.config.current().health_path.clone();
             let path = path.parse::<PathAndQuery>().ok().filter(|_| !path.is_empty());
@@ -237,7 +237,7 @@ impl Gateway {
         let mut config = self.inner.config.clone();
         loop {
             tokio::select! {
-                () = task.stopped() => return,
+                () = task.stop_requested() => return,
                 changed = config.changed() => {
                     if let Err(error) = self.apply_config(&changed) {
                         tracing::error!(%error, "gateway configuration not reloaded");

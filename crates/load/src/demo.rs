@@ -40,7 +40,7 @@ async fn run_demo(load: &Load, task: &Task) -> Result<(), Error> {
     tokio::select! {
         served = serving => served.map_err(Error::from),
         tested = run_repeatedly(load, task, address) => tested,
-        () = task.stopped() => Ok(()),
+        () = task.stop_requested() => Ok(()),
     }
 }
 

@@ -54,14 +54,14 @@ pub struct Field {
     pub name: &'static str,
     pub about: &'static str,
     /// The environment variable that overrides the field, if it is not `HOB_<SECTION>_<FIELD>`.
-    pub own_variable: Option<&'static str>,
+    pub variable_override: Option<&'static str>,
 }
 
 impl Field {
     /// The environment variable that overrides the field: `HOB_UPTIME_CONCURRENCY`.
     #[must_use]
     pub fn variable(&self, section: &str) -> String {
-        match self.own_variable {
+        match self.variable_override {
             Some(name) => name.to_owned(),
             None => format!("HOB_{section}_{}", self.name).to_ascii_uppercase(),
         }
@@ -114,7 +114,7 @@ macro_rules! section {
                 $($crate::config::Field {
                     name: stringify!($field),
                     about: concat!($($field_about, "\n",)+),
-                    own_variable: $crate::section!(@variable $($variable)?),
+                    variable_override: $crate::section!(@variable $($variable)?),
                 },)*
             ];
         }

@@ -28,7 +28,7 @@ pub struct NodeInfo {
     /// The services that it runs.
     pub roles: Vec<String>,
     pub started_at: UnixMs,
-    pub beat_at: UnixMs,
+    pub heartbeat_at: UnixMs,
 }
 
 /// Whether this database may use this store.
@@ -75,7 +75,7 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeInfo>
             version: text("version"),
             roles: text("roles").split(' ').filter(|role| !role.is_empty()).map(str::to_owned).collect(),
             started_at: time("started_at"),
-            beat_at: time("beat_at"),
+            heartbeat_at: time("beat_at"),
         });
     }
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -119,7 +119,7 @@ impl Node {
             tracing::error!(
                 database = %self.context.database.id(),
                 claimed_by = other,
-                "Redis is in use by another Hob database; use one database on all nodes, or another Redis"
+                "Redis is in use by another Hob database"
             );
         }
         let heartbeat = if joined {

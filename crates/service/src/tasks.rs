@@ -56,7 +56,7 @@ type Work = Box<dyn FnMut(Task) -> BoxFuture<'static, ()> + Send>;
 pub struct TaskState {
     pub name: String,
     /// Time since its last heartbeat, or since its start.
-    pub beat_ago: Duration,
+    pub since_heartbeat: Duration,
     /// How far behind its work it is, as it reported.
     pub lag: Duration,
     /// The number of restarts since the process started.
@@ -92,7 +92,7 @@ impl Tasks {
     }
 
     /// Ready when the tasks should stop.
-    pub fn stopping(&self) -> WaitForCancellationFuture<'_> {
+    pub fn stop_requested(&self) -> WaitForCancellationFuture<'_> {
         self.inner.stop.cancelled()
     }
 
@@ -127,12 +127,12 @@ impl Tasks {
 
 impl Task {
     /// Ready when the task should stop.
-    pub fn stopped(&self) -> WaitForCancellationFuture<'_> {
+    pub fn stop_requested(&self) -> WaitForCancellationFuture<'_> {
         self.stop.cancelled()
     }
 
     #[must_use]
-    pub fn stopping(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         self.stop.is_cancelled()
     }
 
@@ -149,8 +149,8 @@ impl Task {
     /// Waits for this long, or until the task should stop. Returns whether to continue.
     pub async fn pause(&self, pause: Duration) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(pause) => !self.stopping(),
-            () = self.stopped() => false,
+            () = tokio::time::sleep(pause) => !self.is_stopping(),
+            () = self.stop_requested() => false,
         }
     }
 }
@@ -161,7 +161,7 @@ async fn supervise(task: Task, mut work: Work) {
     loop {
         let begun = Instant::now();
         let ended = AssertUnwindSafe(work(task.clone())).catch_unwind().await;
-        if task.stopping() {
+        if task.is_stopping() {
             return;
         }
         if begun.elapsed() > BACKOFF_RESET_AFTER {
@@ -185,7 +185,7 @@ impl Counters {
         let heartbeat = Duration::from_micros(self.heartbeat_us.load(Ordering::Relaxed));
         TaskState {
             name: self.name.clone(),
-            beat_ago: self.begun.elapsed().saturating_sub(heartbeat),
+            since_heartbeat: self.begun.elapsed().saturating_sub(heartbeat),
             lag: Duration::from_micros(self.lag_us.load(Ordering::Relaxed)),
             restarts: self.restarts.load(Ordering::Relaxed),
         }
@@ -233,7 +233,7 @@ mod tests {
             let run = count.fetch_add(1, Ordering::SeqCst);
             async move {
                 assert!(run > 1, "panics twice");
-                task.stopped().await;
+                task.stop_requested().await;
             }
         });
         wait_until(|| runs.load(Ordering::SeqCst) == 3).await;
@@ -244,7 +244,7 @@ mod tests {
     #[tokio::test]
     async fn task_that_does_not_stop_is_named() {
         let tasks = Tasks::new();
-        tasks.spawn("stops", async |task: Task| task.stopped().await);
+        tasks.spawn("stops", async |task: Task| task.stop_requested().await);
         tasks.spawn("hangs", async |_| std::future::pending().await);
         // On a busy machine the task that stops may need more than one call.
         let stop = async { while tasks.stop(Duration::from_millis(50)).await != ["hangs"] {} };
@@ -257,7 +257,7 @@ mod tests {
         tasks.spawn("late", async |task: Task| {
             task.lag(Duration::from_secs(7));
             task.heartbeat();
-            task.stopped().await;
+            task.stop_requested().await;
         });
         wait_until(|| tasks.states()[0].lag == Duration::from_secs(7)).await;
         assert_eq!(tasks.stop(LIMIT).await, Vec::<String>::new());

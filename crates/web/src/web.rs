@@ -159,7 +159,7 @@ impl Web {
         loop {
             let now = tokio::select! {
                 now = config.changed() => now,
-                () = task.stopped() => return,
+                () = task.stop_requested() => return,
             };
             match now.admin() {
                 Ok(Some(admin)) => self.inner.authenticator.replace_admin(&admin),

@@ -159,7 +159,7 @@ impl Chat {
         loop {
             let event = tokio::select! {
                 event = listener.next() => event,
-                () = task.stopped() => return,
+                () = task.stop_requested() => return,
             };
             task.heartbeat();
             match event {
@@ -226,7 +226,7 @@ impl Chat {
 async fn until(task: &Task, event: impl Future<Output = ()>) -> bool {
     tokio::select! {
         () = event => true,
-        () = task.stopped() => false,
+        () = task.stop_requested() => false,
     }
 }
 

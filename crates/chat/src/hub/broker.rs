@@ -115,7 +115,7 @@ impl Broker {
     pub(crate) async fn run(&self, store: &Store, task: &Task) {
         let mut queue = self.queue.lock().await;
         let mut jobs = Vec::new();
-        while !task.stopping() {
+        while !task.is_stopping() {
             let unpublished = std::mem::take(&mut *self.unpublished.lock());
             for (conversation, sequence) in unpublished {
                 let message = BrokerMessage {
@@ -130,7 +130,7 @@ impl Broker {
             if jobs.is_empty() {
                 tokio::select! {
                     taken = queue.recv_many(&mut jobs, MAX_BATCH) => if taken == 0 { return },
-                    () = task.stopped() => return,
+                    () = task.stop_requested() => return,
                 }
             }
             if !self.send_batch(store, &mut jobs).await && !task.pause(RETRY_DELAY).await {

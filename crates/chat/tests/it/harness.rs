@@ -41,7 +41,7 @@ pub(crate) async fn start(context: &ServiceContext, config: Config) -> Chat {
             };
             Relay::new(&database, Retention::default())
                 .lease(Duration::from_secs(2))
-                .run(publish, task.stopped())
+                .run(publish, task.stop_requested())
                 .await;
         }
     });

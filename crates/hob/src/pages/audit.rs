@@ -108,11 +108,11 @@ impl BackgroundAudit {
         loop {
             tokio::select! {
                 () = self.inner.requested.notified() => {}
-                () = task.stopped() => return,
+                () = task.stop_requested() => return,
             }
             tokio::select! {
                 audited = self.audit() => self.finish(audited),
-                () = task.stopped() => return,
+                () = task.stop_requested() => return,
             }
             task.heartbeat();
         }

@@ -20,7 +20,7 @@ pub(crate) fn start(context: &ServiceContext, handlers: EventHandlers) {
                     Ok::<_, anyhow::Error>(())
                 }
             };
-            relay.run(publish, task.stopped()).await;
+            relay.run(publish, task.stop_requested()).await;
         }
     });
 }

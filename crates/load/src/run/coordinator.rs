@@ -51,7 +51,7 @@ pub struct LiveSecond {
 /// Coordinates runs and joins runs of other nodes until the process stops.
 pub(crate) async fn work(load: Load, task: Task) {
     let mut jobs = JoinSet::new();
-    while !task.stopping() {
+    while !task.is_stopping() {
         if let Err(error) = find_work(&load, &mut jobs).await {
             tracing::warn!(%error, "search for load runs failed");
         }
@@ -63,7 +63,7 @@ pub(crate) async fn work(load: Load, task: Task) {
                 // Its lease expires, and another node takes over.
                 tracing::error!(%error, "work on a load run failed");
             },
-            () = task.stopped() => {}
+            () = task.stop_requested() => {}
         }
     }
     // The tasks see the stop token and end by themselves.

@@ -103,7 +103,7 @@ async fn listen(uptime: Uptime, task: Task) {
     loop {
         let event = tokio::select! {
             event = listener.next() => event,
-            () = task.stopped() => return,
+            () = task.stop_requested() => return,
         };
         let read = match event {
             BusEvent::Message { payload, .. } => {

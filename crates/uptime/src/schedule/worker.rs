@@ -34,11 +34,11 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) async fn work(uptime: Uptime, task: Task) {
     let concurrency = uptime.config().concurrency.min(65_536);
     if concurrency == 0 {
-        task.stopped().await;
+        task.stop_requested().await;
         return;
     }
     let slots = Arc::new(Semaphore::new(concurrency as usize));
-    while !task.stopping() {
+    while !task.is_stopping() {
         let idle = match claim_due(&uptime, &slots).await {
             Ok(idle) => idle,
             Err(error) => {
@@ -50,7 +50,7 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
         tokio::select! {
             () = tokio::time::sleep(idle) => {}
             () = uptime.inner.wake.notified() => {}
-            () = task.stopped() => {}
+            () = task.stop_requested() => {}
         }
     }
     let _ = tokio::time::timeout(SHUTDOWN_LIMIT, slots.acquire_many(concurrency)).await;

@@ -95,7 +95,7 @@ impl Changes {
         loop {
             tokio::select! {
                 () = inner.wake.notified() => {}
-                () = task.stopped() => return,
+                () = task.stop_requested() => return,
             }
             let topics = std::mem::take(&mut *inner.pending.lock().unwrap_or_else(PoisonError::into_inner));
             for topic in &topics {
@@ -119,7 +119,7 @@ impl Changes {
     async fn receive_changes(self, task: Task) {
         tokio::select! {
             () = self.forward_changes(&task) => {}
-            () = task.stopped() => {}
+            () = task.stop_requested() => {}
         }
     }
 

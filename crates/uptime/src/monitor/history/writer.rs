@@ -42,7 +42,7 @@ impl ResultQueue {
 pub(crate) async fn write_queued(database: &Database, queue: &mut ResultReceiver, task: &Task) {
     let mut batch = Vec::new();
     loop {
-        let stopping = task.stopping();
+        let stopping = task.is_stopping();
         if batch.is_empty() {
             let first = tokio::time::timeout(BATCH_WINDOW, queue.recv_many(&mut batch, BATCH));
             let _ = first.await;
