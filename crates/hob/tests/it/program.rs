@@ -76,6 +76,8 @@ impl Server {
         let folder = tempfile::tempdir().expect("cannot create a temporary folder");
         let mut command = hob();
         command.current_dir(&folder).arg("serve").args(ports).stdout(Stdio::piped());
+        // Otherwise demos that start at the same time could all find the default port of the gateway free.
+        command.env("HOB_GATEWAY_LISTEN", "127.0.0.1:0");
         let mut child = prepare(&mut command).spawn().expect("cannot start hob");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is not a pipe")).lines();
         let (mut listen, mut store_port) = (None, None);
