@@ -28,7 +28,7 @@ pub(crate) struct TestServer {
 #[derive(Default)]
 struct Log {
     requests: AtomicU64,
-    /// When each request was received, and when its response was written.
+    /// When each request was received, and when its response was ready.
     spans: Mutex<Vec<(Instant, Instant)>>,
     last: Mutex<Option<Instant>>,
     received: Mutex<Vec<String>>,
@@ -74,7 +74,7 @@ impl TestServer {
         self.log.spans.lock().unwrap().iter().map(|(received, responded)| *responded - *received).collect()
     }
 
-    /// When each response was written.
+    /// When each response was ready.
     pub(crate) fn response_times(&self) -> Vec<Instant> {
         self.log.spans.lock().unwrap().iter().map(|(_, responded)| *responded).collect()
     }
@@ -115,25 +115,22 @@ async fn serve(mut stream: TcpStream, log: Arc<Log>, behaviour: Behaviour) {
         if let Some(until) = frozen {
             tokio::time::sleep_until(until.into()).await;
         }
-        match behaviour(log.requests.fetch_add(1, Ordering::SeqCst)) {
+        let response = match behaviour(log.requests.fetch_add(1, Ordering::SeqCst)) {
             Reply::After(latency) => {
                 // Precise to a millisecond, which is enough: the log has the actual latency.
                 if !latency.is_zero() {
                     tokio::time::sleep_until((received_at + latency).into()).await;
                 }
-                let body = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-                if stream.write_all(body).await.is_err() {
-                    return;
-                }
+                b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec()
             }
-            Reply::Raw(bytes) => {
-                if stream.write_all(&bytes).await.is_err() {
-                    return;
-                }
-            }
+            Reply::Raw(bytes) => bytes,
             Reply::Close => return,
-        }
+        };
+        // Logged before it is written, so that the log has every response that a client has read.
         log.spans.lock().unwrap().push((received_at, Instant::now()));
+        if stream.write_all(&response).await.is_err() {
+            return;
+        }
     }
 }
 
