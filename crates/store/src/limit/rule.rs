@@ -232,7 +232,9 @@ mod tests {
         let refused = |algorithm, text: &str| Rule::new(algorithm, windows(text)).unwrap_err().to_string();
         assert!(refused(Algorithm::FixedCounter, "1/1s,2/2s").contains("one window"));
         assert!(refused(Algorithm::Gcra, "0/1s").contains("at least 1"));
-        assert!(refused(Algorithm::SlidingLog, "100001/1h").contains("too many"));
+        assert!(
+            refused(Algorithm::SlidingLog, "100001/1h").contains("at most 100000, and the limit is 100001")
+        );
         assert!(refused(Algorithm::Gcra, "999983/1d").contains("rounder"));
         assert!(refused(Algorithm::Gcra, "1/1s, 2/1s").contains("two windows"));
         assert!(refused(Algorithm::Gcra, "1/0s").contains("period"));
