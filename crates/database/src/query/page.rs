@@ -16,8 +16,8 @@ use crate::value::{Value, ValueKind};
 /// at all.
 ///
 /// ```
-/// # use hob_database::{Keyset, Kind};
-/// const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", Kind::Int), ("id", Kind::Text)]);
+/// # use hob_database::{Keyset, ValueKind};
+/// const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", ValueKind::Int), ("id", ValueKind::Text)]);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Keyset {
@@ -130,7 +130,7 @@ impl PageRequest {
     pub const DEFAULT_SIZE: u16 = 50;
     pub const MAX_SIZE: u16 = 500;
 
-    /// The first page. The size is limited to [`PageRequest::MOST`].
+    /// The first page. The size is limited to [`PageRequest::MAX_SIZE`].
     pub fn first(size: u16) -> Self {
         Self { after: None, size: size.clamp(1, Self::MAX_SIZE) }
     }

@@ -49,7 +49,7 @@ pub struct NewToken {
 pub enum TokenCreation {
     /// `text` is the secret that the caller sends. It is not stored.
     Created { token: Token, text: String },
-    /// The limit [`Tokens::MOST`] is reached.
+    /// The limit [`Tokens::MAX`] is reached.
     TooMany,
 }
 
