@@ -45,7 +45,7 @@ fn send_requests(
     let mut due = started + first;
     while started.elapsed() < duration {
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        // A late request shifts the following ones, so that there is no burst to catch up.
+        // A late request delays all later ones: a burst to catch up would distort the latencies.
         due = Instant::now() + interval;
         let sent = Instant::now();
         stream.write_all(request.as_bytes())?;

@@ -128,7 +128,7 @@ impl Escape {
     }
 }
 
-/// The error that there is no variable `name`, with the known one that was probably meant.
+/// The error message for an unknown variable. Suggests the known variable with the most similar name.
 pub fn unknown_variable<'k>(name: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     let shown: String = name.chars().take(MAX_SHOWN).collect();
     let unknown = format!("unknown variable `{shown}`");

@@ -54,7 +54,7 @@ impl<const BITS: u32> Histogram<BITS> {
         &self.buckets
     }
 
-    /// The bucket of the value that this share of all values does not exceed, 0.99 for p99; `None` if there are no values.
+    /// The bucket that contains a quantile: 0.99 for p99. `None` if the histogram is empty.
     #[must_use]
     pub fn quantile(&self, quantile: f64) -> Option<Bucket<BITS>> {
         let rank = (self.count as f64 * quantile * (1.0 - ROUNDING)).ceil() as u64;

@@ -165,7 +165,8 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     Ok(Loaded { config, layers, environment, unknown_variables, file })
 }
 
-/// Refuses settings that are no longer read, before they are reported as unknown: they protected the network.
+/// Refuses settings of earlier versions that restricted outbound connections, and names their replacement. As a variable
+/// they would only cause a warning.
 fn refuse_replaced(file: Option<&File>, variables: &BTreeMap<String, String>) -> Result<(), ConfigError> {
     for (section, key, by) in REPLACED {
         if let Some(file) = file {

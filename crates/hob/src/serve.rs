@@ -49,13 +49,13 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
 }
 
 async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
-    let stage = if options.demo { DataKind::Demo } else { DataKind::Real };
+    let data = if options.demo { DataKind::Demo } else { DataKind::Real };
     // Before the first metric is recorded.
     let recorder =
         PrometheusBuilder::new().install_recorder().context("cannot install the metrics recorder")?;
     metrics::describe();
-    let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), stage).await?;
-    let demo_folder = match stage {
+    let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), data).await?;
+    let demo_folder = match data {
         DataKind::Demo => Some(tempfile::tempdir().context("cannot create a temporary folder")?),
         DataKind::Real => None,
     };
@@ -66,7 +66,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     };
     let config = overrides.apply(loaded.config.clone());
     let live = loaded.live(config.clone())?;
-    let backends = Backends::open(&config, &live, stage).await?;
+    let backends = Backends::open(&config, &live, data).await?;
     let context = backends.context.clone();
     let web = Web::open(&context, live.server.clone())?;
     web.start();
@@ -82,7 +82,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
         metrics: recorder,
     };
     let pages = pages::routes(&services, &web, &backends.keys, &endpoints)?;
-    let app = App::new(&web, pages.merge(http::routes(status)), stage);
+    let app = App::new(&web, pages.merge(http::routes(status)), data);
 
     // Before the address is printed: from then on, signals are expected.
     let signals = Signals::listen()?;
@@ -111,9 +111,9 @@ fn start_background(backends: Backends, roles: Vec<String>, stopping: Cancellati
     });
 }
 
-async fn bind(address: SocketAddr, stage: DataKind) -> Result<TcpListener> {
+async fn bind(address: SocketAddr, data: DataKind) -> Result<TcpListener> {
     let bound = match TcpListener::bind(address).await {
-        Err(error) if error.kind() == ErrorKind::AddrInUse && stage == DataKind::Demo => {
+        Err(error) if error.kind() == ErrorKind::AddrInUse && data == DataKind::Demo => {
             TcpListener::bind(SocketAddr::new(address.ip(), 0)).await
         }
         bound => bound,
@@ -144,7 +144,7 @@ impl Overrides {
             config.database.url = folder.join("hob.db").display().to_string().into();
         }
         if self.demo_folder.is_some() {
-            // The demo tests servers of its own on this machine.
+            // The targets of the demo are servers on loopback.
             let loopback: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
             config.outbound.allow.extend(loopback.map(Network::from));
         }

@@ -44,7 +44,7 @@ async fn create(tokens: &Tokens, args: &NewTokenArgs) -> Result<()> {
             Ok(())
         }
         TokenCreation::TooMany => {
-            bail!("the limit of {} tokens is reached; revoke tokens that are no longer used", Tokens::MAX)
+            bail!("there are already {} tokens, the maximum; revoke unused ones", Tokens::MAX)
         }
     }
 }

@@ -45,7 +45,7 @@ pub struct AddressDenied {
     pub class: AddressClass,
 }
 
-/// Why there is no connection to a host.
+/// Why a connection could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboundError {
     #[error(transparent)]

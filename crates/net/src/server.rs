@@ -75,7 +75,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
     fn handle(
         &self,
         request: Request<Incoming>,
-        arrival: &Self::ConnectionState,
+        state: &Self::ConnectionState,
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
@@ -169,12 +169,12 @@ impl Server {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (peer, activity) = (client.address, Arc::new(Activity::default()));
-        let (arrival, requests) = (Arc::new(handler.ready(client)), Arc::clone(&activity));
+        let (state, requests) = (Arc::new(handler.ready(client)), Arc::clone(&activity));
         let service = service_fn(move |request| {
-            let (handler, arrival, active) = (handler.clone(), Arc::clone(&arrival), requests.begin());
+            let (handler, state, active) = (handler.clone(), Arc::clone(&state), requests.begin());
             async move {
-                let answer = handler.handle(request, &arrival).await;
-                Ok::<_, Infallible>(answer.map(|body| ResponseBody { body, _request: active }))
+                let response = handler.handle(request, &state).await;
+                Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _request: active }))
             }
         });
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);

@@ -48,7 +48,7 @@ struct AppContextInner {
     pages: HashMap<String, Access>,
     /// Paths of WebSockets whose handlers check the origin.
     sockets: Vec<String>,
-    stage: DataKind,
+    data: DataKind,
     stopping: CancellationToken,
 }
 
@@ -93,7 +93,7 @@ impl Console {
             who: self.caller.as_ref().map(Caller::name),
             sign_in_state: self.sign_in_state(),
             admin: self.may(&Scope::Admin),
-            demo: self.frame.0.stage == DataKind::Demo,
+            demo: self.frame.0.data == DataKind::Demo,
             path: &self.path,
             body: &body,
         };
@@ -154,10 +154,10 @@ impl AppContext {
         nav: Vec<NavItem>,
         pages: HashMap<String, Access>,
         sockets: Vec<String>,
-        stage: DataKind,
+        data: DataKind,
         stopping: CancellationToken,
     ) -> Self {
-        Self(Arc::new(AppContextInner { web, nav, pages, sockets, stage, stopping }))
+        Self(Arc::new(AppContextInner { web, nav, pages, sockets, data, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {

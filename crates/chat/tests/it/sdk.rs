@@ -68,7 +68,7 @@ async fn use_everything(command: Command) {
     assert_eq!(anna.value_of("subscribed").await, json!({ "wasRecovering": false, "recovered": false }));
     assert_eq!(anna.value_of("message").await, "published");
     assert_eq!(anna.value_of("message").await, "called");
-    let value_of = loop {
+    let summary = loop {
         let line = anna.next().await;
         if line.get("sent").is_some() {
             break line;
@@ -77,7 +77,7 @@ async fn use_everything(command: Command) {
     let expected = json!({
         "sent": "called", "present": ["anna", "bert"], "stats": [2, 2], "history": ["called", "published"],
     });
-    assert_eq!(value_of, expected);
+    assert_eq!(summary, expected);
     assert_eq!(anna.value_of("refused").await, 103);
 
     proxy.cut();

@@ -298,11 +298,7 @@ impl Publisher {
                 self.pending_flush = Some(flush);
                 Ok(())
             }
-            Outcome::Done(FlushOutcome::Foreign) => {
-                self.pending_flush = Some(flush);
-                self.recover_shard().await
-            }
-            Outcome::Lost { .. } => {
+            Outcome::Done(FlushOutcome::Foreign) | Outcome::Lost { .. } => {
                 self.pending_flush = Some(flush);
                 self.recover_shard().await
             }

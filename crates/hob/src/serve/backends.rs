@@ -31,13 +31,13 @@ pub(crate) struct EmbeddedStore {
 }
 
 impl Backends {
-    pub(crate) async fn open(config: &Config, live: &Live, stage: DataKind) -> Result<Backends> {
+    pub(crate) async fn open(config: &Config, live: &Live, data: DataKind) -> Result<Backends> {
         // First, so that a server that fails to start does not create a database.
         config.server.admin()?;
         let address = config.redis.address()?;
         let node = config.node.name()?;
         let embedded = match address {
-            Address::Embedded => Some(EmbeddedStore::open(config, stage).await?),
+            Address::Embedded => Some(EmbeddedStore::open(config, data).await?),
             _ => None,
         };
         let database = database::open(&config.database).await?;
@@ -72,7 +72,7 @@ async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> R
 }
 
 impl EmbeddedStore {
-    async fn open(config: &Config, stage: DataKind) -> Result<EmbeddedStore> {
+    async fn open(config: &Config, data: DataKind) -> Result<EmbeddedStore> {
         const MIB: usize = 1024 * 1024;
         // The port of the store needs the same protection as the API.
         let password = config.server.admin()?;
@@ -83,7 +83,7 @@ impl EmbeddedStore {
             ..hob_engine::Config::default()
         });
         let listener = match Listener::bind(engine.clone(), config.embedded_listen).await {
-            Err(error) if error.kind() == ErrorKind::AddrInUse && stage == DataKind::Demo => {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && data == DataKind::Demo => {
                 Listener::bind(engine.clone(), SocketAddr::new(config.embedded_listen.ip(), 0)).await
             }
             bound => bound,

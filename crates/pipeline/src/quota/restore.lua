@@ -4,7 +4,7 @@
 -- ARGV  1 epoch · 2 now_us ('' = the store's clock) · 3 longest window_ms · 4 newest time in the log, ms · 5 blocked
 --       until, ms · 6 number of the newest hour in the log, 0 if it is empty · 7 its calls · 8 those of the hour before ·
 --       from 9 id, calls and end_ms
--- Returns {'restored'} · {'superseded'} if the quota is no longer being rebuilt in this epoch
+-- Returns {'restored'} · {'superseded'} if the quota is not being rebuilt in this epoch
 -- TTL: one longest window after the end of the newest call.
 local gone = superseded(KEYS[1], ARGV[1])
 if gone then return gone end

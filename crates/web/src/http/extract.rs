@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
+use mime::Mime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -92,7 +93,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     }
 }
 
-/// The body of a request that says that it is JSON. Without the type of the value, so that this is compiled once.
+/// The body of a request with JSON. Does not depend on the type of the value, so that it is compiled only once.
 fn json_body(request: Request) -> BoxFuture<'static, Result<Bytes, Problem>> {
     Box::pin(async move {
         if !is_json(request.headers()) {
@@ -104,13 +105,14 @@ fn json_body(request: Request) -> BoxFuture<'static, Result<Bytes, Problem>> {
     })
 }
 
-/// `application/json`, or a type such as `application/merge-patch+json`.
+/// `application/json`, or a type such as `application/merge-patch+json`, as [`axum::Json`] accepts them.
 fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let essence = value.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
-    let essence = essence.to_ascii_lowercase();
-    let subtype = essence.strip_prefix("application/");
-    subtype.is_some_and(|subtype| subtype == "json" || subtype.ends_with("+json"))
+    let mime = value.and_then(|value| value.parse::<Mime>().ok());
+    mime.is_some_and(|mime| {
+        mime.type_() == mime::APPLICATION
+            && (mime.subtype() == mime::JSON || mime.suffix() == Some(mime::JSON))
+    })
 }
 
 fn invalid_json(rejection: JsonRejection) -> Problem {
@@ -142,4 +144,24 @@ fn invalid_field<E: Error + 'static>(error: &(dyn Error + 'static)) -> Problem {
 
 fn rejected(status: StatusCode, text: String) -> Problem {
     if status.is_server_error() { Problem::internal(text) } else { Problem::new(status, text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_types_of_json_are_recognised() {
+        let is_json = |value: &'static str| {
+            is_json(&HeaderMap::from_iter([(header::CONTENT_TYPE, value.parse().expect("a header value"))]))
+        };
+        for value in ["application/json", "Application/JSON; charset=utf-8", "application/merge-patch+json"] {
+            assert!(is_json(value), "{value}");
+        }
+        for value in ["", "json", "text/json", "text/plain", "application/jsonp", "application/json; charset"]
+        {
+            assert!(!is_json(value), "{value}");
+        }
+        assert!(!super::is_json(&HeaderMap::new()));
+    }
 }

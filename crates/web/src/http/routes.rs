@@ -28,7 +28,7 @@ pub struct Routes<S = ()> {
     nav: Vec<NavItem>,
     /// Paths of WebSockets whose handlers check the origin.
     sockets: Vec<String>,
-    clashes: Vec<String>,
+    conflicts: Vec<String>,
 }
 
 /// A route with the access that it requires.
@@ -50,7 +50,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             entries: Vec::new(),
             nav: Vec::new(),
             sockets: Vec::new(),
-            clashes: Vec::new(),
+            conflicts: Vec::new(),
         }
     }
 
@@ -153,7 +153,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.entries.extend(other.entries);
         self.nav.extend(other.nav);
         self.sockets.extend(other.sockets);
-        self.clashes.extend(other.clashes);
+        self.conflicts.extend(other.conflicts);
         self.document.paths.merge(other.document.paths);
         self.add_schemas(other.document.components.map(|all| all.schemas).unwrap_or_default());
         self
@@ -168,7 +168,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             entries: self.entries,
             nav: self.nav,
             sockets: self.sockets,
-            clashes: self.clashes,
+            conflicts: self.conflicts,
         }
     }
 
@@ -187,7 +187,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     /// Names that two different schemas of the OpenAPI document share. One of them would be lost.
     #[must_use]
     pub fn conflicts(&self) -> &[String] {
-        &self.clashes
+        &self.conflicts
     }
 
     fn add(mut self, rule: RouteRule, method: &Method, path: &str, handler: MethodRouter<S>) -> Self {
@@ -202,7 +202,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         let known: &mut BTreeMap<_, _> = &mut components.schemas;
         for (name, schema) in schemas {
             if known.get(&name).is_some_and(|other| *other != schema) {
-                self.clashes.push(name.clone());
+                self.conflicts.push(name.clone());
             }
             known.insert(name, schema);
         }
@@ -220,7 +220,7 @@ pub(crate) struct Parts {
 
 impl Routes {
     pub(crate) fn into_parts(self) -> Parts {
-        let Self { router, document, entries, nav, sockets, clashes: _ } = self;
+        let Self { router, document, entries, nav, sockets, conflicts: _ } = self;
         Parts { router, document, entries, nav, sockets }
     }
 }

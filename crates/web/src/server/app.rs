@@ -44,14 +44,14 @@ pub enum DataKind {
 impl App {
     /// The given routes and those of this crate.
     #[must_use]
-    pub fn new(web: &Web, routes: Routes, stage: DataKind) -> Self {
+    pub fn new(web: &Web, routes: Routes, data: DataKind) -> Self {
         let own = assets::routes().merge(access::routes(web)).merge(live::routes(web.changes().clone()));
         let routes = routes.merge(own);
         let routes = docs::routes(routes.document()).merge(routes);
         web.set_services(services(routes.entries()));
         let Parts { router, document, entries, nav, sockets } = routes.into_parts();
         let stopping = CancellationToken::new();
-        let frame = AppContext::new(web.clone(), nav, pages(&entries), sockets, stage, stopping.clone());
+        let frame = AppContext::new(web.clone(), nav, pages(&entries), sockets, data, stopping.clone());
         let router = with_middleware(router, web, frame);
         Self { web: web.clone(), router, document, entries, stopping }
     }

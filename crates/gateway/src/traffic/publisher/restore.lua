@@ -2,7 +2,7 @@
 -- KEYS  1 marker, 2 set of endpoints, then the counters
 -- ARGV  epoch, 'more', or 'last' to replace the set of endpoints, number of endpoints, their names, then of each counter
 --       its value ('' = delete it) and its TTL in seconds (0 = none)
--- Returns {'restored'} · {'superseded'} if the shard is no longer being rebuilt in this epoch
+-- Returns {'restored'} · {'superseded'} if the shard is not being rebuilt in this epoch
 -- TTL: as in flush.lua, for counters of an hour or an instance.
 local gone = superseded(KEYS[1], ARGV[1])
 if gone then return gone end

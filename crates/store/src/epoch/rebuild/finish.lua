@@ -1,7 +1,7 @@
 -- Finish the rebuild of a tag: its marker has the new epoch, and fences start again at 0.
 -- KEYS  1 marker hash
 -- ARGV  epoch
--- Returns {'finished'} · {'superseded'} if the tag is no longer being rebuilt in this epoch
+-- Returns {'finished'} · {'superseded'} if the tag is not being rebuilt in this epoch
 -- No TTL: a missing marker means that the tag is lost.
 local gone = superseded(KEYS[1], ARGV[1])
 if gone then return gone end

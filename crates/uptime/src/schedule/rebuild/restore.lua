@@ -2,7 +2,7 @@
 -- KEYS  1 schedule zset · 2 marker hash · 3 standing hash · 4… incident hash of each monitor
 -- ARGV  epoch, then for each monitor: id, field of the standing hash, next_ms, failure_count or '' if it is not down,
 --       first_failure_at, last_failure_at, alerted
--- Returns {'restored'} · {'superseded'} if the shard is no longer being rebuilt in this epoch
+-- Returns {'restored'} · {'superseded'} if the shard is not being rebuilt in this epoch
 -- No TTLs: the keys are bounded by the number of monitors.
 local gone = superseded(KEYS[2], ARGV[1])
 if gone then return gone end
