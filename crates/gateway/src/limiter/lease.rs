@@ -137,6 +137,8 @@ impl TokenPools {
     pub(crate) async fn return_all(&self) {
         let pools: Vec<Arc<TokenPool>> = self.callers.lock().values().cloned().collect();
         for pool in pools {
+            // A batch that is being borrowed is returned as well.
+            let _borrowing = pool.borrowing.lock().await;
             let batches = std::mem::take(&mut pool.tokens.lock().batches);
             for batch in batches {
                 pool.return_batch(batch, &self.source).await;
