@@ -42,7 +42,7 @@ pub(crate) async fn print(redis: SocketAddr) -> Result<()> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let families = families(&store).await?;
-    println!("\n| the store | keys | bytes | bytes per item in flight |\n|---|---:|---:|---:|");
+    println!("\n| family | keys | bytes | bytes per item in flight |\n|---|---:|---:|---:|");
     let mut each = 0.0;
     for (family, (keys, bytes)) in &families {
         // The number of other keys depends on runs and quotas, not on items.
