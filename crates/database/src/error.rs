@@ -24,7 +24,7 @@ pub enum Error {
         source: sqlx::Error,
     },
     /// The change violates a constraint of the table. Nothing was changed.
-    #[error("the change violates a {constraint:?} constraint")]
+    #[error("the change violates a {constraint} constraint")]
     Violation {
         constraint: Constraint,
         #[source]
@@ -82,12 +82,14 @@ pub enum Constraint {
     Check,
 }
 
+hob_units::names!(Constraint { Unique = "unique", ForeignKey = "foreign key", NotNull = "not null", Check = "check" });
+
 /// Why migrations were not applied. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     #[error(
-        "the database is newer than this program: it has the migration {service} {name}, which this program does not \
-         know; run a newer version of hob, or restore an older backup"
+        "the database is newer than this program: it has the migration {service} {name}, which this version does not \
+         include; run a newer version of hob, or restore an older backup"
     )]
     Newer { service: String, name: String },
     #[error(

@@ -212,9 +212,9 @@ fn load_prelude(
     let log = lua.create_function(|_, (level, text): (i64, LuaString)| {
         let text = one_line(&text.as_bytes());
         match level {
-            ..=1 => tracing::debug!(target: "hob_engine::script", text, "message of a script"),
-            2 => tracing::info!(target: "hob_engine::script", text, "message of a script"),
-            _ => tracing::warn!(target: "hob_engine::script", text, "message of a script"),
+            ..=1 => tracing::debug!(target: "hob_engine::script", text, "script log"),
+            2 => tracing::info!(target: "hob_engine::script", text, "script log"),
+            _ => tracing::warn!(target: "hob_engine::script", text, "script log"),
         }
         Ok(())
     })?;

@@ -73,11 +73,11 @@ impl Handler for Proxy {
     type ConnectionState = ClientConnection;
     type Body = ProxyBody;
 
-    fn connected(&self) -> ConnectionGuard {
+    fn on_connect(&self) -> ConnectionGuard {
         self.inner.admission.meter().connected()
     }
 
-    fn ready(&self, client: Client) -> ClientConnection {
+    fn on_ready(&self, client: Client) -> ClientConnection {
         ClientConnection::new(client)
     }
 

@@ -169,7 +169,7 @@ async fn clean(arguments: &CleanArgs) -> Result<Exit> {
         (true, None) => CleanAction::RepairTtl,
         (false, Some(hours)) => CleanAction::DeleteIdle(Duration::from_secs(hours * 3600)),
         (false, None) => CleanAction::Delete,
-        (true, Some(_)) => bail!("--repair-ttl and --idle-hours exclude each other"),
+        (true, Some(_)) => bail!("--repair-ttl and --idle-hours cannot be used together"),
     };
     let options = CleanOptions { action, pace: pace(arguments.pace), apply: arguments.apply };
     let store = connect(&address).await?;

@@ -25,14 +25,14 @@ impl Activity {
         ActiveRequest(Arc::clone(self))
     }
 
-    /// Ready when no request was active for `within`, at the latest after twice that time. hyper limits the time for the
-    /// head of a request, but from its first byte, or from the start of an HTTP/1 connection. A client could send
-    /// nothing at all, or keep an HTTP/2 connection open without requests.
-    pub(crate) async fn idle(&self, within: Duration) {
+    /// Completes when the connection has had no active request for `timeout`; this may take up to twice as long. hyper's
+    /// own timeout starts when the first byte has shown which protocol the client uses, so it covers neither a silent
+    /// client nor an HTTP/2 connection without requests.
+    pub(crate) async fn idle(&self, timeout: Duration) {
         loop {
             let begun = self.begun.load(SeqCst);
             let idle = self.ended.load(SeqCst) == begun;
-            tokio::time::sleep(within).await;
+            tokio::time::sleep(timeout).await;
             if idle && self.begun.load(SeqCst) == begun {
                 return;
             }

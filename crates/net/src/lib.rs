@@ -1,10 +1,10 @@
-//! An HTTP/1.1 and HTTP/2 server with limits, TLS from files, and the addresses that may be connected to.
+//! An HTTP/1.1 and HTTP/2 server with connection limits and TLS, and a policy for outbound connections.
 //!
-//! A [`Server`] limits its concurrent connections with permits. A connection holds its permit until it is closed, also
+//! A [`Server`] limits its concurrent connections with permits. A connection holds its permit until it is closed, even
 //! after an upgrade. The server closes it when the client sends no request, sends a request head too slowly, is idle, or
-//! does not read; and when the server stops and the time for draining is over.
+//! does not read; and when it stops and `drain_timeout` has passed.
 //!
-//! [`Outbound`] says which addresses may be connected to when a user of the API chooses the host.
+//! [`Outbound`] decides which addresses Hob may connect to when an API user chooses the host.
 
 mod activity;
 mod connection;
@@ -14,8 +14,8 @@ mod tls;
 
 pub use activity::ResponseBody;
 pub use outbound::{
-    AddressClass, AddressDenied, Network, NetworkError, Outbound, OutboundError, OutboundPolicy,
-    PrivateAddresses,
+    AddressClass, AddressDenied, InternalAddresses, Network, NetworkError, Outbound, OutboundError,
+    OutboundPolicy,
 };
 pub use server::{Client, Handler, Server, ServerLimits};
 pub use tls::{CertificateFiles, ServerTls, TlsError, client_tls};

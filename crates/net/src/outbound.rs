@@ -1,8 +1,8 @@
-//! Which addresses Hob may connect to when a user of the API chooses the host.
+//! Which addresses Hob may connect to when an API user chooses the host. Prevents server-side request forgery.
 //!
-//! Such a user must not reach what only the server can reach: the metadata service of a cloud, which hands out
-//! credentials, or services on the server's own machine and network. The rule is applied to the addresses that a name
-//! resolves to, and the connection is opened to one of those that were checked: a second lookup could give others.
+//! Such a user must not reach what only the server can reach: a cloud's metadata service, which hands out credentials, or
+//! services on the server's own machine and network. The policy is checked after name resolution, and Hob connects to one
+//! of the checked addresses, because a second lookup could return a different one (DNS rebinding).
 
 mod class;
 mod network;
@@ -23,14 +23,14 @@ pub struct Outbound(Arc<RwLock<Arc<OutboundPolicy>>>);
 /// Addresses that are allowed besides public ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboundPolicy {
-    pub private: PrivateAddresses,
-    /// Addresses of any class.
+    pub private: InternalAddresses,
+    /// Networks that are allowed, whatever the class of the address.
     pub allow: Vec<Network>,
 }
 
 /// Whether loopback, private and reserved addresses are allowed without being listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PrivateAddresses {
+pub enum InternalAddresses {
     /// For a server whose users are on its machine: they can connect to these addresses themselves.
     #[default]
     Allowed,
@@ -39,7 +39,9 @@ pub enum PrivateAddresses {
 
 /// An address that may not be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cannot connect to {address}: {class} addresses are not allowed; list it in [outbound] allow")]
+#[error(
+    "cannot connect to {address}: {class} addresses are not allowed; to allow it, add it to [outbound] allow"
+)]
 pub struct AddressDenied {
     pub address: IpAddr,
     pub class: AddressClass,
@@ -123,12 +125,12 @@ impl Outbound {
 
 impl OutboundPolicy {
     fn check(&self, address: IpAddr) -> Result<(), AddressDenied> {
-        let reached = class::reached(address);
-        let class = AddressClass::of(reached);
+        let effective = class::effective_address(address);
+        let class = AddressClass::of(effective);
         let by_class = match class {
             AddressClass::Public => true,
             AddressClass::Loopback | AddressClass::Private | AddressClass::Reserved => {
-                self.private == PrivateAddresses::Allowed
+                self.private == InternalAddresses::Allowed
             }
             AddressClass::LinkLocal
             | AddressClass::Metadata
@@ -136,7 +138,7 @@ impl OutboundPolicy {
             | AddressClass::Multicast
             | AddressClass::Broadcast => false,
         };
-        if by_class || self.allow.iter().any(|network| network.contains(reached)) {
+        if by_class || self.allow.iter().any(|network| network.contains(effective)) {
             return Ok(());
         }
         Err(AddressDenied { address, class })
@@ -150,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    fn outbound(private: PrivateAddresses, allow: &[&str]) -> Outbound {
+    fn outbound(private: InternalAddresses, allow: &[&str]) -> Outbound {
         Outbound::new(OutboundPolicy {
             private,
             allow: allow.iter().map(|net| net.parse().unwrap()).collect(),
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn class_decides_unless_the_address_is_listed() {
-        let (local, public) = (Outbound::default(), outbound(PrivateAddresses::Denied, &[]));
+        let (local, public) = (Outbound::default(), outbound(InternalAddresses::Denied, &[]));
         for address in PUBLIC {
             assert!(allows(&local, address) && allows(&public, address), "{address}");
         }
@@ -234,7 +236,7 @@ mod tests {
         }
         for address in PRIVATE.iter().chain(&ALWAYS_DENIED) {
             assert!(
-                allows(&outbound(PrivateAddresses::Denied, &["0.0.0.0/0", "::/0"]), address),
+                allows(&outbound(InternalAddresses::Denied, &["0.0.0.0/0", "::/0"]), address),
                 "{address}"
             );
         }
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn listed_network_allows_its_addresses_in_every_form_and_no_others() {
-        let listed = outbound(PrivateAddresses::Denied, &["10.1.0.0/16", "169.254.169.254"]);
+        let listed = outbound(InternalAddresses::Denied, &["10.1.0.0/16", "169.254.169.254"]);
         for address in ["10.1.2.3", "::ffff:10.1.2.3", "64:ff9b::a01:203", "169.254.169.254"] {
             assert!(allows(&listed, address), "{address}");
         }
@@ -250,7 +252,7 @@ mod tests {
             assert!(!allows(&listed, address), "{address}");
         }
         // An IPv6 network does not allow the IPv4 addresses that IPv6 addresses contain.
-        assert!(!allows(&outbound(PrivateAddresses::Denied, &["::/0"]), "::ffff:169.254.169.254"));
+        assert!(!allows(&outbound(InternalAddresses::Denied, &["::/0"]), "::ffff:169.254.169.254"));
     }
 
     #[test]
@@ -259,7 +261,7 @@ mod tests {
         let refused = local.check("169.254.169.254".parse().unwrap()).unwrap_err();
         assert_eq!(
             refused.to_string(),
-            "cannot connect to 169.254.169.254: link-local addresses are not allowed; list it in [outbound] allow"
+            "cannot connect to 169.254.169.254: link-local addresses are not allowed; to allow it, add it to [outbound] allow"
         );
         let refused = local.check("fd00:ec2::254".parse().unwrap()).unwrap_err();
         assert!(refused.to_string().contains(": cloud metadata addresses are"), "{refused}");
@@ -267,7 +269,7 @@ mod tests {
 
     #[test]
     fn denied_addresses_of_a_name_are_left_out() {
-        let public = outbound(PrivateAddresses::Denied, &[]);
+        let public = outbound(InternalAddresses::Denied, &[]);
         let addresses = |list: &[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
         assert_eq!(public.allowed(addresses(&["10.0.0.1", "1.1.1.1"])), Ok(addresses(&["1.1.1.1"])));
         let refused = public.allowed(addresses(&["10.0.0.1", "127.0.0.1"])).unwrap_err();
@@ -282,7 +284,7 @@ mod tests {
         let outbound = Outbound::default();
         let connected = outbound.clone().connect("localhost", port).await.unwrap();
         assert!(connected.peer_addr().unwrap().ip().is_loopback());
-        outbound.replace(OutboundPolicy { private: PrivateAddresses::Denied, allow: Vec::new() });
+        outbound.replace(OutboundPolicy { private: InternalAddresses::Denied, allow: Vec::new() });
         // getaddrinfo also reads addresses in forms such as 127.1.
         for host in ["localhost", "127.0.0.1", "127.1", "::1", "0.0.0.0", "0"] {
             let refused = outbound.connect(host, port).await;
@@ -300,7 +302,7 @@ mod tests {
                 [0x64, 0xff9b, 0, 0, 0, 0, high, low],
                 [0x2002, high, low, rest[0], rest[1], rest[2], rest[3], rest[4]],
             ];
-            for policy in [Outbound::default(), outbound(PrivateAddresses::Denied, &["10.0.0.0/8"])] {
+            for policy in [Outbound::default(), outbound(InternalAddresses::Denied, &["10.0.0.0/8"])] {
                 let expected = policy.check(v4.into()).map_err(|denied| denied.class);
                 for form in forms {
                     let found = policy.check(IpAddr::from(form)).map_err(|denied| denied.class);
@@ -322,7 +324,7 @@ mod tests {
         #[test]
         fn address_that_a_public_server_allows_is_allowed_by_a_local_one(bits: u128, v4: u32) {
             for address in [IpAddr::from(std::net::Ipv6Addr::from(bits)), std::net::Ipv4Addr::from(v4).into()] {
-                let public = outbound(PrivateAddresses::Denied, &[]).check(address).is_ok();
+                let public = outbound(InternalAddresses::Denied, &[]).check(address).is_ok();
                 prop_assert!(!public || Outbound::default().check(address).is_ok(), "{}", address);
             }
         }

@@ -37,9 +37,10 @@ pub struct ServerLimits {
     pub streams: u32,
     /// Maximum size of a request head, in bytes.
     pub head_bytes: u32,
-    /// Maximum duration of a TLS handshake, of sending a request head, and of an idle connection.
+    /// Maximum duration of a TLS handshake and of sending a request head. An idle connection is closed after once to
+    /// twice this time.
     pub header_timeout: Duration,
-    /// How long a client may stop reading.
+    /// How long a write may block before the connection is closed.
     pub write_timeout: Duration,
     /// How long requests may continue after the server stops.
     pub drain_timeout: Duration,
@@ -51,15 +52,15 @@ pub struct Client {
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub secure: bool,
-    /// Cancelled when the server has stopped. Upgraded connections must end then.
-    pub stopped: CancellationToken,
+    /// Cancelled when all connections are closed. Upgraded connections must end then.
+    pub closed: CancellationToken,
 }
 
 /// Answers requests. Clones share their state.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Held for as long as a connection is open, also after an upgrade.
+    /// Held for as long as a connection is open, even after an upgrade.
     type Guard: Unpin + Send + 'static;
-    /// Per-connection state for [`Handler::answer`].
+    /// Per-connection state for [`Handler::handle`].
     type ConnectionState: Send + Sync + 'static;
     type Body: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>>
         + Unpin
@@ -67,10 +68,10 @@ pub trait Handler: Clone + Send + Sync + 'static {
         + 'static;
 
     /// Called when a client has connected.
-    fn connected(&self) -> Self::Guard;
+    fn on_connect(&self) -> Self::Guard;
 
     /// Called when the connection is ready for requests, after the TLS handshake.
-    fn ready(&self, client: Client) -> Self::ConnectionState;
+    fn on_ready(&self, client: Client) -> Self::ConnectionState;
 
     fn handle(
         &self,
@@ -94,19 +95,19 @@ impl Server {
         Arc::new(Self { http: http(&limits), tls, permits, limits })
     }
 
-    /// Serves clients until `stop` is cancelled and active requests are done, at most for the time to drain.
+    /// Serves clients until `stop` is cancelled, then waits up to `drain_timeout` for active requests.
     pub async fn serve(
         self: &Arc<Self>,
         handler: &impl Handler,
         listener: &TcpListener,
         stop: &CancellationToken,
     ) {
-        let cut = CancellationToken::new();
-        // Also when this future is dropped, all connections are closed.
-        let _cut = cut.clone().drop_guard();
+        let closed = CancellationToken::new();
+        // Closes all connections, even when this future is dropped.
+        let _close_on_drop = closed.clone().drop_guard();
         let graceful = GracefulShutdown::new();
         tokio::select! {
-            () = self.accept(handler, listener, &graceful, &cut) => {}
+            () = self.accept(handler, listener, &graceful, &closed) => {}
             () = stop.cancelled() => {}
         }
         if tokio::time::timeout(self.limits.drain_timeout, graceful.shutdown()).await.is_err() {
@@ -114,13 +115,13 @@ impl Server {
         }
     }
 
-    /// Accepts connections for ever, as permits are available.
+    /// Accepts connections in a loop, and takes a permit before each one.
     async fn accept(
         self: &Arc<Self>,
         handler: &impl Handler,
         listener: &TcpListener,
         graceful: &GracefulShutdown,
-        cut: &CancellationToken,
+        closed: &CancellationToken,
     ) {
         while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
             match listener.accept().await {
@@ -128,12 +129,13 @@ impl Server {
                     // The connection works without these options, too.
                     let _ = set_options(&stream);
                     let connection =
-                        Connection::new(stream, self.limits.write_timeout, permit, handler.connected());
-                    let client = Client { address, secure: self.tls.is_some(), stopped: cut.clone() };
+                        Connection::new(stream, self.limits.write_timeout, permit, handler.on_connect());
+                    let client = Client { address, secure: self.tls.is_some(), closed: closed.clone() };
                     let (server, handler) = (Arc::clone(self), handler.clone());
-                    let (watcher, cut) = (graceful.watcher(), cut.clone());
+                    let (watcher, closed) = (graceful.watcher(), closed.clone());
                     tokio::spawn(async move {
-                        cut.run_until_cancelled(server.accept_tls(handler, connection, client, watcher))
+                        closed
+                            .run_until_cancelled(server.accept_tls(handler, connection, client, watcher))
                             .await;
                     });
                 }
@@ -169,14 +171,17 @@ impl Server {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (peer, activity) = (client.address, Arc::new(Activity::default()));
-        let (state, requests) = (Arc::new(handler.ready(client)), Arc::clone(&activity));
-        let service = service_fn(move |request| {
-            let (handler, state, active) = (handler.clone(), Arc::clone(&state), requests.begin());
-            async move {
-                let response = handler.handle(request, &state).await;
-                Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _request: active }))
-            }
-        });
+        let state = Arc::new(handler.on_ready(client));
+        let service = {
+            let activity = Arc::clone(&activity);
+            service_fn(move |request| {
+                let (handler, state, active) = (handler.clone(), Arc::clone(&state), activity.begin());
+                async move {
+                    let response = handler.handle(request, &state).await;
+                    Ok::<_, Infallible>(response.map(|body| ResponseBody { body, _request: active }))
+                }
+            })
+        };
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         tokio::select! {
             ended = watcher.watch(connection) => {

@@ -13,7 +13,7 @@ pub enum Error {
     Tls(String),
     /// No connection within the deadline, or the embedded engine was busy with a script. Nothing was sent: the call
     /// was not executed.
-    #[error("store unavailable for {waited:?}: {reason}")]
+    #[error("no connection to the store after {waited:?}: {reason}")]
     Unavailable {
         /// How long the call waited for a connection.
         waited: Duration,

@@ -192,17 +192,27 @@ pub async fn acknowledge(database: &Database, id: &str, who: &str) -> Result<Ack
         .await
 }
 
-/// Adds a note; `None` if there is no such incident, or it has [`MAX_NOTES`].
-pub async fn annotate(database: &Database, id: &str, author: &str, text: &str) -> Result<Option<Note>> {
+/// Result of [`annotate`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnnotateOutcome {
+    Added(Note),
+    NotFound,
+    /// The incident has [`MAX_NOTES`] notes.
+    LimitReached,
+}
+
+pub async fn annotate(database: &Database, id: &str, author: &str, text: &str) -> Result<AnnotateOutcome> {
     database
         .write(|tx| async move {
-            let count = incidents::count_notes(&tx, id).await?;
-            if incidents::by_id(&tx, id).await?.is_none() || count >= MAX_NOTES {
-                return Ok(None);
+            if incidents::by_id(&tx, id).await?.is_none() {
+                return Ok(AnnotateOutcome::NotFound);
+            }
+            if incidents::count_notes(&tx, id).await? >= MAX_NOTES {
+                return Ok(AnnotateOutcome::LimitReached);
             }
             let note = Note { written_at: tx.now(), author: author.to_owned(), text: text.to_owned() };
             incidents::insert_note(&tx, id, &note).await?;
-            Ok(Some(note))
+            Ok(AnnotateOutcome::Added(note))
         })
         .await
 }

@@ -9,7 +9,7 @@ const LATE: &str = "hob_uptime_late_seconds";
 const MISSED: &str = "hob_uptime_missed_total";
 const REFUSED: &str = "hob_uptime_refused_total";
 const UNJUDGED: &str = "hob_uptime_unjudged_total";
-const LEFT_OUT: &str = "hob_uptime_results_left_out_total";
+const DROPPED: &str = "hob_uptime_results_dropped_total";
 const ALERTS: &str = "hob_uptime_alert_attempts_total";
 const MEMORY: &str = "hob_uptime_memory_bytes";
 const MEMORY_EACH: &str = "hob_uptime_memory_bytes_per_monitor";
@@ -20,7 +20,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::counter(MISSED, "Scheduled checks that no worker ran."),
     Metric::counter(REFUSED, "Results refused because the claim had expired or the monitor was edited."),
     Metric::counter(UNJUDGED, "Failed checks that did not count because the network of this node was down."),
-    Metric::counter(LEFT_OUT, "Results dropped because the queue to the database was full."),
+    Metric::counter(DROPPED, "Results dropped because the queue to the database was full."),
     Metric::counter(ALERTS, "Attempts to deliver an alert, by channel kind and outcome."),
     Metric::gauge(MEMORY, "Memory of all monitors in the store."),
     Metric::gauge(MEMORY_EACH, "Memory of one monitor in the store."),
@@ -48,7 +48,7 @@ pub(crate) fn unjudged() {
 }
 
 pub(crate) fn left_out() {
-    counter!(LEFT_OUT).increment(1);
+    counter!(DROPPED).increment(1);
 }
 
 pub(crate) fn alert_attempted(channel: &'static str, outcome: &'static str) {

@@ -2,7 +2,7 @@
 
 pub(crate) mod channels;
 mod heartbeats;
-mod incidents;
+pub(crate) mod incidents;
 mod maintenance;
 mod monitors;
 mod view;

@@ -164,11 +164,13 @@ impl Web {
             match now.admin() {
                 Ok(Some(admin)) => self.inner.authenticator.replace_admin(&admin),
                 Ok(None) if self.inner.authenticator.is_open() => {}
-                Ok(None) => tracing::error!(error = %Error::AdminTokenRemoved, "admin token not replaced"),
-                Err(error) => tracing::error!(%error, "admin token not replaced"),
+                Ok(None) => {
+                    tracing::error!(error = %Error::AdminTokenRemoved, "admin token reload failed, keeping the current one");
+                }
+                Err(error) => tracing::error!(%error, "admin token reload failed, keeping the current one"),
             }
             if let Err(error) = self.reload_certificate(&now) {
-                tracing::error!(%error, "certificate not replaced");
+                tracing::error!(%error, "certificate reload failed, keeping the current one");
             }
             task.heartbeat();
         }

@@ -381,7 +381,7 @@ impl Chat {
     async fn publish(&self, id: &ConversationId, event: &Event, effect: CacheUpdate<'_>) {
         let Inner { hub, recent, .. } = &*self.inner;
         if let Err(error) = hub.publish(id, event).await {
-            tracing::warn!(%error, "event delivery delayed");
+            tracing::warn!(%error, "event delivery failed");
         }
         hub.broker.publish_event(id, event);
         match recent.update_call(id, event.sequence, effect) {

@@ -52,7 +52,7 @@ async fn list_messages(
         (None, None) => MessageRange::Newest,
         (Some(after), None) => MessageRange::After(sequence_number("after", after)?),
         (None, Some(before)) => MessageRange::Before(sequence_number("before", before)?),
-        (Some(_), Some(_)) => return Err(Problem::invalid("before", "use either `after` or `before`")),
+        (Some(_), Some(_)) => return Err(Problem::invalid("before", "cannot be combined with `after`")),
     };
     let viewer = query.user_id.as_deref().map(|user| user_id("userId", user)).transpose()?;
     let limit = query.limit.unwrap_or(50);

@@ -13,7 +13,7 @@ pub(crate) async fn call_with_retry<T, F: Future<Output = Result<T>>>(
 ) -> Result<T> {
     match call().await {
         Err(Error::Refused { .. }) if delete_foreign(store, rule, key).await? => {
-            tracing::warn!(%key, "key changed by another client overwritten");
+            tracing::warn!(%key, "overwrote a key that another client had changed");
             call().await
         }
         result => result,

@@ -38,7 +38,7 @@ pub(crate) fn utf8_names(members: Vec<Vec<u8>>) -> impl Iterator<Item = String> 
 pub(crate) fn warn_overwritten(mut reply: Reply) -> Result<()> {
     while reply.left() > 0 {
         let key: Vec<u8> = reply.next()?;
-        tracing::warn!(key = %String::from_utf8_lossy(&key), "key changed by another client overwritten");
+        tracing::warn!(key = %String::from_utf8_lossy(&key), "overwrote a key that another client had changed");
     }
     Ok(())
 }

@@ -71,7 +71,10 @@ fn denied_address_is_checked_if_it_is_listed() {
     let output = check(&[&address, "--kind", "tcp"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(4));
-    assert!(text.contains("unspecified addresses are not allowed; list it in [outbound] allow"), "{text}");
+    assert!(
+        text.contains("unspecified addresses are not allowed; to allow it, add it to [outbound] allow"),
+        "{text}"
+    );
     let listed = hob()
         .env("HOB_OUTBOUND_ALLOW", "[\"0.0.0.0\"]")
         .args(["uptime", "check", &address, "--kind", "tcp"])

@@ -101,7 +101,7 @@ async fn resolve(origin: &Origin, ca: Option<&str>, outbound: &Outbound) -> Resu
 mod tests {
     use std::time::Duration;
 
-    use hob_net::{OutboundPolicy, PrivateAddresses};
+    use hob_net::{InternalAddresses, OutboundPolicy};
 
     use super::*;
     use crate::plan::LoadModel;
@@ -136,7 +136,7 @@ mod tests {
             assert!(matches!(targets.check(&plan, 0), Err(TargetError::Denied(_))), "{host}");
         }
         // A server that does not listen on loopback.
-        let policy = OutboundPolicy { private: PrivateAddresses::Denied, allow: Vec::new() };
+        let policy = OutboundPolicy { private: InternalAddresses::Denied, allow: Vec::new() };
         targets.outbound.replace(policy);
         for host in ["127.0.0.1", "[::1]", "localhost"] {
             let plan = plan(&format!("http://{host}/"), 50.0);

@@ -1,9 +1,9 @@
-//! Classes of addresses, from the registries of special-purpose addresses of IANA.
+//! Classes of addresses, from the IANA special-purpose address registries.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What kind of host has an address.
+/// The kind of host that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressClass {
     Public,
@@ -13,9 +13,9 @@ pub enum AddressClass {
     /// For documentation, benchmarks, protocols and tunnels; not used by a public host.
     Reserved,
     LinkLocal,
-    /// The metadata service of a cloud, outside the link-local network.
+    /// A cloud's metadata service, outside the link-local network.
     Metadata,
-    /// Linux connects to this machine.
+    /// `0.0.0.0/8` and `::`. On Linux, a connection to `0.0.0.0` or `::` reaches the local machine.
     Unspecified,
     Multicast,
     Broadcast,
@@ -30,7 +30,7 @@ const METADATA_V6: [Ipv6Addr; 2] =
     [Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42)];
 
 impl AddressClass {
-    /// The class of an address that [`reached`] has returned.
+    /// The class of an address that [`effective_address`] has returned.
     pub(super) fn of(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => class_v4(address),
@@ -40,7 +40,7 @@ impl AddressClass {
 }
 
 /// The address that a connection reaches: the IPv4 address that an IPv6 address contains, or the address itself.
-pub(super) fn reached(address: IpAddr) -> IpAddr {
+pub(super) fn effective_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(inner) => embedded_v4(inner).map_or(address, IpAddr::V4),
@@ -89,7 +89,7 @@ fn class_v6(address: Ipv6Addr) -> AddressClass {
         _ if address.is_loopback() => AddressClass::Loopback,
         (0xfe80..=0xfebf, _) => AddressClass::LinkLocal,
         (0xff00.., _) => AddressClass::Multicast,
-        // Unique local, and the site-local addresses that came before.
+        // Unique local, and the deprecated site-local range.
         (0xfc00..=0xfdff | 0xfec0..=0xfeff, _) => AddressClass::Private,
         // Teredo and other protocol assignments; documentation.
         (0x2001, 0..=0x01ff | 0x0db8) | (0x3fff, 0..=0x0fff) => AddressClass::Reserved,

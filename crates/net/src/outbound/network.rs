@@ -1,4 +1,4 @@
-//! Networks as operators write them.
+//! Parses and formats networks of the configuration.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn host_name_is_refused_with_what_to_write() {
+    fn invalid_network_error_shows_the_expected_format() {
         for text in ["example.com", "10.1", "10.1.0.0/33", "", "10.0.0.1:80"] {
             let refused = text.parse::<Network>().unwrap_err().to_string();
             assert!(refused.contains("is not a network; write an address such as"), "{refused}");

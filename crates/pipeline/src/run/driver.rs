@@ -178,7 +178,7 @@ impl Driver {
             crate::metrics::items(outcome, count);
         }
         if let Err(error) = self.shared.views.publish_failed(failed).await {
-            tracing::debug!(%error, "failed list update failed");
+            tracing::debug!(%error, "publishing of failed items failed");
         }
         Ok(())
     }

@@ -88,7 +88,8 @@ fn denied_address_becomes_a_dead_letter_at_once() {
             let dead = node.pipelines.items(&started.id, Some(ItemState::Quarantined), None, &page);
             let dead = dead.await.unwrap().rows;
             assert_eq!((dead.len(), dead[0].attempts, dead[0].class), (1, 1, Some(FailureClass::Client)));
-            let expected = format!("{class} addresses are not allowed; list it in [outbound] allow");
+            let expected =
+                format!("{class} addresses are not allowed; to allow it, add it to [outbound] allow");
             assert!(dead[0].error.contains(&expected), "{}", dead[0].error);
         }
         assert_eq!(server.served(), 0);

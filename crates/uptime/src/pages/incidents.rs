@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::{MAY_WRITE, encoded};
 use crate::database::incidents;
 use crate::incident::{self, Filter, Incident, MAX_NOTE_BYTES, Note};
+use crate::routes::incidents::add_note;
 use crate::uptime::Uptime;
 
 #[derive(Template)]
@@ -146,13 +147,7 @@ pub(super) async fn annotate(
     Path(id): Path<String>,
     Form(note): Form<NewNote>,
 ) -> Result<Redirect, Problem> {
-    let text = note.text.trim();
-    if text.is_empty() || text.len() > MAX_NOTE_BYTES {
-        return Err(Problem::invalid("text", format!("must have 1 to {MAX_NOTE_BYTES} bytes")));
-    }
-    let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
-    added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
-    uptime.notify_pages(None);
+    add_note(&uptime, &caller, &id, &note.text).await?;
     Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
 }
 

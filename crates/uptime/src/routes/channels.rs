@@ -152,7 +152,7 @@ pub(crate) fn view(written: SaveOutcome) -> Result<ChannelView, Problem> {
         SaveOutcome::Invalid(errors) => Err(invalid(errors)),
         SaveOutcome::NameTaken => Err(Problem::conflict("Another channel has this name.")),
         SaveOutcome::LimitReached => {
-            Err(Problem::conflict(format!("There are {MAX_CHANNELS} channels, the most that are allowed.")))
+            Err(Problem::conflict(format!("The limit of {MAX_CHANNELS} channels is reached.")))
         }
         SaveOutcome::NotFound => Err(unknown()),
     }

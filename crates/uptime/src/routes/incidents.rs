@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::monitor_id;
 use super::view::{IncidentView, NoteView};
 use crate::database::incidents;
-use crate::incident::{self, AcknowledgeOutcome, Filter, MAX_NOTE_BYTES};
+use crate::incident::{self, AcknowledgeOutcome, AnnotateOutcome, Filter, MAX_NOTE_BYTES, MAX_NOTES, Note};
 use crate::uptime::Uptime;
 
 /// Filters of the list of incidents.
@@ -93,12 +93,29 @@ pub(super) async fn annotate(
     Path(id): Path<String>,
     Json(note): Json<NewNote>,
 ) -> Result<(StatusCode, Json<NoteView>), Problem> {
-    let text = note.text.trim();
+    let note = add_note(&uptime, &caller, &id, &note.text).await?;
+    Ok((StatusCode::CREATED, Json(NoteView::new(note))))
+}
+
+/// Adds a note for a request of the API or a page.
+pub(crate) async fn add_note(
+    uptime: &Uptime,
+    caller: &Caller,
+    id: &str,
+    text: &str,
+) -> Result<Note, Problem> {
+    let text = text.trim();
     if text.is_empty() || text.len() > MAX_NOTE_BYTES {
         return Err(Problem::invalid("text", format!("must have 1 to {MAX_NOTE_BYTES} bytes")));
     }
-    let added = incident::annotate(uptime.database(), &id, caller.name(), text).await?;
-    let note = added.ok_or_else(|| Problem::not_found("incident that takes another note"))?;
-    uptime.notify_pages(None);
-    Ok((StatusCode::CREATED, Json(NoteView::new(note))))
+    match incident::annotate(uptime.database(), id, caller.name(), text).await? {
+        AnnotateOutcome::Added(note) => {
+            uptime.notify_pages(None);
+            Ok(note)
+        }
+        AnnotateOutcome::NotFound => Err(Problem::not_found("incident")),
+        AnnotateOutcome::LimitReached => {
+            Err(Problem::conflict(format!("The limit of {MAX_NOTES} notes is reached.")))
+        }
+    }
 }

@@ -184,7 +184,9 @@ pub(super) async fn check(
         CheckNowOutcome::Skipped => {
             Err(Problem::conflict("The monitor is paused or was edited during the check."))
         }
-        CheckNowOutcome::Heartbeat => Err(Problem::conflict("A heartbeat cannot be checked: its job calls.")),
+        CheckNowOutcome::Heartbeat => {
+            Err(Problem::conflict("A heartbeat monitor cannot be checked on demand: its job reports to it."))
+        }
     }
 }
 
@@ -283,7 +285,7 @@ pub(crate) fn added_monitor(added_monitor: AddOutcome) -> Result<Arc<Monitor>, P
         AddOutcome::Added(monitor) => Ok(monitor),
         AddOutcome::IdTaken => Err(Problem::conflict("Another monitor has this id.")),
         AddOutcome::LimitReached => {
-            Err(Problem::conflict(format!("There are {MAX_MONITORS} monitors, the most that are allowed.")))
+            Err(Problem::conflict(format!("The limit of {MAX_MONITORS} monitors is reached.")))
         }
         AddOutcome::Invalid(errors) => Err(invalid(errors)),
     }

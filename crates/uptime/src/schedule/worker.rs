@@ -99,7 +99,7 @@ fn spawn_checks(uptime: &Uptime, slots: &Arc<Semaphore>, claims: ClaimBatch) {
 async fn check(uptime: Uptime, claim: Claim, claimed: Instant, _slot: OwnedSemaphorePermit) {
     if let Err(error) = run(&uptime, &claim, claimed).await {
         // The lease expires, and the monitor is claimed again.
-        tracing::warn!(%error, monitor = %claim.id, "check failed to run or to be recorded");
+        tracing::warn!(%error, monitor = %claim.id, "check not run or not recorded");
     }
 }
 

@@ -7,7 +7,8 @@ use hob_database::{Address, Database, Options, PageRequest, UnixMs};
 use hob_testkit::{LIMIT, TestDatabase, every_database};
 use hob_uptime::database::{incidents, maintenance, monitors};
 use hob_uptime::incident::{
-    self, AcknowledgeOutcome, Alerting, Filter, INCIDENTS, IncidentEvent, IncidentEventKind, Resolution,
+    self, AcknowledgeOutcome, Alerting, AnnotateOutcome, Filter, INCIDENTS, IncidentEvent, IncidentEventKind,
+    Resolution,
 };
 use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::check::MonitorKind;
@@ -145,13 +146,27 @@ every_database! {
         incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
         let id = incidents::all_open(&database).await.unwrap().remove(0).id;
         for text in ["looking", "found it"] {
-            assert!(incident::annotate(&database, &id, "ann", text).await.unwrap().is_some());
+            let added = incident::annotate(&database, &id, "ann", text).await.unwrap();
+            assert!(matches!(added, AnnotateOutcome::Added(_)));
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         let notes: Vec<String> =
             incidents::notes(&database, &id).await.unwrap().into_iter().map(|note| note.text).collect();
         assert_eq!(notes, ["looking", "found it"]);
-        assert_eq!(incident::annotate(&database, "unknown", "ann", "?").await.unwrap(), None);
+        assert_eq!(incident::annotate(&database, "unknown", "ann", "?").await.unwrap(), AnnotateOutcome::NotFound);
+    }
+
+    async fn notes_of_an_incident_are_limited(test_database: TestDatabase) {
+        let database = open(&test_database).await;
+        let monitor = monitor(&database, |_| {}).await;
+        incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
+        let id = incidents::all_open(&database).await.unwrap().remove(0).id;
+        for _ in 0..incident::MAX_NOTES {
+            let added = incident::annotate(&database, &id, "ann", "looking").await.unwrap();
+            assert!(matches!(added, AnnotateOutcome::Added(_)));
+        }
+        let refused = incident::annotate(&database, &id, "ann", "one more").await.unwrap();
+        assert_eq!(refused, AnnotateOutcome::LimitReached);
     }
 
     /// U8

@@ -27,7 +27,7 @@ const DENIED: [(&str, &str); 9] = [
 fn denied(host: &str, class: &str) -> (String, String) {
     let address: IpAddr = host.trim_matches(['[', ']']).parse().unwrap();
     let message = format!(
-        "cannot connect to {address}: {class} addresses are not allowed; list it in [outbound] allow"
+        "cannot connect to {address}: {class} addresses are not allowed; to allow it, add it to [outbound] allow"
     );
     ("forbidden".to_owned(), message)
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hob_net::{Outbound, OutboundPolicy, PrivateAddresses};
+use hob_net::{InternalAddresses, Outbound, OutboundPolicy};
 use hob_service::config::Secrets;
 use hob_testkit::LIMIT;
 use hob_uptime::monitor::MonitorSpec;
@@ -158,7 +158,7 @@ pub(crate) fn assertions(list: &[&str]) -> Vec<Assertion> {
 /// Allows public addresses and these.
 pub(crate) fn only(allow: &[&str]) -> Outbound {
     let allow = allow.iter().map(|network| network.parse().unwrap()).collect();
-    Outbound::new(OutboundPolicy { private: PrivateAddresses::Denied, allow })
+    Outbound::new(OutboundPolicy { private: InternalAddresses::Denied, allow })
 }
 
 pub(crate) fn probe(limits: Limits) -> Probe {

@@ -193,13 +193,19 @@ impl From<hob_database::Error> for Problem {
     fn from(error: hob_database::Error) -> Self {
         use hob_database::Error as E;
         match &error {
-            E::Unavailable { .. } | E::Conflict { .. } => {
+            E::Unavailable { .. } => {
                 tracing::warn!(%error, "database unavailable");
                 let problem = Self::unavailable("The database is unavailable. Nothing was changed.");
                 problem.with_retry_after(error.retry_after().unwrap_or(DEFAULT_RETRY_AFTER))
             }
+            E::Conflict { .. } => {
+                tracing::warn!(%error, "database transaction conflicted");
+                let problem =
+                    Self::unavailable("Other requests keep changing the same data. Nothing was changed.");
+                problem.with_retry_after(error.retry_after().unwrap_or(DEFAULT_RETRY_AFTER))
+            }
             E::Uncertain { .. } => {
-                tracing::warn!(%error, "database unavailable");
+                tracing::warn!(%error, "database commit outcome unknown");
                 Self::unavailable(
                     "Lost the database connection during commit. The change may or may not have been applied.",
                 )

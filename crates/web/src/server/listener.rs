@@ -58,9 +58,9 @@ impl Handler for RouterHandler {
     type ConnectionState = Peer;
     type Body = Body;
 
-    fn connected(&self) {}
+    fn on_connect(&self) {}
 
-    fn ready(&self, client: Client) -> Peer {
+    fn on_ready(&self, client: Client) -> Peer {
         Peer(client.address)
     }
 

@@ -55,7 +55,7 @@ async fn webhook_to_a_denied_address_is_not_sent() {
         let tested: Value = app.post(&format!("/api/v1/uptime/channels/{id}/test"), &json!({})).await.json();
         let message = tested["message"].as_str().unwrap();
         assert_eq!(tested["delivered"], json!(false));
-        assert!(message.contains("are not allowed; list it in [outbound] allow"), "{message}");
+        assert!(message.contains("are not allowed; to allow it, add it to [outbound] allow"), "{message}");
     }
     assert_eq!(inside.connections(), 0);
 }
