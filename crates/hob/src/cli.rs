@@ -190,7 +190,7 @@ pub(crate) enum UptimeCommand {
     Apply(ApplyArgs),
     /// List monitors and their states
     ///
-    /// Reads monitors from the database, and states from Redis or from the embedded store of a server on this machine.
+    /// Reads monitors from the database, and states from Redis or from the embedded engine of a server on this machine.
     /// Exit status: 0 no monitor is down, 4 a monitor is down.
     List,
 }
@@ -369,7 +369,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) listen: Option<SocketAddr>,
 
-    /// Address of the embedded store for Redis clients [default: 127.0.0.1:7379] [env: HOB_EMBEDDED_LISTEN]
+    /// Address of the embedded engine for Redis clients [default: 127.0.0.1:7379] [env: HOB_EMBEDDED_LISTEN]
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) embedded_listen: Option<SocketAddr>,
 
@@ -381,7 +381,7 @@ pub(crate) struct ServeOptions {
     #[command(flatten)]
     pub(crate) database: DatabaseOptions,
 
-    /// Memory limit of the embedded store in MiB [default: 512] [env: HOB_EMBEDDED_MEMORY_MIB]
+    /// Memory limit of the embedded engine in MiB [default: 512] [env: HOB_EMBEDDED_MEMORY_MIB]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) embedded_memory_mib: Option<u32>,
 

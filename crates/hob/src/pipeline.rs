@@ -1,4 +1,4 @@
-//! `hob pipeline`: runs a plan in the terminal, with an embedded store and a database file next to the plan.
+//! `hob pipeline`: runs a plan in the terminal, with an embedded engine and a database file next to the plan.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -17,14 +17,14 @@ use hob_web::DataKind;
 use crate::config::{Config, Live, NodeConfig, RedisConfig};
 use crate::database;
 
-/// The context of the services, and the embedded store if it is used.
+/// The context of the services, and the embedded engine if it is used.
 pub(crate) struct Backends {
     pub(crate) context: ServiceContext,
     pub(crate) keys: Keys,
     pub(crate) embedded: Option<EmbeddedStore>,
 }
 
-/// The embedded store and its listener for Redis clients.
+/// The embedded engine and its listener for Redis clients.
 pub(crate) struct EmbeddedStore {
     pub(crate) engine: Engine,
     pub(crate) listener: Listener,
@@ -59,10 +59,9 @@ impl Backends {
 /// claimed later, by the heartbeat of the node.
 async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
     match nodes::claim(store, keys, database.id()).await {
-        Ok(StoreClaim::Taken(other)) => bail!(
-            "this Redis belongs to another database ({other}); use that database, another Redis or another \
-             HOB_KEY_PREFIX"
-        ),
+        Ok(StoreClaim::Taken(other)) => {
+            bail!("this Redis belongs to another database ({other}); use that database or another Redis")
+        }
         Ok(StoreClaim::Ours) => Ok(()),
         Err(error) => {
             tracing::warn!(%error, "store not available yet");

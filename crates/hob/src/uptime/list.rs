@@ -51,7 +51,7 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
     })
 }
 
-/// The states in the store: Redis, or the embedded store of a server on this machine.
+/// The states in the store: Redis, or the embedded engine of a server on this machine.
 async fn snapshot(config: &Config, database: &Database) -> Result<Snapshot> {
     let address = match config.redis.address()? {
         Address::Embedded => embedded(config)?,
@@ -68,7 +68,7 @@ async fn snapshot(config: &Config, database: &Database) -> Result<Snapshot> {
     Ok(Schedule::new(&store, layout)?.snapshot().await?)
 }
 
-/// The address of the embedded store of a server, with its password.
+/// The address of the embedded engine of a server, with its password.
 fn embedded(config: &Config) -> Result<Address> {
     let listen = config.redis.embedded_listen;
     let host = Host { name: listen.ip().to_string(), port: listen.port() };

@@ -120,7 +120,7 @@ impl Validator<'_> {
                     fits,
                     at,
                     "source.list",
-                    "must have at most 10000 keys of 1 to 512 characters; use a file for more",
+                    "must have at most 10000 keys of 1 to 512 bytes; use a file for more",
                 )?;
                 Ok(Source::List { step, keys })
             }

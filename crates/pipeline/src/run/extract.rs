@@ -100,7 +100,7 @@ fn items(
         };
         if !is_item_key(&key) {
             return Err(format!(
-                "invalid key {:?}…: 1 to 512 characters without control characters",
+                "invalid key {:?}…: 1 to 512 bytes without control characters",
                 key.chars().take(40).collect::<String>()
             ));
         }
