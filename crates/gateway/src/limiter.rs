@@ -109,10 +109,11 @@ impl ActiveRule {
             (false, RuleMode::Enforced) => &self.counts.refused,
             (false, RuleMode::Shadow) => &self.counts.shadowed,
         };
-        count.fetch_add(1, Relaxed);
+        // Before the count, with which it is published.
         if !verdict.is_allowed() {
             self.top_refused.add(identity);
         }
+        count.fetch_add(1, Relaxed);
     }
 }
 

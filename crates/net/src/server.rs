@@ -184,6 +184,8 @@ impl Server {
         };
         let connection = self.http.serve_connection_with_upgrades(TokioIo::new(io), service);
         tokio::select! {
+            // A request that has arrived is read first, even if the process was suspended for longer than the timeout.
+            biased;
             ended = watcher.watch(connection) => {
                 if let Err(error) = ended {
                     tracing::debug!(%peer, error, "connection failed");

@@ -19,7 +19,7 @@ use crate::tls::Identity;
 use crate::wait::wait_until;
 
 /// How long a command of the testkit waits for its reply.
-const REPLY_TIMEOUT: Duration = Duration::from_secs(5);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Options of a server. It always has a TCP port and a Unix socket.
 #[derive(Debug, Clone, Default)]

@@ -1,8 +1,11 @@
 //! The runtime of a test, and of a node that a test kills.
 
 use std::ops::Deref;
+use std::thread;
 
 use tokio::runtime::{Builder, Runtime};
+
+use crate::wait::LIMIT;
 
 /// Runs the future of a test. Called by `every_database!` and the macros of `hob-fixtures`.
 pub fn run(test: impl Future<Output = ()>) {
@@ -47,9 +50,11 @@ impl<S> Deref for KillableNode<S> {
 }
 
 impl<S> Drop for KillableNode<S> {
+    /// Waits for a step that a task is in the middle of, so that nothing of the node happens later. On another thread,
+    /// because async code must not wait for a runtime to end.
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            let _ = thread::spawn(move || runtime.shutdown_timeout(LIMIT)).join();
         }
     }
 }

@@ -187,13 +187,10 @@ impl Chat {
         self.inner.hub.broker.feed_call(user_id, &update)
     }
 
-    /// Rebuilds the unread counters of all users after a data loss. Only one node does it.
+    /// Rebuilds the unread counters of all users after a data loss. Every node that detects the loss does it, because
+    /// another node may have started since and does not know of it. Counters with a newer stamp are kept.
     pub(crate) async fn rebuild_unread(&self) -> Result<(), Error> {
-        let Inner { hub, database, unread, .. } = &*self.inner;
-        let first = hub.node.live().await?.into_iter().map(|member| member.incarnation).min();
-        if first.is_none_or(|first| first.as_str() != hub.node.incarnation().as_str()) {
-            return Ok(());
-        }
+        let Inner { database, unread, .. } = &*self.inner;
         let mut after = String::new();
         loop {
             let users = members::all_users(database, &after, REBUILD_BATCH).await?;

@@ -85,6 +85,10 @@ impl Control {
             if !self.confirmed.lock().get(&message.id).is_some_and(missing) {
                 return Ok(());
             }
+            // After the check: a process that was suspended past the deadline looks once more.
+            if tokio::time::Instant::now() > deadline {
+                return Err(Error::Unconfirmed);
+            }
             self.store.bus().publish(self.keys.orders_channel(), &payload).await?;
             let again = tokio::time::Instant::now() + RETRY_INTERVAL;
             loop {
@@ -95,9 +99,6 @@ impl Control {
                 if tokio::time::timeout_at(again, changed).await.is_err() {
                     break;
                 }
-            }
-            if tokio::time::Instant::now() > deadline {
-                return Err(Error::Unconfirmed);
             }
         }
     }

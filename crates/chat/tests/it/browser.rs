@@ -24,7 +24,12 @@ async fn two_windows_chat_with_each_other() {
 
     let field = find(&anna, "#content").await;
     field.send_keys("The soup is ready").await.unwrap();
-    wait_for_text(&bert, "#typing", "anna is typing").await;
+    // With more input until it is seen, because it expires after five seconds.
+    wait_for("anna to be typing", LIMIT, async || {
+        field.send_keys("!").await.unwrap();
+        text(&bert, "#typing").await.contains("anna is typing")
+    })
+    .await;
     field.send_keys("\u{e007}").await.unwrap();
     wait_for_text(&bert, "#messages", "The soup is ready").await;
     wait_for_text(&anna, "#messages", "The soup is ready").await;

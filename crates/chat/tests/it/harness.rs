@@ -16,18 +16,24 @@ pub(crate) const NEEDS: Needs = Needs {
     migrations: &[MIGRATIONS],
 };
 
-/// A short lease, so that dead nodes are detected soon, and limits that no test reaches unintentionally.
+/// Limits that no test reaches unintentionally. The lease is the default: a machine that stalls for a few seconds must
+/// not set users offline.
 pub(crate) fn config() -> Config {
     Config {
         message_rate_limit: 1_000_000,
         connects_per_minute: 1_000_000,
         commands_per_second: 100_000,
-        node_lease: Period::from_millis(1_800),
         ..Config::default()
     }
 }
 
-/// Starts a chat.
+/// A short lease, so that dead nodes and data losses are detected soon. A machine that stalls can lose it, so only for
+/// nodes whose presence does not matter.
+pub(crate) fn short_lease() -> Config {
+    Config { node_lease: Period::from_millis(1_800), ..config() }
+}
+
+/// Starts a chat, and waits until it receives presence events.
 pub(crate) async fn start(context: &ServiceContext, config: Config) -> Chat {
     let chat = Chat::open(context, Live::fixed(config)).await.unwrap();
     chat.start(&hob_web::Changes::detached(context));
@@ -45,7 +51,26 @@ pub(crate) async fn start(context: &ServiceContext, config: Config) -> Chat {
                 .await;
         }
     });
+    let listening = async {
+        while !has_listener(context).await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, listening).await.expect("the node subscribes in time");
     chat
+}
+
+/// Whether a node has subscribed to presence events, which it does in the background.
+async fn has_listener(context: &ServiceContext) -> bool {
+    let Ok(masters) = context.store.masters().await else { return false };
+    for master in masters {
+        let channel = keys(context).user_online_channel();
+        let count = cmd("PUBSUB").arg("NUMSUB").arg(channel).take();
+        if master.run::<(String, u64)>(count).await.is_ok_and(|(_, listeners)| listeners > 0) {
+            return true;
+        }
+    }
+    false
 }
 
 pub(crate) async fn open(context: &TestContext) -> Chat {
@@ -53,9 +78,9 @@ pub(crate) async fn open(context: &TestContext) -> Chat {
 }
 
 /// Another node, to be killed.
-pub(crate) async fn killable_node(context: &TestContext) -> KillableNode<Chat> {
+pub(crate) async fn killable_node(context: &TestContext, config: Config) -> KillableNode<Chat> {
     let other = context.another_node().await;
-    KillableNode::start(async move { start(&other, config()).await }).await
+    KillableNode::start(async move { start(&other, config).await }).await
 }
 
 pub(crate) fn user(id: &str) -> UserId {

@@ -3,16 +3,17 @@
 use hob_web::Service as _;
 use std::time::Duration;
 
-use hob_chat::{BlockAction, Chat};
+use hob_chat::{BlockAction, Chat, Config};
 use hob_fixtures::{Server, TestApp, TestContext, every_service};
-use hob_service::ServiceContext;
+use hob_service::{Period, ServiceContext};
 use hob_store::{BusEvent, ChannelFilter, Store};
 use hob_testkit::{LIMIT, wait_for};
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::harness::{
-    NEEDS, config, done, get, keys, killable_node, open, room, say, start, user, wait_for_heartbeats,
+    NEEDS, config, done, get, keys, killable_node, open, room, say, short_lease, start, user,
+    wait_for_heartbeats,
 };
 use crate::proxy::Proxy;
 
@@ -90,7 +91,7 @@ every_service! {
     /// A removal does not wait forever for a dead node.
     async fn removal_waits_for_a_dead_node_at_most_until_its_lease_expires(context: TestContext) {
         let one = open(&context).await;
-        let killable = killable_node(&context).await;
+        let killable = killable_node(&context, short_lease()).await;
         wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
         let id = room(&one, "r", &["anna", "bert"]).await;
         killable.kill();
@@ -120,7 +121,9 @@ every_service! {
 
     /// After a data loss, presence is restored from the open sockets, without events.
     async fn presence_is_restored_after_a_data_loss_without_events(context: TestContext) {
-        let chat = open(&context).await;
+        // Long enough for a machine that stalls, or it would set the users offline; short enough for five heartbeats.
+        let lease = Config { node_lease: Period::from_secs(6), ..config() };
+        let chat = start(context.context(), lease).await;
         let app = TestApp::start(context.context(), chat.routes()).await;
         let _anna = Client::connect(&app, &chat, "anna").await;
         chat.add_user_socket(&user("bert"), &hob_chat::keys::SocketId::new("elsewhere").unwrap()).await.unwrap();
@@ -145,7 +148,7 @@ async fn two_with_a_proxy(context: &TestContext) -> (Chat, Chat, TestApp, Proxy,
     let proxy = Proxy::to(([127, 0, 0, 1], redis.port()).into()).await;
     let store = Store::open(&format!("redis://{}/", proxy.address()).parse().unwrap()).unwrap();
     let other = ServiceContext { store, ..context.another_node().await };
-    let (one, two) = (open(context).await, start(&other, config()).await);
+    let (one, two) = (open(context).await, start(&other, short_lease()).await);
     wait_for("two nodes", LIMIT, async || one.nodes().await.unwrap().len() == 2).await;
     let app = TestApp::start(&other, two.routes()).await;
     (one, two, app, proxy, Stop(other))

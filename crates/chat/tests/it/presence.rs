@@ -11,7 +11,9 @@ use hob_store::{BusEvent, ChannelFilter, Subscription, cmd};
 use hob_testkit::{LIMIT, wait_for};
 use serde_json::Value;
 
-use crate::harness::{NEEDS, config, get, keys, killable_node, open, user, wait_for_heartbeats};
+use crate::harness::{
+    NEEDS, config, get, keys, killable_node, open, short_lease, start, user, wait_for_heartbeats,
+};
 
 fn socket(id: &str) -> SocketId {
     SocketId::new(id).unwrap()
@@ -125,7 +127,8 @@ every_service! {
     /// C1: the users of a dead node are swept by another node.
     async fn users_of_a_dead_node_go_offline_with_one_event_each(context: TestContext) {
         let survivor = open(&context).await;
-        let killable = killable_node(&context).await;
+        // A long lease: a machine that stalls must not set the users offline before the node is killed.
+        let killable = killable_node(&context, config()).await;
         // Both nodes must have joined first.
         wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
         let mut events = events(&context).await;
@@ -157,10 +160,10 @@ every_service! {
 fn users_of_a_dead_node_go_offline_even_if_a_master_loses_its_data() {
     hob_testkit::run(async {
         let context = hob_fixtures::TestContext::cluster(NEEDS).await;
-        let survivor = open(&context).await;
+        let survivor = start(context.context(), short_lease()).await;
         let Server::Cluster(cluster) = context.test_store().server() else { unreachable!("it is a Cluster") };
         for lost in 0..cluster.masters().len() {
-            let killable = killable_node(&context).await;
+            let killable = killable_node(&context, short_lease()).await;
             wait_for("two nodes", LIMIT, async || survivor.nodes().await.is_ok_and(|nodes| nodes.len() == 2))
                 .await;
             let users: Vec<UserId> = (0..30).map(|n| user(&format!("user{lost}-{n}"))).collect();

@@ -6,7 +6,9 @@ use hob_fixtures::every_service;
 use hob_service::ServiceContext;
 use hob_testkit::{LIMIT, wait_for};
 
-use crate::harness::{NEEDS, done, get, keys, open, room, say, user};
+use crate::harness::{
+    NEEDS, done, get, keys, open, room, say, short_lease, start, user, wait_for_heartbeats,
+};
 
 /// Waits until Redis agrees with the database, and returns the total.
 async fn agreed_total(context: &ServiceContext, chat: &Chat, who: &UserId) -> u64 {
@@ -59,12 +61,14 @@ every_service! {
 
     /// C8 C9: lost counters are rebuilt.
     async fn counters_are_rebuilt_after_a_data_loss(context: TestContext) {
-        let chat = open(&context).await;
+        let chat = start(context.context(), short_lease()).await;
         let (one, two) = (room(&chat, "one", &["anna", "bert"]).await, room(&chat, "two", &["anna", "bert"]).await);
         let anna = user("anna");
         say(&chat, &one, "bert", "1").await;
         say(&chat, &two, "bert", "2").await;
         assert_eq!(agreed_total(&context, &chat, &anna).await, 2);
+        // The node must have read all witness keys, or it does not detect the loss.
+        wait_for_heartbeats(&context, &chat, 5).await;
         context.test_store().flush_all().await;
         // Without any request: the node detects the loss itself.
         assert_eq!(agreed_total(&context, &chat, &anna).await, 2);

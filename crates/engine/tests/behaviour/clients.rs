@@ -60,7 +60,7 @@ for protocol in (2, 3):
         assert p.execute() == [1, 2]
     script = r.register_script('return redis.call("INCRBY", KEYS[1], ARGV[1])')
     assert script(keys=['n'], args=[5]) == 7
-    with r.lock('lock', timeout=5): assert r.exists('lock')
+    with r.lock('lock', timeout=60): assert r.exists('lock')
     pubsub = r.pubsub(); pubsub.subscribe('c'); pubsub.psubscribe('c*')
     assert pubsub.get_message(timeout=10)['type'] == 'subscribe'
     assert pubsub.get_message(timeout=10)['type'] == 'psubscribe'

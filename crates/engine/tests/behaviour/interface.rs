@@ -193,7 +193,9 @@ async fn unix_socket_works() {
     let listener = Listener::bind_unix(Engine::default(), &path).unwrap();
     let serving = tokio::spawn(listener.serve(std::future::pending()));
     let client = redis::Client::open(format!("unix://{}", path.display())).unwrap();
-    let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+    // The default timeouts of the client are too short for a busy machine.
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
     assert_eq!(connection.incr::<_, _, i64>("k", 2).await.unwrap(), 2);
     serving.abort();
 }

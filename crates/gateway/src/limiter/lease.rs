@@ -37,6 +37,9 @@ const REFUSAL_PAUSE_DIVISOR: u32 = 16;
 /// The next batch is requested when 1/4 of the last one is left.
 const PREFETCH_DIVISOR: u32 = 4;
 
+/// How often a request borrows, if other requests spend the tokens first or the tokens expire on the way.
+const MAX_BORROWS: u32 = 2;
+
 /// Borrows tokens from the store.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
@@ -59,7 +62,7 @@ struct TokenPool {
     key: Key,
     tokens: Mutex<Tokens>,
     /// One request at a time borrows tokens; others of the same caller wait for the result.
-    borrowing: tokio::sync::Mutex<()>,
+    borrowing: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug, Default)]
@@ -154,7 +157,7 @@ impl TokenPools {
 
 impl TokenPool {
     fn new(key: Key) -> Self {
-        Self { key, tokens: Mutex::default(), borrowing: tokio::sync::Mutex::default() }
+        Self { key, tokens: Mutex::default(), borrowing: Arc::default() }
     }
 
     fn spend(&self, cost: u32, hold: Duration) -> LocalDecision {
@@ -166,47 +169,54 @@ impl TokenPool {
         if source.availability.is_unavailable() {
             return None;
         }
-        let borrowing = self.borrowing.lock().await;
-        // Another request may have borrowed enough, or found the store unavailable.
-        match self.spend(cost, source.hold) {
-            LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => return Some(decision),
-            LocalDecision::AskStore if source.availability.is_unavailable() => return None,
-            LocalDecision::AskStore => {}
-        }
-        let borrowed = self.borrow(cost, source).await;
-        drop(borrowing);
-        borrowed?;
-        match self.spend(cost, source.hold) {
-            LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => Some(decision),
-            LocalDecision::AskStore => None,
+        let _borrowing = self.borrowing.lock().await;
+        let (mut now, mut borrows) = (Instant::now(), 0);
+        loop {
+            // At first, another request may have borrowed enough, or found the store unavailable.
+            let decision = self.tokens.lock().spend(cost, now, source.hold);
+            match decision {
+                LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => {
+                    return Some(decision);
+                }
+                LocalDecision::AskStore if borrows == MAX_BORROWS || source.availability.is_unavailable() => {
+                    return None;
+                }
+                LocalDecision::AskStore => {
+                    // The answer counts as of its arrival, however long this task is suspended afterwards.
+                    now = self.borrow(cost, source).await?;
+                    borrows += 1;
+                }
+            }
         }
     }
 
     /// Borrows the next batch while the last one is still in use.
     fn prefetch(self: &Arc<Self>, source: &Arc<TokenSource>) {
-        if source.availability.is_unavailable() || self.borrowing.try_lock().is_err() {
+        if source.availability.is_unavailable() {
             return;
         }
+        // Held from now on: until the task has run, further requests would each start another one.
+        let Ok(borrowing) = Arc::clone(&self.borrowing).try_lock_owned() else { return };
         let (pool, source) = (Arc::clone(self), Arc::clone(source));
         tokio::spawn(async move {
-            if let Ok(_borrowing) = pool.borrowing.try_lock() {
-                pool.borrow(1, &source).await;
-            }
+            let _borrowing = borrowing;
+            pool.borrow(1, &source).await;
         });
     }
 
-    /// Borrows up to a batch; `None` if the store is unavailable.
-    async fn borrow(self: &Arc<Self>, min: u32, source: &Arc<TokenSource>) -> Option<()> {
+    /// Borrows up to a batch, and returns when the answer arrived; `None` if the store is unavailable.
+    async fn borrow(self: &Arc<Self>, min: u32, source: &Arc<TokenSource>) -> Option<Instant> {
         let share = (source.rule.max_at_once() / MAX_BATCH_DIVISOR).max(1);
         let max = self.tokens.lock().next_batch_size.clamp(1, share).max(min);
         let at = Instant::now();
         let borrow = || source.rule.borrow(&source.store, &self.key, min..=max);
         match foreign_key::call_with_retry((&source.store, &source.rule, &self.key), borrow).await {
             Ok(lent) => {
-                let request = BorrowRequest { min, max, at, answered_at: Instant::now() };
+                let answered_at = Instant::now();
+                let request = BorrowRequest { min, max, at, answered_at };
                 self.tokens.lock().receive(lent, request, source.hold);
                 self.return_later(at, source);
-                Some(())
+                Some(answered_at)
             }
             Err(error) => {
                 source.availability.record_failure(&error);

@@ -179,7 +179,8 @@ impl Statistics {
 
     /// Requests of the last 24 hours, the oldest hour first.
     pub async fn hours(&self) -> Result<Vec<HourCount>, Error> {
-        let this_hour = unix_ms() - unix_ms() % HOUR_MS;
+        let now = unix_ms();
+        let this_hour = now - now % HOUR_MS;
         let starts: Vec<u64> = (0..24).rev().map(|ago| this_hour - ago * HOUR_MS).collect();
         let keys = |shard| {
             starts.iter().map(|start| self.keys.requests_by_hour(&hour(*start), shard)).collect::<Vec<_>>()
@@ -221,7 +222,8 @@ impl Statistics {
         endpoint: Option<&Endpoint>,
         minutes: u64,
     ) -> Result<Vec<MinuteLatency>, Error> {
-        let last = unix_ms() - unix_ms() % MINUTE_MS;
+        let now = unix_ms();
+        let last = now - now % MINUTE_MS;
         let first = last.saturating_sub((minutes.max(1) - 1) * MINUTE_MS);
         let hours: Vec<u64> = (first - first % HOUR_MS..=last).step_by(HOUR_MS as usize).collect();
         let mut calls = Vec::new();

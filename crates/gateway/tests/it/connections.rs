@@ -15,6 +15,8 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::upstream::{TestProxy, Upstream};
 
 const SHORT_HEAD_TIMEOUT: &str = "header_timeout = \"200ms\"\n";
+/// For clients that must be served: on a busy machine their requests may take long to arrive.
+const HEAD_TIMEOUT: &str = "header_timeout = \"2s\"\n";
 
 /// Reads until the gateway closes the connection.
 async fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
@@ -36,8 +38,7 @@ async fn connect(proxy: &TestProxy, bytes: &[u8]) -> TcpStream {
 #[tokio::test]
 async fn silent_connections_are_closed() {
     let upstream = Upstream::start().await;
-    let proxy =
-        TestProxy::start(&[upstream.address], &format!("{SHORT_HEAD_TIMEOUT}max_connections = 2")).await;
+    let proxy = TestProxy::start(&[upstream.address], &format!("{HEAD_TIMEOUT}max_connections = 2")).await;
     let mut silent = [connect(&proxy, b"").await, connect(&proxy, b"").await];
     assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     for stream in &mut silent {
@@ -80,7 +81,7 @@ async fn client_with_a_slow_head_is_disconnected() {
 #[tokio::test]
 async fn idle_connections_are_closed() {
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
+    let proxy = TestProxy::start(&[upstream.address], HEAD_TIMEOUT).await;
     let mut http1 = connect(&proxy, b"GET / HTTP/1.1\r\nhost: a\r\n\r\n").await;
     assert!(read_to_end(&mut http1).await.ends_with(b"hello"));
 
@@ -98,7 +99,7 @@ async fn idle_connections_are_closed() {
 #[tokio::test]
 async fn connections_in_use_stay_open() {
     let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[upstream.address], SHORT_HEAD_TIMEOUT).await;
+    let proxy = TestProxy::start(&[upstream.address], HEAD_TIMEOUT).await;
     let stream = TcpStream::connect(proxy.address).await.unwrap();
     let (mut sender, connection) =
         http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -106,7 +107,7 @@ async fn connections_in_use_stay_open() {
     let request = http::Request::get(proxy.url("/stream")).body(Empty::<bytes::Bytes>::new()).unwrap();
     let _endless = sender.send_request(request).await.unwrap();
     // An idle connection is closed within twice the limit.
-    let ended = tokio::time::timeout(Duration::from_millis(1000), &mut connection).await;
+    let ended = tokio::time::timeout(Duration::from_secs(5), &mut connection).await;
     assert!(ended.is_err(), "{ended:?}");
 }
 

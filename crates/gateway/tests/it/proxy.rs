@@ -14,9 +14,12 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::kit::NEEDS;
 use crate::upstream::{TestProxy, Upstream};
 
-/// An address without a listener.
-async fn unused_address() -> SocketAddr {
-    tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
+/// An address that refuses connections: its socket is bound but does not listen, so no other process gets the port.
+fn closed_address() -> (tokio::net::TcpSocket, SocketAddr) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (socket, address)
 }
 
 #[tokio::test]
@@ -267,8 +270,8 @@ async fn closed_upstream_connection_is_not_reused() {
 
 #[tokio::test]
 async fn retryable_request_goes_to_another_upstream() {
-    let upstream = Upstream::start().await;
-    let proxy = TestProxy::start(&[unused_address().await, upstream.address], "").await;
+    let (upstream, (_socket, closed)) = (Upstream::start().await, closed_address());
+    let proxy = TestProxy::start(&[closed, upstream.address], "").await;
     for _ in 0..20 {
         assert_eq!(proxy.get("/").await.0, StatusCode::OK);
     }
@@ -306,7 +309,8 @@ async fn request_that_may_have_been_processed_is_not_repeated() {
 
 #[tokio::test]
 async fn failed_upstream_is_502_and_slow_upstream_is_504() {
-    let proxy = TestProxy::start(&[unused_address().await], "").await;
+    let (_socket, closed) = closed_address();
+    let proxy = TestProxy::start(&[closed], "").await;
     assert_eq!(proxy.get("/").await.0, StatusCode::BAD_GATEWAY);
     let upstream = Upstream::start().await;
     let proxy = TestProxy::start(&[upstream.address], "response_timeout = \"100ms\"").await;

@@ -48,10 +48,10 @@ fn doctor_warns_about_eviction() {
 #[test]
 fn doctor_reports_an_unavailable_redis() {
     let redis = RedisServer::start();
-    let url = redis.url();
-    drop(redis);
+    // Not dropped: its port stays reserved.
+    redis.kill();
     let folder = tempfile::tempdir().unwrap();
-    let output = hob().current_dir(&folder).arg("doctor").env("HOB_REDIS_URL", &url).output().unwrap();
+    let output = hob().current_dir(&folder).arg("doctor").env("HOB_REDIS_URL", redis.url()).output().unwrap();
     assert!(stdout(&output).contains("error    redis"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(4));
 }

@@ -117,7 +117,7 @@ fn exit_code_reports_a_missed_threshold() {
 #[test]
 fn url_is_requested_repeatedly() {
     let target = Target::start();
-    let output = load(&["quick", &format!("http://{}/", target.address), "-c", "4", "-d", "1s"]);
+    let output = load(&["quick", &format!("http://{}/", target.address), "-c", "4", "-d", "4s"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{text}");
     assert!(text.contains("p99.9") && text.contains('█') && target.served() > 10, "{text}");
@@ -148,7 +148,7 @@ mod slow {
     /// to gather runners.
     const END_WITHIN: Duration = Duration::from_secs(15);
     /// Added on a machine that also compiles; the hundred rounds are for an otherwise idle machine.
-    const SLACK: Duration = Duration::from_secs(10);
+    const SLACK: Duration = Duration::from_secs(30);
     /// Longer than a lease.
     const OUTAGE: Duration = Duration::from_secs(6);
 

@@ -101,7 +101,8 @@ fn high_limits() -> Vec<(u32, Duration)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plan_stops_cleanly_and_the_same_command_resumes() {
-    let plan_dir = TestPlan::new(60, Duration::from_millis(60), "1000/1m", high_limits()).await;
+    // Slow enough that calls remain when the run is stopped, even if the machine stalls.
+    let plan_dir = TestPlan::new(60, Duration::from_millis(400), "1000/1m", high_limits()).await;
     let child = plan_dir.run();
     wait_for("some API calls", LIMIT, async || plan_dir.api.served() > 10).await;
     kill_process(pid(&child), Signal::INT).expect("cannot send SIGINT");
@@ -137,7 +138,8 @@ async fn dead_letters_are_listed_and_replayed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn run_is_paused_from_another_process_and_a_second_run_is_rejected() {
-    let plan_dir = TestPlan::new(60, Duration::from_millis(100), "1000/1m", high_limits()).await;
+    // Slow enough that calls remain when two more processes have started, even on a busy machine.
+    let plan_dir = TestPlan::new(60, Duration::from_millis(800), "1000/1m", high_limits()).await;
     let child = plan_dir.run();
     wait_for("some API calls", LIMIT, async || plan_dir.api.served() > 5).await;
     let second = wait_for_exit(plan_dir.run()).await;

@@ -10,6 +10,8 @@ use crate::program::Server;
 /// Much shorter than each script, and long enough for a busy machine.
 const MAX_RESPONSE_TIME: Duration = Duration::from_secs(2);
 const REQUESTS: usize = 20;
+/// A machine that stalls delays single requests; a script that blocks the server delays all of them.
+const MAX_SLOW_REQUESTS: usize = 5;
 
 const LOOPS: &str = "while true do redis.call('GET', 'x') end";
 const ALLOCATES: &str = "local t = {} while true do t[#t+1] = string.rep('x', 100000) end";
@@ -29,14 +31,15 @@ fn start_script(server: &Server, script: &'static str) -> std::thread::JoinHandl
 }
 
 fn assert_responsive(server: &Server, script: &str) {
+    let mut slow = Vec::new();
     for _ in 0..REQUESTS {
         let started = Instant::now();
         assert_eq!(server.get("/healthz").body, "ok\n");
-        assert!(
-            started.elapsed() < MAX_RESPONSE_TIME,
-            "/healthz took {:?} during {script}",
-            started.elapsed()
-        );
+        let took = started.elapsed();
+        if took > MAX_RESPONSE_TIME {
+            slow.push(took);
+        }
+        assert!(slow.len() <= MAX_SLOW_REQUESTS, "/healthz took {slow:?} during {script}");
     }
 }
 

@@ -59,7 +59,10 @@ fn port_that_is_closed_is_down() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     assert_eq!(check(&[&address, "--kind", "tcp"]).status.code(), Some(0));
-    drop(listener);
+    // Bound, so that no other program can listen on the port, but not listening.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = closed.local_addr().unwrap().to_string();
     assert_eq!(check(&[&address, "--kind", "tcp"]).status.code(), Some(4));
 }
 

@@ -94,13 +94,22 @@ mod tests {
     #[tokio::test]
     async fn timer_is_never_early_and_mostly_less_than_a_millisecond_late() {
         let timer = PreciseTimer::new().unwrap();
-        let mut in_time = 0;
-        for _ in 0..50 {
-            let at = Instant::now() + Duration::from_micros(300);
-            timer.sleep_until(at).await;
-            let late = Instant::now().checked_duration_since(at).expect("not early");
-            in_time += usize::from(late < Duration::from_millis(1));
+        let mut rounds = Vec::new();
+        // A busy machine may be late in some rounds, but not in all of them.
+        for _ in 0..40 {
+            let mut in_time = 0;
+            for _ in 0..50 {
+                let at = Instant::now() + Duration::from_micros(300);
+                timer.sleep_until(at).await;
+                let late = Instant::now().checked_duration_since(at).expect("not early");
+                in_time += usize::from(late < Duration::from_millis(1));
+            }
+            if in_time > 10 {
+                return;
+            }
+            rounds.push(in_time);
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
-        assert!(in_time > 10, "{in_time} of 50 in time; the machine may be busy");
+        panic!("in time, of 50 each: {rounds:?}");
     }
 }

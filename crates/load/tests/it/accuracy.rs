@@ -14,7 +14,7 @@ use crate::server::{Reply, TestServer};
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
 /// Other programs delay requests and the probe at different times, so a round that fails is repeated. A generator that
 /// measures wrongly fails all rounds.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 10;
 
 /// Runs a plan to its end.
 pub(crate) async fn run(plan: &Plan, threads: u32) -> Totals {
@@ -57,7 +57,7 @@ fn compare(
 }
 
 /// Repeats a round until it passes.
-async fn repeat_until_ok(mut round: impl AsyncFnMut() -> Result<(), String>) {
+pub(crate) async fn repeat_until_ok(mut round: impl AsyncFnMut() -> Result<(), String>) {
     let mut errors = Vec::new();
     for _ in 0..ROUNDS {
         match round().await {

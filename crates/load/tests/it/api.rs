@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::kit::{NEEDS, plan};
+use crate::kit::{NEEDS, plan, worker_config};
 use crate::server::{Reply, TestServer};
 
 pub(crate) struct Site {
@@ -26,8 +26,7 @@ pub(crate) struct Site {
 impl Site {
     pub(crate) async fn open() -> Self {
         let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
-        let config = Config { threads: 1, ..Config::default() };
-        let load = Load::open(context.context(), Live::fixed(config)).await.unwrap();
+        let load = Load::open(context.context(), Live::fixed(worker_config())).await.unwrap();
         let app = TestApp::start(context.context(), load.routes()).await;
         load.start(app.web().changes());
         let server = TestServer::start(|n| {

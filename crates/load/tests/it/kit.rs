@@ -3,7 +3,7 @@
 use hob_fixtures::Needs;
 use hob_load::plan::PlanSource;
 use hob_load::{Config, Load, MIGRATIONS, PlanId, QueueOutcome, Run, RunRequest, RunState, TestId};
-use hob_service::{Live, ServiceContext};
+use hob_service::{Live, Period, ServiceContext};
 use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
 use hob_web::Web;
@@ -13,10 +13,16 @@ pub(crate) const NEEDS: Needs = Needs {
     migrations: &[MIGRATIONS],
 };
 
+/// The settings of a node that runs load. A machine that stalls for a few seconds loses no runner and starts no run
+/// without all of them.
+pub(crate) fn worker_config() -> Config {
+    let patience = Period::from_secs(60);
+    Config { threads: 1, lease: patience, gather_timeout: patience, ..Config::default() }
+}
+
 /// A node that runs load.
 pub(crate) async fn worker_node(context: &ServiceContext) -> Load {
-    let config = Config { threads: 1, ..Config::default() };
-    let load = Load::open(context, Live::fixed(config)).await.unwrap();
+    let load = Load::open(context, Live::fixed(worker_config())).await.unwrap();
     let web = Web::open(context, Live::fixed(hob_web::Config::default())).unwrap();
     load.start(web.changes());
     load

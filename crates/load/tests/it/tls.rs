@@ -1,7 +1,6 @@
 //! HTTPS targets.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hob_load::Fault;
 use hob_load::plan::{Format, Plan};
@@ -57,7 +56,6 @@ async fn server_is_trusted_with_the_ca_of_the_plan() {
     let (port, ca) = serve().await;
     let totals = run(&plan(port, &format!("tls = {{ ca = '''{ca}''' }}")), 1).await;
     assert_eq!((totals.requests(), totals.failed()), (20, 0), "{:?}", totals.steps());
-    assert!(totals.actual().quantile_us(0.5) < Duration::from_secs(1).as_micros() as u64);
 }
 
 #[tokio::test]

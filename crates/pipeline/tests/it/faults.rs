@@ -20,7 +20,8 @@ use crate::support::{NEEDS, TestEnv, api};
 fn run_resumes_after_a_month() {
     run(async {
         let env = TestEnv::embedded().await;
-        let server = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(60), ..api_config() })
+        // Slow enough that calls remain when the node stops, even if the machine stalls.
+        let server = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(400), ..api_config() })
             .await
             .unwrap();
         let node = env.node_with_store(env.store()).await;
@@ -193,7 +194,8 @@ fn file_is_truncated_to_the_committed_length() {
 fn quota_adapts_to_the_first_refusal() {
     run(async {
         let env = TestEnv::embedded().await;
-        let limits = vec![(10, Duration::from_secs(3))];
+        // Long enough that a machine that stalls still makes eleven calls in it.
+        let limits = vec![(10, Duration::from_secs(8))];
         let server =
             FakeApi::start(FakeApiConfig { dockets: 12, entries: 0, limits, ..api_config() }).await.unwrap();
         let node = env.node().await;
@@ -213,7 +215,8 @@ fn quota_adapts_to_the_first_refusal() {
 fn long_responses_are_rejected_and_concurrency_is_limited() {
     run(async {
         let env = TestEnv::embedded().await;
-        let latency = Duration::from_millis(20);
+        // Longer than three reservations take on a busy machine, which are made one after the other.
+        let latency = Duration::from_millis(300);
         let server =
             FakeApi::start(FakeApiConfig { dockets: 30, entries: 0, latency, ..api_config() }).await.unwrap();
         for _ in 0..2 {

@@ -16,7 +16,8 @@ const IN_FLIGHT: u64 = 4;
 /// P12: the quota fails closed, and the run continues after the store has recovered.
 async fn no_calls_during(fail: impl Fn(&RedisServer), recover: impl Fn(&RedisServer)) {
     let env = TestEnv::over(TestStore::redis().await, TestDatabase::sqlite()).await;
-    let latency = Duration::from_millis(20);
+    // Slow enough that calls remain when the store fails, even if the machine stalls.
+    let latency = Duration::from_millis(60);
     let api =
         FakeApi::start(FakeApiConfig { dockets: 300, entries: 0, latency, ..api_config() }).await.unwrap();
     let node = env.node().await;

@@ -151,7 +151,8 @@ fn changed_step_is_fetched_again() {
 fn run_after_a_cancelled_one_is_complete() {
     run(async {
         let env = TestEnv::embedded().await;
-        let latency = std::time::Duration::from_millis(30);
+        // Slow enough that calls remain when the run is cancelled, even if the machine stalls.
+        let latency = std::time::Duration::from_millis(300);
         let api = FakeApi::start(FakeApiConfig { latency, ..api_config() }).await.unwrap();
         let node = env.node().await;
         let first = start_run(&node.pipelines, &plan_for_files(&api)).await;

@@ -66,8 +66,8 @@ fn results_wait_while_the_sink_database_is_unavailable() {
     run(async {
         let (env, warehouse) = (TestEnv::embedded().await, Postgres::start());
         let folder = TempDir::new().unwrap();
-        // Slow enough that calls remain when the first rows are written.
-        let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(300), ..api_config() })
+        // Slow enough that calls remain when the database is killed, even if the machine stalls.
+        let api = FakeApi::start(FakeApiConfig { latency: Duration::from_millis(600), ..api_config() })
             .await
             .unwrap();
         let (_context, pipelines) = node(&env, &folder, &warehouse).await;

@@ -11,6 +11,11 @@ use crate::wait::{LIMIT, wait_for, wait_until};
 /// The name of the master in the configuration of the Sentinel.
 const NAME: &str = "mymaster";
 
+/// How many milliseconds a master may be silent before the Sentinel replaces it: many, because on a busy machine any
+/// server is silent for seconds, and few while a test waits for the failover.
+const PATIENT_MS: &str = "30000";
+const IMPATIENT_MS: &str = "1000";
+
 /// Two Redis servers monitored by one Sentinel with a quorum of 1: without split votes, a failover takes a few seconds.
 #[derive(Debug)]
 pub struct SentinelSet {
@@ -72,6 +77,7 @@ impl SentinelSet {
 
     /// Waits until the Sentinel has made another node than `old` the master, and that node takes writes.
     pub async fn wait_for_failover(&self, old: &RedisServer) {
+        self.replace_after(IMPATIENT_MS);
         wait_for("the failover", LIMIT, async || {
             let master = self.master();
             if master.port() == old.port() {
@@ -82,6 +88,11 @@ impl SentinelSet {
             if role.as_deref() == Some("master") { Ok(()) } else { Err(format!("{role:?}")) }
         })
         .await;
+        self.replace_after(PATIENT_MS);
+    }
+
+    fn replace_after(&self, silent_ms: &str) {
+        self.sentinel.command::<()>(&["SENTINEL", "SET", NAME, "down-after-milliseconds", silent_ms]);
     }
 
     fn master_port(&self) -> u16 {
@@ -108,7 +119,7 @@ fn launch(master: &RedisServer, replica: &RedisServer) -> Result<RedisServer, Po
     let (master, replica) = (master.port(), replica.port());
     let lines = format!(
         "sentinel monitor {NAME} 127.0.0.1 {master} 1\n\
-         sentinel down-after-milliseconds {NAME} 1000\n\
+         sentinel down-after-milliseconds {NAME} {PATIENT_MS}\n\
          sentinel failover-timeout {NAME} 3000\n\
          sentinel known-replica {NAME} 127.0.0.1 {replica}\n"
     );

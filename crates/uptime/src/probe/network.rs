@@ -77,8 +77,10 @@ mod tests {
     #[tokio::test]
     async fn one_reachable_target_is_enough() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let targets = [free.to_string(), listener.local_addr().unwrap().to_string()];
+        // Bound but not listening, so that no other process gets the port.
+        let closed = tokio::net::TcpSocket::new_v4().unwrap();
+        closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let targets = [closed.local_addr().unwrap().to_string(), listener.local_addr().unwrap().to_string()];
         assert_eq!(LocalNetwork::default().health(&targets).await, NetworkHealth::Up);
         assert_eq!(LocalNetwork::default().health(&targets[..1]).await, NetworkHealth::Down);
     }

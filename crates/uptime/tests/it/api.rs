@@ -101,7 +101,7 @@ async fn list_is_searched_filtered_and_paged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn heartbeat_is_up_until_the_job_misses_its_deadline() {
     let (_context, service) = service().await;
-    let spec = json!({"name": "Backup", "kind": "heartbeat", "interval_s": 1, "heartbeat": {"grace_s": 1}});
+    let spec = json!({"name": "Backup", "kind": "heartbeat", "interval_s": 1, "heartbeat": {"grace_s": 5}});
     let added: Value = service.app.post("/api/v1/uptime/monitors", &spec).await.json();
     let (id, path) =
         (added["id"].as_str().unwrap().to_owned(), added["heartbeat_path"].as_str().unwrap().to_owned());

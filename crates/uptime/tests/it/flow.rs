@@ -105,9 +105,11 @@ async fn outage_without_the_database_is_saved_later() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failures_do_not_count_without_a_network() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    // A free port: no connection is accepted, as without a network.
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let config = Config { connectivity_targets: vec![closed], ..Config::default() };
+    // Bound but not listening: no connection is accepted, as without a network, and no other process gets the port.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let targets = vec![closed.local_addr().unwrap().to_string()];
+    let config = Config { connectivity_targets: targets, ..Config::default() };
     let service = Service::configured(&context, config).await;
     let monitor =
         json!({"name": "x", "kind": "dns", "target": "nowhere.invalid", "interval_s": 1, "retries": 0});

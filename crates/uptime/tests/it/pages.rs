@@ -23,7 +23,7 @@ async fn monitor_is_added_and_edited_with_the_form() {
         ("name", "<Shop>"),
         ("kind", "http"),
         ("target", &target.url),
-        ("interval_s", "1"),
+        ("interval_s", "5"),
         ("assertions", "status == 200"),
     ];
     let added = app.submit("/uptime/new", &fields).await;
@@ -128,7 +128,7 @@ async fn status_page_is_paged() {
     let (_context, service) = service().await;
     for n in 0..101 {
         let monitor = json!({"name": format!("System {n:03}"), "kind": "tcp", "target": "127.0.0.1:1",
-                             "interval_s": 3600, "published": true});
+                             "interval_s": 3600, "retries": 100, "published": true});
         assert_eq!(service.app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
     }
     wait_for("all systems to be published", LIMIT, async || {

@@ -12,12 +12,12 @@ use crate::protected::{ADMIN, NEEDS, ProtectedApp, token};
 
 const GNOMES: &str = "/api/v1/garden/gnomes";
 
-/// A context with the database timeouts of a service.
+/// A context with database timeouts that are shorter than those of a request, and long enough for a busy machine.
 async fn with_short_timeouts(context: &TestContext) -> ServiceContext {
     let address = context.test_database().url().parse().unwrap();
     let options = Options {
-        connect_timeout: Duration::from_millis(500),
-        statement_timeout: Duration::from_secs(2),
+        connect_timeout: Duration::from_secs(5),
+        statement_timeout: Duration::from_secs(10),
         ..Options::default()
     };
     let database = Database::open_with(&address, &[hob_web::MIGRATIONS], options).await.unwrap();

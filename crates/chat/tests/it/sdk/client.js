@@ -6,7 +6,17 @@ const readline = require("readline");
 const [url, token] = process.argv.slice(2);
 const printLine = (what) => console.log(JSON.stringify(what));
 
-const client = new Centrifuge(url, { token, websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 200 });
+// One message per turn of the event loop, as in a browser. Otherwise the SDK (5.7.4) delivers the publications of two
+// frames that arrive together in turns: the first of each, then the second of each.
+class OrderedWebSocket extends WebSocket {
+  constructor(url, protocols) {
+    super(url, protocols, { allowSynchronousEvents: false });
+  }
+}
+
+const client = new Centrifuge(url, {
+  token, websocket: OrderedWebSocket, timeout: 30_000, minReconnectDelay: 50, maxReconnectDelay: 200,
+});
 client.on("error", (ctx) => printLine({ error: ctx.error.message }));
 
 const subscription = client.newSubscription("conv:r", { joinLeave: true });

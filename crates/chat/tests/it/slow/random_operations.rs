@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 use hob_chat::keys::{ConversationId, UserId};
 use hob_chat::{BlockAction, Chat, ReceiptKind};
 use hob_fixtures::{Layout, TestApp, TestContext};
-use hob_service::ServiceContext;
+use hob_service::{Period, ServiceContext};
 use hob_testkit::{KillableNode, LIMIT, budget, wait_for};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
 use crate::client::{Client, message_of};
-use crate::harness::{NEEDS, done, get, keys, killable_node, message, open, room, user};
+use crate::harness::{
+    NEEDS, config, done, get, keys, killable_node, message, room, short_lease, start, user,
+};
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -90,9 +92,11 @@ struct Simulation {
 impl Simulation {
     async fn new() -> Self {
         let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-        let chat = open(&context).await;
+        // Three leases are the time limit for a confirmation of the other node.
+        let lease = hob_chat::Config { node_lease: Period::from_secs(4), ..config() };
+        let chat = start(context.context(), lease).await;
         let app = TestApp::start(context.context(), chat.routes()).await;
-        let killable = killable_node(&context).await;
+        let killable = killable_node(&context, short_lease()).await;
         wait_for("two nodes", LIMIT, async || chat.nodes().await.is_ok_and(|nodes| nodes.len() == 2)).await;
         let mut rooms = Vec::new();
         for id in ROOMS {
@@ -172,7 +176,7 @@ impl Simulation {
                 self.subscribe().await;
             }
             Step::KillNode => {
-                let next = killable_node(&self.context).await;
+                let next = killable_node(&self.context, short_lease()).await;
                 std::mem::replace(&mut self.killable, next).kill();
             }
             Step::Flush => self.context.test_store().flush_all().await,
@@ -192,7 +196,7 @@ impl Simulation {
     }
 
     async fn everything_arrived(&mut self) {
-        for _ in 0..500 {
+        for _ in 0..1_500 {
             self.drain().await;
             if self.received == self.acknowledged {
                 return;
