@@ -4,6 +4,7 @@
 pub(crate) mod endpoint;
 pub mod identity;
 pub(crate) mod layer;
+pub(crate) mod path;
 pub(crate) mod policy;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use parking_lot::RwLock;
 
 use crate::admission::endpoint::{EndpointId, Endpoints, endpoint_path};
 use crate::admission::identity::{ClientAddress, ForwardingHeader, Identity};
+use crate::admission::path::RequestPath;
 use crate::admission::policy::Policy;
 use crate::limiter::headers::{RateLimitHeaders, XRateLimit};
 use crate::limiter::rule::RuleMode;
@@ -67,6 +69,8 @@ pub enum Refusal {
     LimitUnavailable,
     /// The caller is on the deny list.
     Denied,
+    /// Servers read the path in different ways.
+    AmbiguousPath,
 }
 
 impl Refusal {
@@ -76,6 +80,7 @@ impl Refusal {
             Self::Limited => StatusCode::TOO_MANY_REQUESTS,
             Self::LimitUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied => StatusCode::FORBIDDEN,
+            Self::AmbiguousPath => StatusCode::BAD_REQUEST,
         }
     }
 
@@ -86,6 +91,9 @@ impl Refusal {
             Self::Limited => "Too many requests. See Retry-After.",
             Self::LimitUnavailable => "The rate limiter is unavailable. See Retry-After.",
             Self::Denied => "Forbidden.",
+            Self::AmbiguousPath => {
+                "The path is ambiguous: it has an invalid escape, a backslash, or an escaped separator or control character."
+            }
         }
     }
 }
@@ -145,15 +153,22 @@ impl Admission {
             x_ratelimit,
             sample: None,
         };
+        let path = RequestPath::parse(path, policy.path_reading).ok();
         if policy.deny.contains_address(client.address) {
             checked.refusal = Some(Refusal::Denied);
-        } else if !policy.allow.contains_address(client.address) {
-            self.check_rules(&active, (method, path, headers), &mut checked).await;
+        } else if let Some(path) = &path {
+            if !policy.allow.contains_address(client.address) {
+                self.check_rules(&active, (method, path, headers), &mut checked).await;
+            }
+        } else {
+            checked.refusal = Some(Refusal::AmbiguousPath);
         }
         // The same requests are counted in every key.
         if counted {
-            let path = endpoint_path(&policy.templates, policy.id_detection, path);
-            let endpoint = self.inner.endpoints.id(method, &path);
+            let endpoint = path.map_or(EndpointId::OTHER, |path| {
+                let path = endpoint_path(&policy.templates, policy.id_detection, &path);
+                self.inner.endpoints.id(method, &path)
+            });
             let outcome =
                 if checked.refusal.is_some() { RequestOutcome::Refused } else { RequestOutcome::Allowed };
             checked.sample =
@@ -166,7 +181,7 @@ impl Admission {
     async fn check_rules(
         &self,
         ActivePolicy { policy, rules }: &ActivePolicy,
-        (method, path, headers): (&Method, &str, &HeaderMap),
+        (method, path, headers): (&Method, &RequestPath<'_>, &HeaderMap),
         checked: &mut CheckedRequest,
     ) {
         for active_rule in rules.iter() {

@@ -51,6 +51,12 @@ hob_service::section! {
         /// Route templates such as "/api/users/:id": matching requests count as one endpoint. Other paths are endpoints
         /// themselves.
         pub routes: Vec<String> = Vec::new(),
+        /// Whether routes, also those of rules, distinguish upper and lower case. Many servers do not, and a limit on
+        /// "/login" must apply to "/LOGIN" then.
+        pub case_sensitive_routes: bool = false,
+        /// What happens to requests whose path servers read in different ways, because of %2f, %5c, a backslash, an
+        /// escaped control character or an invalid escape: "refuse" with status 400, or "allow".
+        pub ambiguous_paths: AmbiguousPaths = AmbiguousPaths::Refuse,
         /// Whether numbers and UUIDs in other paths are counted as ":id".
         pub learn_routes: bool = false,
         /// Whether requests from this host are counted.
@@ -161,6 +167,17 @@ pub enum OnStoreFailure {
     Closed,
     /// Each instance enforces the limit by itself.
     Local,
+}
+
+/// What happens to requests with an ambiguous path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AmbiguousPaths {
+    /// They are refused with status 400.
+    #[default]
+    Refuse,
+    /// They are forwarded. A rule applies if one way to read the path matches its route.
+    Allow,
 }
 
 /// Where a rule is checked.

@@ -28,7 +28,7 @@ pub use admission::identity;
 pub use admission::layer::{GatewayLayer, GatewayService};
 pub use admission::policy::{BadPolicy, Policy};
 pub use admission::{Admission, CheckedRequest, Refusal};
-pub use config::{AppliesTo, Config, Exactness, OnStoreFailure, RuleConfig};
+pub use config::{AmbiguousPaths, AppliesTo, Config, Exactness, OnStoreFailure, RuleConfig};
 pub use error::Error;
 pub use gateway::{Gateway, MIGRATIONS};
 pub use limiter::headers::RateLimitHeaders;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use http::Method;
 use parking_lot::RwLock;
 
+use crate::admission::path::{self, RequestPath};
 use crate::keys::{self, Keys};
 
 /// A route template: `/api/users/:id`, or `/static/*` for everything below `/static`.
@@ -44,21 +45,21 @@ impl RouteTemplate {
             Some(_) => Segment::Any,
             None => Segment::Literal(part.to_owned()),
         };
-        let segments = body.split('/').skip(1).map(segment).collect();
+        let segments = path::segments(&path::normalize(body)).map(segment).collect();
         Ok(Self { text: text.to_owned(), segments, open_ended })
     }
 
-    #[must_use]
-    pub fn matches(&self, path: &str) -> bool {
-        let mut parts = path.split('/').skip(1);
-        for segment in &self.segments {
-            match (segment, parts.next()) {
-                (Segment::Literal(text), Some(part)) if text == part => {}
-                (Segment::Any, Some(part)) if !part.is_empty() => {}
-                _ => return false,
-            }
-        }
-        self.open_ended || parts.next().is_none()
+    pub(crate) fn matches(&self, path: &RequestPath<'_>) -> bool {
+        let matches_reading = |reading: &str| {
+            let mut parts = path::segments(reading);
+            let matches_next = |segment: &Segment| match (segment, parts.next()) {
+                (Segment::Literal(text), Some(part)) => path.is_same_segment(text, part),
+                (Segment::Any, Some(_)) => true,
+                (_, None) => false,
+            };
+            self.segments.iter().all(matches_next) && (self.open_ended || parts.next().is_none())
+        };
+        path.readings().any(matches_reading)
     }
 
     #[must_use]
@@ -137,12 +138,12 @@ impl Endpoints {
 pub(crate) fn endpoint_path<'p>(
     templates: &'p [RouteTemplate],
     detection: IdDetection,
-    path: &'p str,
+    path: &'p RequestPath<'_>,
 ) -> std::borrow::Cow<'p, str> {
     match templates.iter().find(|template| template.matches(path)) {
         Some(template) => template.as_str().into(),
-        None if detection == IdDetection::On => replace_ids(path),
-        None => path.into(),
+        None if detection == IdDetection::On => replace_ids(path.as_str()),
+        None => path.as_str().into(),
     }
 }
 
@@ -171,22 +172,40 @@ fn is_id(part: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::path::{PathReading, RouteCase};
+    use crate::config::AmbiguousPaths;
 
-    fn template(text: &str) -> RouteTemplate {
-        RouteTemplate::new(text).unwrap()
+    fn parse(path: &str) -> RequestPath<'_> {
+        let reading = PathReading { ambiguous: AmbiguousPaths::Refuse, case: RouteCase::Insensitive };
+        RequestPath::parse(path, reading).unwrap()
+    }
+
+    fn matches(template: &str, path: &str) -> bool {
+        RouteTemplate::new(template).unwrap().matches(&parse(path))
     }
 
     #[test]
     fn template_matches_whole_segments() {
-        assert!(template("/api/users/:id").matches("/api/users/7"));
+        assert!(matches("/api/users/:id", "/api/users/7"));
         for path in ["/api/users", "/api/users/", "/api/users/7/posts", "/api/userss/7"] {
-            assert!(!template("/api/users/:id").matches(path), "{path}");
+            assert!(!matches("/api/users/:id", path), "{path}");
         }
-        assert!(template("/static/*").matches("/static/a/b.css"));
-        assert!(template("/static/*").matches("/static"));
-        assert!(template("/*").matches("/"));
-        assert!(!template("/static/*").matches("/statics/a"));
-        assert!(template("/").matches("/"));
+        assert!(matches("/static/*", "/static/a/b.css"));
+        assert!(matches("/static/*", "/static"));
+        assert!(matches("/*", "/"));
+        assert!(!matches("/static/*", "/statics/a"));
+        assert!(matches("/", "/"));
+        assert!(!matches("/", "/a"));
+    }
+
+    /// Templates are normalised like paths.
+    #[test]
+    fn template_matches_every_spelling() {
+        for template in ["/Files/a%20b/", "//files/a%20b", "/files/%61%20b", "/files;x/./a%20b"] {
+            for path in ["/files/a%20b", "/FILES/%61%20b/"] {
+                assert!(matches(template, path), "{template} {path}");
+            }
+        }
     }
 
     #[test]
@@ -198,7 +217,7 @@ mod tests {
 
     #[test]
     fn ids_are_replaced_only_if_enabled() {
-        let path = |detection, path: &str| endpoint_path(&[], detection, path).into_owned();
+        let path = |detection, path: &str| endpoint_path(&[], detection, &parse(path)).into_owned();
         assert_eq!(path(IdDetection::Off, "/forum/questions/123"), "/forum/questions/123");
         assert_eq!(path(IdDetection::On, "/forum/questions/123"), "/forum/questions/:id");
         assert_eq!(path(IdDetection::On, "/u/507f1f77bcf86cd799439011/x"), "/u/:id/x");

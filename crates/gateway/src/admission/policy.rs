@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::admission::endpoint::{IdDetection, RouteTemplate};
 use crate::admission::identity::{CallerList, TrustedProxies};
+use crate::admission::path::{PathReading, RouteCase};
 use crate::config::Config;
 use crate::limiter::rule::{BadRule, Keyspace, Rule};
 
@@ -17,6 +18,7 @@ pub struct Policy {
     pub(crate) allow: CallerList,
     pub(crate) deny: CallerList,
     pub(crate) templates: Vec<RouteTemplate>,
+    pub(crate) path_reading: PathReading,
     pub(crate) id_detection: IdDetection,
     pub(crate) count_loopback: bool,
     pub(crate) x_ratelimit: bool,
@@ -55,6 +57,14 @@ impl Policy {
             allow: CallerList::new(&config.allow),
             deny: CallerList::new(&config.deny),
             templates,
+            path_reading: PathReading {
+                ambiguous: config.ambiguous_paths,
+                case: if config.case_sensitive_routes {
+                    RouteCase::Sensitive
+                } else {
+                    RouteCase::Insensitive
+                },
+            },
             id_detection: if config.learn_routes { IdDetection::On } else { IdDetection::Off },
             count_loopback: config.count_loopback,
             x_ratelimit: config.x_ratelimit,

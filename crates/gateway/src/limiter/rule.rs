@@ -9,6 +9,7 @@ use http::{HeaderMap, Method};
 
 use crate::admission::endpoint::RouteTemplate;
 use crate::admission::identity::CountBy;
+use crate::admission::path::RequestPath;
 use crate::config::{AppliesTo, Exactness, OnStoreFailure, RuleConfig};
 use crate::keys::{self, Keys};
 use crate::limiter::headers::AdvertisedPolicy;
@@ -154,8 +155,7 @@ impl Rule {
     }
 
     /// Whether a request through the gateway is checked against this rule.
-    #[must_use]
-    pub fn matches(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    pub(crate) fn matches(&self, method: &Method, path: &RequestPath<'_>, headers: &HeaderMap) -> bool {
         self.applies_to == AppliesTo::Requests && self.scope.matches(method, path, headers)
     }
 }
@@ -186,12 +186,14 @@ impl Scope {
         })
     }
 
-    fn matches(&self, method: &Method, path: &str, headers: &HeaderMap) -> bool {
+    fn matches(&self, method: &Method, path: &RequestPath<'_>, headers: &HeaderMap) -> bool {
+        // Some servers accept `post`.
+        let same_method = |known: &Method| known.as_str().eq_ignore_ascii_case(method.as_str());
         let same = |(name, value): &(HeaderName, Option<HeaderValue>)| match value {
             None => headers.contains_key(name),
             Some(value) => headers.get_all(name).iter().any(|sent| sent == value),
         };
-        (self.methods.is_empty() || self.methods.contains(method))
+        (self.methods.is_empty() || self.methods.iter().any(same_method))
             && self.route.as_ref().is_none_or(|route| route.matches(path))
             && self.headers.iter().all(same)
     }
@@ -308,6 +310,8 @@ impl fmt::Display for RuleName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::admission::path::{PathReading, RouteCase};
+    use crate::config::AmbiguousPaths;
 
     fn read(toml: &str) -> Result<Rule, BadRule> {
         Rule::new(&toml::from_str(toml).unwrap())
@@ -324,15 +328,19 @@ mod tests {
              header = { x-plan = \"free\", x-trace = \"*\" }",
         );
         let rule = rule.unwrap();
+        let matches = |method: &Method, path: &str, headers: &HeaderMap| {
+            let reading = PathReading { ambiguous: AmbiguousPaths::Refuse, case: RouteCase::Insensitive };
+            rule.matches(method, &RequestPath::parse(path, reading).unwrap(), headers)
+        };
         let mut headers = HeaderMap::new();
         headers.insert("x-plan", "free".parse().unwrap());
-        assert!(!rule.matches(&Method::GET, "/api/users/7", &headers));
+        assert!(!matches(&Method::GET, "/api/users/7", &headers));
         headers.insert("x-trace", "1".parse().unwrap());
-        assert!(rule.matches(&Method::GET, "/api/users/7", &headers));
-        assert!(!rule.matches(&Method::POST, "/api/users/7", &headers));
-        assert!(!rule.matches(&Method::GET, "/api/users", &headers));
+        assert!(matches(&Method::GET, "/api/users/7", &headers));
+        assert!(!matches(&Method::POST, "/api/users/7", &headers));
+        assert!(!matches(&Method::GET, "/api/users", &headers));
         headers.insert("x-plan", "paid".parse().unwrap());
-        assert!(!rule.matches(&Method::GET, "/api/users/7", &headers));
+        assert!(!matches(&Method::GET, "/api/users/7", &headers));
     }
 
     #[test]

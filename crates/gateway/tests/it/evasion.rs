@@ -1,0 +1,157 @@
+//! Requests that look different to the gateway than to the upstream: spellings of a path.
+
+use futures_util::future::join_all;
+use hob_testkit::LIMIT;
+
+use crate::recorder::{Recorder, exchange};
+use crate::upstream::TestProxy;
+
+const LOGIN: &str = "[[rules]]\nname = \"login\"\nwindows = \"1/1h\"\nroute = \"/api/auth/login\"\n";
+
+/// Spellings of `/api/auth/login` that servers accept.
+const SPELLINGS: [&str; 14] = [
+    "/api/auth/login",
+    "/API/Auth/LOGIN",
+    "/api/auth/login/",
+    "//api/auth/login",
+    "/api//auth/login",
+    "/api/auth/%6cogin",
+    "/api/auth/%6Cogin",
+    "/%61pi/auth/login",
+    "/./api/auth/login",
+    "/api/%2e/auth/login",
+    "/x/../api/auth/login",
+    "/x/%2E%2e/api/auth/login",
+    "/api/auth/login;x",
+    "/api;v=1/auth/login;jsessionid=1?q=1",
+];
+
+fn get(target: &str) -> String {
+    format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
+}
+
+/// The status of a response.
+fn status(response: &str) -> u16 {
+    let status = response.split(' ').nth(1).and_then(|status| status.parse().ok());
+    status.unwrap_or_else(|| panic!("no response: {response:?}"))
+}
+
+async fn status_of(proxy: &TestProxy, request: &str) -> u16 {
+    status(&exchange(proxy.address, request.as_bytes()).await)
+}
+
+/// A limit on a route applies to every spelling of its path.
+#[tokio::test]
+async fn limit_applies_to_every_spelling_of_a_path() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(&[upstream.address], &format!("count_loopback = true\n{LOGIN}")).await;
+    assert_eq!(status_of(&proxy, &get("/api/auth/login")).await, 200);
+    let answers = join_all(SPELLINGS.map(async |path| status_of(&proxy, &get(path)).await)).await;
+    let passed: Vec<_> = SPELLINGS.iter().zip(answers).filter(|(_, status)| *status != 429).collect();
+    assert!(passed.is_empty(), "{passed:?}");
+    assert_eq!(upstream.received().len(), 1);
+    proxy.context.tasks.stop(LIMIT).await;
+    let endpoints = proxy.gateway.statistics().endpoints().await.unwrap();
+    let counted: u64 = endpoints.iter().map(|endpoint| endpoint.requests).sum();
+    assert_eq!(counted, 15, "{endpoints:?}");
+    // Names keep their case.
+    assert_eq!(endpoints.len(), 2, "{endpoints:?}");
+}
+
+/// A server that does not resolve dot segments sees the route in front of them.
+#[tokio::test]
+async fn limit_applies_to_a_prefix_before_dot_segments() {
+    let upstream = Recorder::start().await;
+    let rule = "[[rules]]\nname = \"graphql\"\nwindows = \"1/1h\"\nroute = \"/graphql/*\"\n";
+    let proxy = TestProxy::start(&[upstream.address], rule).await;
+    assert_eq!(status_of(&proxy, &get("/graphql")).await, 200);
+    for path in ["/graphql/..", "/graphql/x/../..", "/graphql/%2e%2e/", "/graphql/..?q"] {
+        assert_eq!(status_of(&proxy, &get(path)).await, 429, "{path}");
+    }
+    assert_eq!(status_of(&proxy, &get("/other/..")).await, 200);
+}
+
+#[tokio::test]
+async fn routes_are_case_sensitive_if_configured() {
+    let upstream = Recorder::start().await;
+    let proxy =
+        TestProxy::start(&[upstream.address], &format!("case_sensitive_routes = true\n{LOGIN}")).await;
+    assert_eq!(status_of(&proxy, &get("/api/auth/login")).await, 200);
+    assert_eq!(status_of(&proxy, &get("/api/auth/%6cogin/")).await, 429);
+    assert_eq!(status_of(&proxy, &get("/API/auth/login")).await, 200);
+}
+
+/// A rule for `POST` applies to `post`, which some servers accept.
+#[tokio::test]
+async fn limit_applies_to_a_method_in_lower_case() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(&[upstream.address], &format!("{LOGIN}methods = [\"POST\"]\n")).await;
+    let post = |method: &str| {
+        format!(
+            "{method} /api/auth/login HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+        )
+    };
+    assert_eq!(status_of(&proxy, &post("POST")).await, 200);
+    assert_eq!(status_of(&proxy, &post("post")).await, 429);
+    assert_eq!(status_of(&proxy, &get("/api/auth/login")).await, 200);
+}
+
+/// The upstream gets the target byte for byte.
+#[tokio::test]
+async fn forwarded_target_is_unchanged() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(&[upstream.address], "ambiguous_paths = \"allow\"").await;
+    let targets = [
+        "/API//a/../%6cogin;x=1/?q=%6c//../%2f",
+        "/./",
+        "//a",
+        "/a%2fb%5c%00%",
+        "/\u{e9}?\u{e9}",
+        "/a\\b|{c}",
+        "*",
+    ];
+    for target in targets {
+        let request = get(target).replace("GET *", "OPTIONS *");
+        assert_eq!(status_of(&proxy, &request).await, 200, "{target}");
+    }
+    let received = upstream.received();
+    let sent: Vec<&str> =
+        received.iter().map(|request| request.target().split_once(' ').unwrap().1).collect();
+    assert_eq!(sent, targets);
+}
+
+/// Refused requests are counted, and do not occupy an endpoint.
+#[tokio::test]
+async fn ambiguous_paths_are_refused() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
+    let paths =
+        ["/api%2flogin", "/api%5Clogin", "/api\\login", "/api%00", "/api%0a", "/api%", "/a%zz", "/a//../b"];
+    for path in paths {
+        let answer = exchange(proxy.address, get(path).as_bytes()).await;
+        assert_eq!(status(&answer), 400, "{path}");
+        assert!(answer.contains("path"), "{answer}");
+    }
+    // A query is not a path.
+    assert_eq!(status_of(&proxy, &get("/a?b=%2f%00%zz\\")).await, 200);
+    assert_eq!(upstream.received().len(), 1);
+    proxy.context.tasks.stop(LIMIT).await;
+    let statistics = proxy.gateway.statistics();
+    let summary = statistics.summary().await.unwrap();
+    assert_eq!((summary.total, summary.accepted, summary.limited), (9, 1, 8));
+    let endpoints = statistics.endpoints().await.unwrap();
+    let names: Vec<&str> = endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
+    assert_eq!(names, ["other", "GET /a"], "{endpoints:?}");
+}
+
+/// With ambiguous paths, a limit applies to both readings.
+#[tokio::test]
+async fn allowed_ambiguous_path_is_limited() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(&[upstream.address], &format!("ambiguous_paths = \"allow\"\n{LOGIN}")).await;
+    assert_eq!(status_of(&proxy, &get("/api/auth/login")).await, 200);
+    for path in ["/api/auth%2flogin", "/api%5Cauth/login", "/api/auth\\login", "/api/auth/x%2f../login"] {
+        assert_eq!(status_of(&proxy, &get(path)).await, 429, "{path}");
+    }
+    assert_eq!(status_of(&proxy, &get("/other%2flogin")).await, 200);
+}
