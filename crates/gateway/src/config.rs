@@ -36,6 +36,9 @@ hob_service::section! {
         /// How many other upstreams a request without a body is sent to after a failure. If the failed upstream may have
         /// seen the request, only idempotent methods are sent again.
         pub retries: u32 = 1,
+        /// The protocols that a client may upgrade its connection to. What it sends after an upgrade is neither counted nor
+        /// limited. Other upgrades are ignored, and the request is forwarded without them.
+        pub upgrades: Vec<String> = vec!["websocket".to_owned()],
         /// The maximum number of client connections; further ones wait.
         pub max_connections: u32 = 10_000,
         /// The timeout for the head of a request. An idle connection is closed after this time, at most twice it.

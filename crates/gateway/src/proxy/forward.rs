@@ -42,6 +42,15 @@ pub(crate) struct Settings {
     connect_timeout: Duration,
     response_timeout: Duration,
     retries: u32,
+    /// The protocols that a connection may be upgraded to.
+    upgrades: Vec<String>,
+}
+
+/// A client's connection that may be upgraded.
+struct ClientUpgrade {
+    requested: Vec<String>,
+    on_upgrade: OnUpgrade,
+    cut: CancellationToken,
 }
 
 /// A client's connection.
@@ -99,13 +108,16 @@ impl Forwarder {
         if request.method() == Method::CONNECT {
             return text_response(StatusCode::METHOD_NOT_ALLOWED, "CONNECT is not supported.");
         }
-        let protocol = headers::strip_hop_by_hop(request.headers_mut());
+        let settings = self.settings();
+        // Other upgrades are ignored, as RFC 9110 allows: what follows them would be neither counted nor limited.
+        let mut requested = headers::strip_hop_by_hop(request.headers_mut());
+        requested.retain(|protocol| contains_protocol(&settings.upgrades, protocol));
         // Only HTTP/1.1 has this kind of upgrade.
-        let upgrade = match protocol {
-            Some(protocol) if request.version() == Version::HTTP_11 => {
-                Some((hyper::upgrade::on(&mut request), protocol))
-            }
-            _ => None,
+        let client_upgrade = if requested.is_empty() || request.version() != Version::HTTP_11 {
+            None
+        } else {
+            let on_upgrade = hyper::upgrade::on(&mut request);
+            Some(ClientUpgrade { requested, on_upgrade, cut: client.cut.clone() })
         };
         let (uri, version) = (request.uri().clone(), request.version());
         let CheckedRequest { client: address, forwarding_header, .. } = *checked;
@@ -116,51 +128,13 @@ impl Forwarder {
             scheme: client.scheme,
         };
         headers::rewrite_request(request.headers_mut(), (&uri, version), &from);
-        let mut client_upgrade = None;
-        if let Some((on_upgrade, protocol)) = upgrade {
-            headers::keep_upgrade(request.headers_mut(), protocol);
-            client_upgrade = Some((on_upgrade, client.cut.clone()));
+        if let Some(upgrade) = &client_upgrade {
+            headers::keep_upgrade(request.headers_mut(), &upgrade.requested);
         }
-        match self.send(request).await {
+        match settings.send(request).await {
             Ok(response) => response_to_client(response, client_upgrade),
             Err(failure) => failure.answer(),
         }
-    }
-
-    /// Sends a request, and sends it again to another upstream if that is safe.
-    async fn send(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, ForwardFailure> {
-        let settings = self.settings();
-        let (mut parts, body) = request.into_parts();
-        parts.version = Version::HTTP_11;
-        // The upstream gets the path only; the authority is in Host.
-        if parts.uri.authority().is_some() {
-            let path = parts.uri.path_and_query().cloned();
-            parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
-        }
-        let mut tried: Vec<InFlight> = Vec::new();
-        let mut last = ForwardFailure::NoUpstream;
-        // A streamed body cannot be sent twice.
-        let has_body = !body.is_end_stream();
-        let retries = if has_body { 0 } else { settings.retries as usize };
-        let mut next_request =
-            Some((parts, if has_body { Either::Left(body) } else { Either::Right(Empty::new()) }));
-        while let Some(picked) = settings.upstreams.pick(&tried) {
-            let may_retry = tried.len() < retries && settings.upstreams.all().len() > tried.len() + 1;
-            let Some((parts, body)) = next_request.take() else { break };
-            if may_retry {
-                next_request = Some((parts.clone(), Either::Right(Empty::new())));
-            }
-            let method = parts.method.clone();
-            match settings.try_once(Request::from_parts(parts, body), &picked).await {
-                Ok(response) => return Ok(response),
-                Err(failure) => last = failure,
-            }
-            tried.push(picked);
-            if !last.is_retryable(&method) {
-                break;
-            }
-        }
-        Err(last)
     }
 
     /// Checks the health of every upstream, and closes idle connections.
@@ -192,7 +166,43 @@ impl Settings {
             connect_timeout: config.connect_timeout.get(),
             response_timeout: config.response_timeout.get(),
             retries: config.retries,
+            upgrades: config.upgrades.clone(),
         })
+    }
+
+    /// Sends a request, and sends it again to another upstream if that is safe.
+    async fn send(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, ForwardFailure> {
+        let (mut parts, body) = request.into_parts();
+        parts.version = Version::HTTP_11;
+        // The upstream gets the path only; the authority is in Host.
+        if parts.uri.authority().is_some() {
+            let path = parts.uri.path_and_query().cloned();
+            parts.uri = Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")));
+        }
+        let mut tried: Vec<InFlight> = Vec::new();
+        let mut last = ForwardFailure::NoUpstream;
+        // A streamed body cannot be sent twice.
+        let has_body = !body.is_end_stream();
+        let retries = if has_body { 0 } else { self.retries as usize };
+        let mut next_request =
+            Some((parts, if has_body { Either::Left(body) } else { Either::Right(Empty::new()) }));
+        while let Some(picked) = self.upstreams.pick(&tried) {
+            let may_retry = tried.len() < retries && self.upstreams.all().len() > tried.len() + 1;
+            let Some((parts, body)) = next_request.take() else { break };
+            if may_retry {
+                next_request = Some((parts.clone(), Either::Right(Empty::new())));
+            }
+            let method = parts.method.clone();
+            match self.try_once(Request::from_parts(parts, body), &picked).await {
+                Ok(response) => return Ok(response),
+                Err(failure) => last = failure,
+            }
+            tried.push(picked);
+            if !last.is_retryable(&method) {
+                break;
+            }
+        }
+        Err(last)
     }
 
     async fn try_once(
@@ -277,20 +287,24 @@ impl ForwardFailure {
 /// stops.
 fn response_to_client(
     mut response: Response<ResponseBody>,
-    client_upgrade: Option<(OnUpgrade, CancellationToken)>,
+    client_upgrade: Option<ClientUpgrade>,
 ) -> ProxyResponse {
-    let protocol = headers::strip_hop_by_hop(response.headers_mut());
+    let protocols = headers::strip_hop_by_hop(response.headers_mut());
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        let (Some((client_upgrade, cut)), Some(protocol)) = (client_upgrade, protocol) else {
+        let is_requested = |upgrade: &ClientUpgrade| {
+            !protocols.is_empty()
+                && protocols.iter().all(|protocol| contains_protocol(&upgrade.requested, protocol))
+        };
+        let Some(ClientUpgrade { on_upgrade, cut, .. }) = client_upgrade.filter(is_requested) else {
             return text_response(
                 StatusCode::BAD_GATEWAY,
                 "The upstream switched protocols without a request.",
             );
         };
-        headers::keep_upgrade(response.headers_mut(), protocol);
+        headers::keep_upgrade(response.headers_mut(), &protocols);
         let upstream_upgrade = hyper::upgrade::on(&mut response);
         tokio::spawn(cut.run_until_cancelled_owned(async move {
-            let Ok((client, upstream)) = tokio::try_join!(client_upgrade, upstream_upgrade) else { return };
+            let Ok((client, upstream)) = tokio::try_join!(on_upgrade, upstream_upgrade) else { return };
             let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
             // Either side may close or disappear at any time.
             let _ = tokio::io::copy_bidirectional(&mut client, &mut upstream).await;
@@ -300,6 +314,10 @@ fn response_to_client(
         return Response::from_parts(parts, Either::Right(Full::default()));
     }
     response.map(Either::Left)
+}
+
+fn contains_protocol(protocols: &[String], protocol: &str) -> bool {
+    protocols.iter().any(|known| known.eq_ignore_ascii_case(protocol))
 }
 
 pub(crate) fn text_response(status: StatusCode, message: &'static str) -> ProxyResponse {

@@ -36,16 +36,14 @@ pub(crate) enum Scheme {
 
 hob_units::names!(Scheme { Http = "http", Https = "https" });
 
-/// Removes hop-by-hop headers, including those listed in `Connection`. Returns the protocol of a requested upgrade.
-pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
-    let listed: Vec<HeaderName> = headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| name.trim().parse().ok())
-        .collect();
-    let upgrade = if listed.contains(&UPGRADE) { headers.get(UPGRADE).cloned() } else { None };
+/// Removes hop-by-hop headers, including those listed in `Connection`. Returns the protocols of an upgrade.
+pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Vec<String> {
+    let listed: Vec<HeaderName> = list(headers, CONNECTION).filter_map(|name| name.parse().ok()).collect();
+    let upgrade = if listed.contains(&UPGRADE) {
+        list(headers, UPGRADE).map(str::to_owned).collect()
+    } else {
+        Vec::new()
+    };
     // `TE: trailers` is the one value that is forwarded.
     let trailers = headers.get_all(TE).iter().any(|value| value.as_bytes().eq_ignore_ascii_case(b"trailers"));
     for name in listed.iter().filter(|name| **name != HOST).chain(&HOP_BY_HOP) {
@@ -57,10 +55,17 @@ pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> Option<HeaderValue> {
     upgrade
 }
 
+/// The elements of a header that is a list.
+fn list(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|element| !element.is_empty())
+}
+
 /// Adds the upgrade headers to a request or to a 101 response.
-pub(crate) fn keep_upgrade(headers: &mut HeaderMap, protocol: HeaderValue) {
+pub(crate) fn keep_upgrade(headers: &mut HeaderMap, protocols: &[String]) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
-    headers.insert(UPGRADE, protocol);
+    let protocols = HeaderValue::try_from(protocols.join(", "));
+    headers.insert(UPGRADE, protocols.expect("parts of header values are a valid header value"));
 }
 
 /// Where a request comes from.
@@ -177,7 +182,7 @@ mod tests {
             ("proxy-authorization", "Basic x"),
             ("accept", "*/*"),
         ]);
-        assert_eq!(strip_hop_by_hop(&mut headers), None);
+        assert_eq!(strip_hop_by_hop(&mut headers), Vec::<String>::new());
         let mut left: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
         left.sort_unstable();
         assert_eq!(left, ["accept", "host", "te"]);
@@ -186,9 +191,11 @@ mod tests {
     #[test]
     fn requested_upgrade_is_returned() {
         let mut headers = headers(&[("connection", "keep-alive, Upgrade"), ("upgrade", "websocket")]);
-        assert_eq!(strip_hop_by_hop(&mut headers).unwrap(), "websocket");
+        assert_eq!(strip_hop_by_hop(&mut headers), ["websocket"]);
+        let mut headers = self::headers(&[("connection", "upgrade"), ("upgrade", "h2c,, websocket ")]);
+        assert_eq!(strip_hop_by_hop(&mut headers), ["h2c", "websocket"]);
         let mut headers = self::headers(&[("upgrade", "h2c")]);
-        assert_eq!(strip_hop_by_hop(&mut headers), None);
+        assert_eq!(strip_hop_by_hop(&mut headers), Vec::<String>::new());
         assert!(headers.is_empty());
     }
 

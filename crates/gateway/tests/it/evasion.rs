@@ -1,7 +1,10 @@
-//! Requests that look different to the gateway than to the upstream: spellings of a path.
+//! Requests that look different to the gateway than to the upstream: spellings of a path, two hosts, and upgrades to
+//! other protocols.
 
 use futures_util::future::join_all;
 use hob_testkit::LIMIT;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use crate::recorder::{Recorder, exchange};
 use crate::upstream::TestProxy;
@@ -154,4 +157,81 @@ async fn allowed_ambiguous_path_is_limited() {
         assert_eq!(status_of(&proxy, &get(path)).await, 429, "{path}");
     }
     assert_eq!(status_of(&proxy, &get("/other%2flogin")).await, 200);
+}
+
+fn upgrade(lines: &str) -> String {
+    format!("GET /upgrade HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\n{lines}\r\n\r\n")
+}
+
+/// After an upgrade, a client could send requests that are neither counted nor limited.
+#[tokio::test]
+async fn other_protocols_than_websocket_are_not_upgraded() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(
+        &[upstream.address],
+        "count_loopback = true\nheader_timeout = \"200ms\"\n[[rules]]\nname = \"all\"\nwindows = \"4/1h\"\n",
+    )
+    .await;
+    let hidden = "GET /hidden HTTP/1.1\r\nhost: a\r\n\r\n";
+    for protocol in ["upgrade: h2c", "upgrade: TLS/1.0, HTTP/2.0"] {
+        // The second request does not pass as the bytes of another protocol.
+        let answer = exchange(proxy.address, format!("{}{hidden}", upgrade(protocol)).as_bytes()).await;
+        assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 2, "{answer}");
+    }
+    let received = upstream.received();
+    assert_eq!(received.len(), 4);
+    assert!(received.iter().all(|request| request.header("upgrade").is_empty()), "{received:?}");
+    // The limit is reached; it applies to a WebSocket, too.
+    let answer = exchange(proxy.address, upgrade("upgrade: websocket").as_bytes()).await;
+    assert_eq!(status(&answer), 429);
+    proxy.context.tasks.stop(LIMIT).await;
+    let summary = proxy.gateway.statistics().summary().await.unwrap();
+    assert_eq!((summary.accepted, summary.limited), (4, 1));
+}
+
+/// Opens an upgraded connection, and returns the protocol that the upstream was asked for.
+async fn upgraded(proxy: &TestProxy, upstream: &Recorder, lines: &str) -> String {
+    let mut stream = TcpStream::connect(proxy.address).await.unwrap();
+    stream.write_all(upgrade(lines).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    while !answer.ends_with("\r\n\r\n") {
+        let byte = tokio::time::timeout(LIMIT, stream.read_u8()).await.unwrap().unwrap();
+        answer.push(byte.into());
+    }
+    assert_eq!(status(&answer), 101, "{answer}");
+    stream.write_all(b"hello").await.unwrap();
+    let mut echoed = [0; 5];
+    tokio::time::timeout(LIMIT, stream.read_exact(&mut echoed)).await.unwrap().unwrap();
+    assert_eq!(&echoed, b"hello");
+    upstream.received().last().unwrap().header("upgrade").join("|")
+}
+
+#[tokio::test]
+async fn listed_protocols_are_upgraded() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(&[upstream.address], "").await;
+    for lines in ["upgrade: websocket", "upgrade: h2c, WebSocket", "upgrade: h2c\r\nupgrade: websocket"] {
+        let protocol = upgraded(&proxy, &upstream, lines).await;
+        assert!(protocol.eq_ignore_ascii_case("websocket"), "{lines}: {protocol}");
+    }
+    let proxy = TestProxy::start(&[upstream.address], "upgrades = [\"irc/6.9\"]").await;
+    assert_eq!(upgraded(&proxy, &upstream, "upgrade: websocket, IRC/6.9").await, "IRC/6.9");
+}
+
+/// An upstream cannot switch to a protocol that was not asked for.
+#[tokio::test]
+async fn upgrade_to_another_protocol_than_requested_is_refused() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let _ = stream.read(&mut [0; 1024]).await;
+            let _ = stream
+                .write_all(b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n")
+                .await;
+        }
+    });
+    let proxy = TestProxy::start(&[address], "header_timeout = \"200ms\"").await;
+    let answer = exchange(proxy.address, upgrade("upgrade: websocket").as_bytes()).await;
+    assert_eq!(status(&answer), 502, "{answer}");
 }
