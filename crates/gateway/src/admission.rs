@@ -71,6 +71,10 @@ pub enum Refusal {
     Denied,
     /// Servers read the path in different ways.
     AmbiguousPath,
+    /// There is no Host, more than one, or another one in the target.
+    InvalidHost,
+    /// The body has another transfer coding than `chunked`.
+    UnsupportedTransferCoding,
 }
 
 impl Refusal {
@@ -80,7 +84,8 @@ impl Refusal {
             Self::Limited => StatusCode::TOO_MANY_REQUESTS,
             Self::LimitUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied => StatusCode::FORBIDDEN,
-            Self::AmbiguousPath => StatusCode::BAD_REQUEST,
+            Self::AmbiguousPath | Self::InvalidHost => StatusCode::BAD_REQUEST,
+            Self::UnsupportedTransferCoding => StatusCode::NOT_IMPLEMENTED,
         }
     }
 
@@ -94,6 +99,8 @@ impl Refusal {
             Self::AmbiguousPath => {
                 "The path is ambiguous: it has an invalid escape, a backslash, or an escaped separator or control character."
             }
+            Self::InvalidHost => "The request must have exactly one valid Host, the same as in its target.",
+            Self::UnsupportedTransferCoding => "The only supported transfer coding is chunked.",
         }
     }
 }
@@ -138,6 +145,16 @@ impl Admission {
         path: &str,
         headers: &HeaderMap,
     ) -> CheckedRequest {
+        self.check(peer, (method, path, headers), None).await
+    }
+
+    /// Checks a request. A malformed one is refused, and counted like every refused request.
+    pub(crate) async fn check(
+        &self,
+        peer: SocketAddr,
+        (method, path, headers): (&Method, &str, &HeaderMap),
+        malformed: Option<Refusal>,
+    ) -> CheckedRequest {
         let started = Instant::now();
         let active = Arc::clone(&self.inner.active.read());
         let policy = &active.policy;
@@ -156,6 +173,8 @@ impl Admission {
         let path = RequestPath::parse(path, policy.path_reading).ok();
         if policy.deny.contains_address(client.address) {
             checked.refusal = Some(Refusal::Denied);
+        } else if malformed.is_some() {
+            checked.refusal = malformed;
         } else if let Some(path) = &path {
             if !policy.allow.contains_address(client.address) {
                 self.check_rules(&active, (method, path, headers), &mut checked).await;

@@ -3,6 +3,7 @@
 
 mod forward;
 mod headers;
+mod malformed;
 mod pool;
 mod upstream;
 
@@ -83,8 +84,9 @@ impl Handler for Proxy {
 
     async fn handle(&self, request: Request<Incoming>, client: &ClientConnection) -> ProxyResponse {
         let admission = &self.inner.admission;
-        let checked =
-            admission.admit(client.peer, request.method(), request.uri().path(), request.headers()).await;
+        let malformed = malformed::find(&request, client.scheme);
+        let head = (request.method(), request.uri().path(), request.headers());
+        let checked = admission.check(client.peer, head, malformed).await;
         let mut response = match checked.refusal {
             Some(refusal) => text_response(refusal.status(), refusal.reason()),
             None => self.inner.forwarder.forward(request, client, &checked).await,

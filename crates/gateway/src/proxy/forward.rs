@@ -19,6 +19,7 @@ use tokio_rustls::TlsConnector;
 use tokio_util::sync::CancellationToken;
 
 use super::headers::{self, Scheme};
+use super::malformed;
 use super::pool::{RequestBody, ResponseBody, SendError};
 use super::upstream::{Health, InFlight, Upstream, Upstreams};
 use crate::Error;
@@ -174,6 +175,7 @@ impl Settings {
     async fn send(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, ForwardFailure> {
         let (mut parts, body) = request.into_parts();
         parts.version = Version::HTTP_11;
+        malformed::describe_body(&mut parts.headers, &body);
         // The upstream gets the path only; the authority is in Host.
         if parts.uri.authority().is_some() {
             let path = parts.uri.path_and_query().cloned();

@@ -159,6 +159,48 @@ async fn allowed_ambiguous_path_is_limited() {
     assert_eq!(status_of(&proxy, &get("/other%2flogin")).await, 200);
 }
 
+/// Two servers could choose different hosts.
+#[tokio::test]
+async fn requests_without_exactly_one_host_are_refused() {
+    let upstream = Recorder::start().await;
+    let proxy = TestProxy::start(&[upstream.address], "count_loopback = true").await;
+    let refused = [
+        "GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n",
+        "GET / HTTP/1.1\r\nhost: a\r\nhost: a\r\n",
+        "GET / HTTP/1.1\r\n",
+        "GET / HTTP/1.1\r\nhost: a, b\r\n",
+        "GET / HTTP/1.1\r\nhost: a/b\r\n",
+        "GET / HTTP/1.1\r\nhost: user@a\r\n",
+        "GET / HTTP/1.1\r\nhost: a b\r\n",
+        "GET http://a/ HTTP/1.1\r\n",
+        "GET http://a/ HTTP/1.1\r\nhost: b\r\n",
+        "GET http://a:81/ HTTP/1.1\r\nhost: a\r\n",
+        "GET http://user@a/ HTTP/1.1\r\nhost: a\r\n",
+        "GET / HTTP/1.0\r\nhost: a\r\nhost: b\r\n",
+    ];
+    for head in refused {
+        let answer = exchange(proxy.address, format!("{head}connection: close\r\n\r\n").as_bytes()).await;
+        assert_eq!(status(&answer), 400, "{head}");
+        assert!(answer.contains("Host"), "{answer}");
+    }
+    let forwarded = [
+        ("GET / HTTP/1.1\r\nhost: a.example:81\r\n", "a.example:81"),
+        ("GET / HTTP/1.1\r\nhost: [::1]:81\r\n", "[::1]:81"),
+        ("GET / HTTP/1.1\r\nhost:\r\n", ""),
+        ("GET http://A.example/ HTTP/1.1\r\nhost: a.example:80\r\n", "A.example"),
+        ("GET / HTTP/1.0\r\n", &upstream.address.to_string()),
+    ];
+    for (head, host) in forwarded {
+        let request = format!("{head}connection: close\r\n\r\n");
+        assert_eq!(status_of(&proxy, &request).await, 200, "{head}");
+        assert_eq!(upstream.received().last().unwrap().header("host"), [host], "{head}");
+    }
+    assert_eq!(upstream.received().len(), forwarded.len());
+    proxy.context.tasks.stop(LIMIT).await;
+    let summary = proxy.gateway.statistics().summary().await.unwrap();
+    assert_eq!((summary.accepted, summary.limited), (forwarded.len() as u64, refused.len() as u64));
+}
+
 fn upgrade(lines: &str) -> String {
     format!("GET /upgrade HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\n{lines}\r\n\r\n")
 }

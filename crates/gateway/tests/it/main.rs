@@ -15,5 +15,6 @@ mod oracle;
 mod prometheus;
 mod proxy;
 mod recorder;
+mod smuggling;
 mod tls;
 mod upstream;
