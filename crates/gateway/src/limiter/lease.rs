@@ -73,6 +73,8 @@ struct Tokens {
     /// The last quota from the store, and when it arrived.
     quota: Option<(Quota, Instant)>,
     refused: Option<StoreRefusal>,
+    /// How often the store has not replied.
+    failures: u64,
 }
 
 #[derive(Debug)]
@@ -169,18 +171,20 @@ impl TokenPool {
         if source.availability.is_unavailable() {
             return None;
         }
+        let failures = self.tokens.lock().failures;
         let _borrowing = self.borrowing.lock().await;
         let (mut now, mut borrows) = (Instant::now(), 0);
         loop {
-            // At first, another request may have borrowed enough, or found the store unavailable.
-            let decision = self.tokens.lock().spend(cost, now, source.hold);
+            // Another request may have borrowed enough. If it got no reply, all that waited for it have waited long enough.
+            let (decision, has_failed) = {
+                let mut tokens = self.tokens.lock();
+                (tokens.spend(cost, now, source.hold), tokens.failures != failures)
+            };
             match decision {
                 LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => {
                     return Some(decision);
                 }
-                LocalDecision::AskStore if borrows == MAX_BORROWS || source.availability.is_unavailable() => {
-                    return None;
-                }
+                LocalDecision::AskStore if borrows == MAX_BORROWS || has_failed => return None,
                 LocalDecision::AskStore => {
                     // The answer counts as of its arrival, however long this task is suspended afterwards.
                     now = self.borrow(cost, source).await?;
@@ -220,6 +224,7 @@ impl TokenPool {
             }
             Err(error) => {
                 source.availability.record_failure(&error);
+                self.tokens.lock().failures += 1;
                 None
             }
         }

@@ -150,6 +150,25 @@ fn memory_is_bounded_by_the_number_of_callers() {
     });
 }
 
+/// A request that waited while another one got no reply from the store does not wait for the store again.
+#[tokio::test]
+async fn waiting_requests_share_a_failure() {
+    let World { store: available, key, .. } = World::new();
+    let unreachable = Store::open(&"redis://127.0.0.1:1".parse().unwrap()).unwrap();
+    let source = Arc::new(TokenSource {
+        store: unreachable.with_deadline(Duration::from_millis(200)),
+        // Stays available, so that only the failure itself ends the wait.
+        availability: Arc::new(Availability::new(&available)),
+        rule: per_second(100),
+        hold: HOLD,
+    });
+    let pool = Arc::new(TokenPool::new(key));
+    let requests = (0..20).map(|_| pool.borrow_and_spend(1, &source));
+    let answers = futures_util::future::join_all(requests).await;
+    assert_eq!(answers, [const { None }; 20]);
+    assert_eq!(pool.tokens.lock().failures, 1);
+}
+
 /// At most 2 % of the debited tokens are neither spent nor returned, and there are at most 0.02 calls per request: for
 /// steady traffic, for bursts, and for traffic above the limit.
 #[tokio::test]

@@ -265,6 +265,23 @@ fn requests_do_not_wait_for_an_unavailable_store() {
     });
 }
 
+/// A call that takes too long fails its own request. Other requests still use the store.
+#[test]
+fn one_slow_call_does_not_make_the_store_unavailable() {
+    hob_testkit::run(async {
+        let context = TestContext::redis(NEEDS).await;
+        let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1h\"\non_store_failure = \"closed\"\n";
+        let instance = TestInstance::start(&context, &format!("store_timeout = \"2s\"\n{rules}")).await;
+        let hob_fixtures::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
+        assert_eq!(passed(&instance, 1).await, 1);
+        server.freeze();
+        assert_eq!(passed(&instance, 1).await, 0);
+        server.unfreeze();
+        // Redis may have counted the slow request when it continued.
+        assert!((3..=4).contains(&passed(&instance, 10).await));
+    });
+}
+
 mod slow {
     use super::*;
 
