@@ -171,7 +171,7 @@ impl Admission {
             sample: None,
         };
         let path = RequestPath::parse(path, policy.path_reading).ok();
-        if policy.deny.contains_address(client.address) {
+        if policy.is_denied(client, headers) {
             checked.refusal = Some(Refusal::Denied);
         } else if malformed.is_some() {
             checked.refusal = malformed;
@@ -209,10 +209,6 @@ impl Admission {
                 continue;
             }
             let identity = Identity::of(&rule.count_by, checked.client, headers);
-            if policy.deny.contains_identity(&identity) {
-                checked.refusal = Some(Refusal::Denied);
-                return;
-            }
             if policy.allow.contains_identity(&identity) {
                 continue;
             }

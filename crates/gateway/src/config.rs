@@ -70,11 +70,11 @@ hob_service::section! {
         pub checkpoint_interval: Period = Period::from_secs(10),
         /// Callers that no rule limits: addresses, networks, or names such as "user:123".
         pub allow: Vec<String> = Vec::new(),
-        /// Callers that are always refused.
+        /// Callers that are always refused: addresses, networks, or names that a rule counts by.
         pub deny: Vec<String> = Vec::new(),
         /// Whether responses also have X-RateLimit-Limit, -Remaining and -Reset.
         pub x_ratelimit: bool = false,
-        /// The timeout for a limit's call to Redis; then `on_store_failure` applies.
+        /// The timeout for a limit's call to Redis; then `on_store_failure` applies to the request.
         pub store_timeout: Period = Period::from_millis(100),
         /// Rate limits, as tables [[gateway.rules]] with name and windows ("20/1s, 500/1m"). Optional: methods, route,
         /// header, by, cost, algorithm, exactness, lease, public, shadow, on_store_failure, applies_to.

@@ -205,6 +205,10 @@ impl CallerList {
         self.networks.iter().any(|network| network.contains(&address))
     }
 
+    pub(crate) fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
     #[must_use]
     pub fn contains_identity(&self, identity: &Identity) -> bool {
         self.names.iter().any(|name| name == identity.as_str())

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use http::HeaderMap;
+
 use crate::admission::endpoint::{IdDetection, RouteTemplate};
-use crate::admission::identity::{CallerList, TrustedProxies};
+use crate::admission::identity::{CallerList, ClientAddress, CountBy, Identity, TrustedProxies};
 use crate::admission::path::{PathReading, RouteCase};
 use crate::config::Config;
 use crate::limiter::rule::{BadRule, Keyspace, Rule};
@@ -16,7 +18,9 @@ pub struct Policy {
     pub(crate) rules: Vec<Rule>,
     pub(crate) trusted_proxies: TrustedProxies,
     pub(crate) allow: CallerList,
-    pub(crate) deny: CallerList,
+    deny: CallerList,
+    /// How the rules name callers. A denied caller is refused also where no rule applies.
+    names: Vec<CountBy>,
     pub(crate) templates: Vec<RouteTemplate>,
     pub(crate) path_reading: PathReading,
     pub(crate) id_detection: IdDetection,
@@ -46,6 +50,12 @@ impl Policy {
         }
         let rules = config.rules.iter().map(Rule::new).collect::<Result<Vec<_>, _>>()?;
         check_distinct(&rules)?;
+        let mut names: Vec<CountBy> = Vec::new();
+        for rule in &rules {
+            if rule.count_by != CountBy::Address && !names.contains(&rule.count_by) {
+                names.push(rule.count_by.clone());
+            }
+        }
         let templates =
             config.routes.iter().map(|route| RouteTemplate::new(route)).collect::<Result<_, _>>()?;
         Ok(Self {
@@ -56,6 +66,7 @@ impl Policy {
             },
             allow: CallerList::new(&config.allow),
             deny: CallerList::new(&config.deny),
+            names,
             templates,
             path_reading: PathReading {
                 ambiguous: config.ambiguous_paths,
@@ -69,6 +80,13 @@ impl Policy {
             count_loopback: config.count_loopback,
             x_ratelimit: config.x_ratelimit,
         })
+    }
+
+    /// Whether the caller is on the deny list, by its address or by a name that a rule counts by.
+    pub(crate) fn is_denied(&self, client: ClientAddress, headers: &HeaderMap) -> bool {
+        self.deny.contains_address(client.address)
+            || self.deny.has_names()
+                && self.names.iter().any(|by| self.deny.contains_identity(&Identity::of(by, client, headers)))
     }
 
     #[must_use]

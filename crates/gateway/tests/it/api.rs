@@ -120,7 +120,7 @@ async fn paths_are_escaped_on_pages() {
     let app = TestApp::start(&context, instance.gateway.routes()).await;
     instance.request(Method::GET, "/<script>alert(1)</script>", 200).await;
     let page = wait_for("the path on the page", LIMIT, async || {
-        let page = app.get("/gateway?q=%3Cscript%3E").await.text();
+        let page = app.get("/gateway?q=alert").await.text();
         page.contains("alert(1)").then_some(page)
     })
     .await;

@@ -1,7 +1,6 @@
 //! Requests that look different to the gateway than to the upstream: spellings of a path, two hosts, and upgrades to
 //! other protocols.
 
-use futures_util::future::join_all;
 use hob_testkit::LIMIT;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -49,8 +48,12 @@ async fn limit_applies_to_every_spelling_of_a_path() {
     let upstream = Recorder::start().await;
     let proxy = TestProxy::start(&[upstream.address], &format!("count_loopback = true\n{LOGIN}")).await;
     assert_eq!(status_of(&proxy, &get("/api/auth/login")).await, 200);
-    let answers = join_all(SPELLINGS.map(async |path| status_of(&proxy, &get(path)).await)).await;
-    let passed: Vec<_> = SPELLINGS.iter().zip(answers).filter(|(_, status)| *status != 429).collect();
+    let mut passed = Vec::new();
+    for path in SPELLINGS {
+        if status_of(&proxy, &get(path)).await != 429 {
+            passed.push(path);
+        }
+    }
     assert!(passed.is_empty(), "{passed:?}");
     assert_eq!(upstream.received().len(), 1);
     proxy.context.tasks.stop(LIMIT).await;

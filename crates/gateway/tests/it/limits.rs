@@ -137,6 +137,32 @@ every_service! {
     }
 }
 
+/// A denied name is refused on every path, also where no rule applies.
+#[test]
+fn denied_names_are_refused_on_every_path() {
+    hob_testkit::run(async {
+        let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+        let config = "trusted_proxies = [\"10.0.0.0/8\"]\nallow = [\"198.51.100.0/24\"]\ndeny = [\"user:123\"]\n\
+                      [[rules]]\nname = \"api\"\nwindows = \"100/1h\"\nroute = \"/api/*\"\nmethods = [\"POST\"]\n\
+                      by = \"header:x-user as user\"\n";
+        let instance = TestInstance::start(&context, config).await;
+        let refusal = async |user: &str, client: &str, path: &str| {
+            let mut headers = http::HeaderMap::new();
+            headers.insert("x-user", user.parse().unwrap());
+            headers.insert("x-forwarded-for", client.parse().unwrap());
+            let proxy = std::net::SocketAddr::from(([10, 0, 0, 1], 1));
+            instance.gateway.admission().admit(proxy, &Method::GET, path, &headers).await.refusal
+        };
+        for path in ["/api/a", "/", "/other", "*"] {
+            for client in [CLIENT, "198.51.100.9"] {
+                let denied = Some(hob_gateway::Refusal::Denied);
+                assert_eq!(refusal("123", client, path).await, denied, "{client} {path}");
+                assert_eq!(refusal("124", client, path).await, None, "{client} {path}");
+            }
+        }
+    });
+}
+
 /// A limiter without the tasks of a gateway: every command that the store runs is the limiter's.
 fn limiter(context: &TestContext, rule: &str) -> (Limiter, Arc<ActiveRule>) {
     let config = format!("[[rules]]\nname = \"api\"\nexactness = \"leased\"\n{rule}");
