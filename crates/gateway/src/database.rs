@@ -22,6 +22,12 @@ pub(crate) enum TotalKind {
 
 column!(TotalKind as text);
 
+impl TotalKind {
+    pub(crate) fn is_by_endpoint(self) -> bool {
+        matches!(self, Self::Endpoint | Self::EndpointErrors | Self::Timed | Self::TimeUs)
+    }
+}
+
 /// Totals by kind and id. The id is an endpoint, status, instance or hour; it is empty for a total over all requests.
 pub(crate) type Totals = BTreeMap<(TotalKind, String), u64>;
 
@@ -62,6 +68,17 @@ pub(crate) async fn totals(tx: &Transaction, shard: u32) -> Result<Totals, Error
     let totals = sql("SELECT kind, id, value FROM gateway_total WHERE shard = $1 ORDER BY kind, id");
     let totals: Vec<(TotalKind, String, u64)> = tx.all(totals.bind(shard)).await?;
     Ok(totals.into_iter().map(|(kind, id, value)| ((kind, id), value)).collect())
+}
+
+pub(crate) async fn delete_total(
+    tx: &Transaction,
+    shard: u32,
+    kind: TotalKind,
+    id: &str,
+) -> Result<(), Error> {
+    let delete = sql("DELETE FROM gateway_total WHERE shard = $1 AND kind = $2 AND id = $3");
+    tx.execute(delete.bind(shard).bind(kind).bind(id)).await?;
+    Ok(())
 }
 
 /// Deletes the totals of hours that started before `hour`.

@@ -6,7 +6,7 @@ mod foreign_key;
 pub(crate) mod headers;
 mod lease;
 mod local;
-mod recent_map;
+pub(crate) mod recent_map;
 pub(crate) mod rule;
 mod top_refused;
 

@@ -1,13 +1,11 @@
 //! Endpoints: a request is counted under the first route template that matches, otherwise under its path. Their number
 //! is bounded.
 
-use std::collections::HashMap;
-
-use http::Method;
-use parking_lot::RwLock;
+mod table;
 
 use crate::admission::path::{self, RequestPath};
-use crate::keys::{self, Keys};
+
+pub use table::{EndpointId, Endpoints};
 
 /// A route template: `/api/users/:id`, or `/static/*` for everything below `/static`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,71 +63,6 @@ impl RouteTemplate {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
-    }
-}
-
-/// An endpoint's index in [`Endpoints`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EndpointId(pub(crate) u16);
-
-impl EndpointId {
-    /// Counts the requests without their own endpoint.
-    pub const OTHER: Self = Self(0);
-}
-
-/// The endpoints that this instance has seen. They are never removed, and there are at most 1,000, so that made-up
-/// paths cannot fill the memory.
-#[derive(Debug)]
-pub struct Endpoints {
-    known: RwLock<KnownEndpoints>,
-}
-
-#[derive(Debug, Default)]
-struct KnownEndpoints {
-    by_method: HashMap<Method, HashMap<Box<str>, EndpointId>>,
-    names: Vec<keys::Endpoint>,
-}
-
-impl Default for Endpoints {
-    fn default() -> Self {
-        let other = keys::Endpoint::new("other").expect("a valid endpoint");
-        Self { known: RwLock::new(KnownEndpoints { names: vec![other], ..KnownEndpoints::default() }) }
-    }
-}
-
-impl Endpoints {
-    /// The id of an endpoint. A new endpoint gets one while there is room, otherwise [`EndpointId::OTHER`].
-    pub fn id(&self, method: &Method, path: &str) -> EndpointId {
-        let find = |known: &KnownEndpoints| known.by_method.get(method)?.get(path).copied();
-        let known = self.known.read();
-        if let Some(id) = find(&known) {
-            return id;
-        }
-        if known.names.len() as u64 > Keys::ENDPOINTS_MAX_LEN {
-            return EndpointId::OTHER;
-        }
-        drop(known);
-        let Ok(name) = keys::Endpoint::new(format!("{method} {path}")) else { return EndpointId::OTHER };
-        let mut known = self.known.write();
-        if let Some(id) = find(&known) {
-            return id;
-        }
-        if known.names.len() as u64 > Keys::ENDPOINTS_MAX_LEN {
-            return EndpointId::OTHER;
-        }
-        let id = EndpointId(u16::try_from(known.names.len()).expect("at most a thousand"));
-        known.names.push(name);
-        known.by_method.entry(method.clone()).or_default().insert(path.into(), id);
-        id
-    }
-
-    pub fn name(&self, id: EndpointId) -> keys::Endpoint {
-        self.known.read().names[usize::from(id.0)].clone()
-    }
-
-    #[cfg(test)]
-    fn count(&self) -> usize {
-        self.known.read().names.len()
     }
 }
 
@@ -222,26 +155,5 @@ mod tests {
         assert_eq!(path(IdDetection::On, "/forum/questions/123"), "/forum/questions/:id");
         assert_eq!(path(IdDetection::On, "/u/507f1f77bcf86cd799439011/x"), "/u/:id/x");
         assert_eq!(path(IdDetection::On, "/v2/face"), "/v2/face");
-    }
-
-    /// G7: a million made-up paths become 1,000 endpoints and `other`.
-    #[test]
-    fn number_of_endpoints_is_bounded() {
-        let endpoints = Endpoints::default();
-        for number in 0..1_000_000 {
-            endpoints.id(&Method::GET, &format!("/made/up/{number}"));
-        }
-        assert_eq!(endpoints.count(), 1001);
-        assert_eq!(endpoints.id(&Method::GET, "/another"), EndpointId::OTHER);
-        assert_eq!(endpoints.name(endpoints.id(&Method::GET, "/made/up/7")).as_str(), "GET /made/up/7");
-    }
-
-    #[test]
-    fn endpoints_that_are_not_valid_in_a_key_count_as_other() {
-        let endpoints = Endpoints::default();
-        let long = format!("/{}", "x".repeat(600));
-        assert_eq!(endpoints.id(&Method::GET, &long), EndpointId::OTHER);
-        assert_eq!(endpoints.id(&"lower_case".parse().unwrap(), "/"), EndpointId::OTHER);
-        assert_eq!(endpoints.name(EndpointId::OTHER).as_str(), "other");
     }
 }

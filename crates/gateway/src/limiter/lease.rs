@@ -184,7 +184,11 @@ impl TokenPool {
                 LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => {
                     return Some(decision);
                 }
-                LocalDecision::AskStore if borrows == MAX_BORROWS || has_failed => return None,
+                LocalDecision::AskStore
+                    if borrows == MAX_BORROWS || has_failed || source.availability.is_unavailable() =>
+                {
+                    return None;
+                }
                 LocalDecision::AskStore => {
                     // The answer counts as of its arrival, however long this task is suspended afterwards.
                     now = self.borrow(cost, source).await?;

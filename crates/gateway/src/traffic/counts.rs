@@ -82,11 +82,12 @@ impl Counts {
         Self { endpoints: taken.into_iter().filter_map(take).collect() }
     }
 
-    /// Moves the counts of `endpoint` to `other`.
-    pub(crate) fn fold_into_other(&mut self, endpoint: EndpointId) {
-        if let Some(counted) = self.endpoints.remove(&endpoint) {
-            self.endpoints.entry(EndpointId::OTHER).or_default().merge(counted);
-        }
+    /// Moves the counts of `endpoint` to `other`; returns its requests.
+    pub(crate) fn fold_into_other(&mut self, endpoint: EndpointId) -> u64 {
+        let Some(counted) = self.endpoints.remove(&endpoint) else { return 0 };
+        let requests = counted.totals.requests;
+        self.endpoints.entry(EndpointId::OTHER).or_default().merge(counted);
+        requests
     }
 
     /// Without the counts that are not saved in the database.
@@ -171,7 +172,7 @@ mod tests {
     use super::*;
 
     fn sample(endpoint: u16, status: u16, outcome: RequestOutcome) -> Sample {
-        Sample { endpoint: EndpointId(endpoint), status, outcome, took_us: 1500, at_ms: 0 }
+        Sample { endpoint: EndpointId(endpoint.into()), status, outcome, took_us: 1500, at_ms: 0 }
     }
 
     #[test]

@@ -175,7 +175,13 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for index in 0..50_000_u16 {
-                        meter.record(EndpointId(index % 7), 200, RequestOutcome::Allowed, started, started);
+                        meter.record(
+                            EndpointId(u32::from(index % 7)),
+                            200,
+                            RequestOutcome::Allowed,
+                            started,
+                            started,
+                        );
                     }
                 });
             }

@@ -10,6 +10,7 @@ mod flush;
 mod heartbeat;
 mod resend;
 mod restore;
+mod rotation;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ use flush::{Flush, FlushOutcome, MAX_BUCKETS, MAX_ENDPOINTS};
 pub(crate) use heartbeat::gauge_shard;
 use heartbeat::{Heartbeat, HeartbeatKind};
 use resend::ResendBuffer;
+use rotation::ROTATE_EVERY;
 
 use crate::Error;
 use crate::admission::endpoint::Endpoints;
@@ -78,6 +80,7 @@ pub(crate) struct Publisher {
     connections: u32,
     heartbeat_at: Option<Instant>,
     renewed_at: Option<Instant>,
+    rotated_at: Instant,
     /// The store's time in its last reply, and when the reply arrived.
     store_time: Option<(Instant, u64)>,
 }
@@ -107,6 +110,7 @@ impl Publisher {
             connections: 0,
             heartbeat_at: None,
             renewed_at: None,
+            rotated_at: Instant::now(),
             store_time: None,
         }
     }
@@ -120,9 +124,14 @@ impl Publisher {
         loop {
             self.send_batch().await?;
             if self.unsent.is_empty() || self.pending_flush.is_some() {
-                return Ok(());
+                break;
             }
         }
+        if self.rotated_at.elapsed() >= ROTATE_EVERY {
+            self.rotated_at = Instant::now();
+            self.rotate_endpoints().await?;
+        }
+        Ok(())
     }
 
     /// Saves the flushed counts in the database.
@@ -180,6 +189,7 @@ impl Publisher {
             return;
         }
         metrics::record_counts(&counts);
+        self.sources.endpoints.heat(&counts);
         self.request_slices.push((Instant::now(), counts.requests()));
         if self.request_slices.len() > MAX_REQUEST_SLICES {
             self.request_slices.remove(0);

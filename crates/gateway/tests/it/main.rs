@@ -4,6 +4,7 @@ mod api;
 mod browser;
 mod connections;
 mod counts;
+mod endpoints;
 mod evasion;
 mod foreign;
 mod fuzz;

@@ -6,6 +6,7 @@
 //! the epoch in which its last flush was accepted, and a save under an older epoch than the shard's is refused. So the
 //! sum of a new epoch changes only after its counters are restored, when it is not written to the store any more.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use hob_database::{Database, Error, Transaction};
@@ -88,6 +89,30 @@ async fn delete_old(tx: &Transaction, shard: u32) -> Result<(), Error> {
     let day_ago = tx.now().minus(DAY);
     database::delete_hours_before(tx, shard, day_ago.minus(Duration::from_millis(HOUR_MS))).await?;
     database::delete_instances_before(tx, shard, day_ago).await
+}
+
+/// Adds the totals of all other endpoints than `names` to those of `other`.
+pub(crate) async fn fold_endpoints(
+    database: &Database,
+    shard: u32,
+    epoch: Epoch,
+    names: &HashSet<String>,
+) -> Result<(), Error> {
+    database
+        .write(|tx| async move {
+            if database::shard_epoch(&tx, shard).await? != Some(epoch.get()) {
+                return Ok(());
+            }
+            let mut other = Totals::new();
+            for ((kind, id), value) in database::totals(&tx, shard).await? {
+                if kind.is_by_endpoint() && id != "other" && !names.contains(&id) {
+                    database::delete_total(&tx, shard, kind, &id).await?;
+                    *other.entry((kind, "other".to_owned())).or_default() += value;
+                }
+            }
+            database::add_totals(&tx, shard, &other).await
+        })
+        .await
 }
 
 /// The epoch of a shard; 0 before its first.

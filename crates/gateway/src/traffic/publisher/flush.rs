@@ -136,7 +136,7 @@ impl Flush {
 }
 
 /// The documented keys of an endpoint: requests, errors, times, their sum, their count.
-fn endpoint_keys(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
+pub(super) fn endpoint_keys(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
     [
         keys.requests_by_endpoint(endpoint, shard),
         keys.errors_by_endpoint(endpoint, shard),

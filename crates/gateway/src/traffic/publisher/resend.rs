@@ -54,6 +54,26 @@ impl ResendBuffer {
         }
     }
 
+    /// Moves what was counted for all endpoints but the current ones to `other`.
+    pub(crate) fn fold_into_other(&mut self, is_current: impl Fn(EndpointId) -> bool) {
+        let folded: Vec<EndpointId> =
+            self.samples.keys().copied().filter(|endpoint| !is_current(*endpoint)).collect();
+        for endpoint in &folded {
+            if let Some(samples) = self.samples.remove(endpoint) {
+                self.samples.entry(EndpointId::OTHER).or_default().merge(samples);
+            }
+            for of_minute in self.minutes.values_mut() {
+                let Some(moved) = of_minute.remove(endpoint) else { continue };
+                let other = of_minute.entry(EndpointId::OTHER).or_default();
+                let before = other.len() + moved.len();
+                for (bucket, count) in moved {
+                    *other.entry(bucket).or_default() += count;
+                }
+                self.buckets -= before - other.len();
+            }
+        }
+    }
+
     /// Takes everything, to send it again.
     pub(crate) fn take(&mut self) -> Counts {
         let Self { minutes, samples, .. } = std::mem::take(self);
@@ -100,6 +120,22 @@ mod tests {
         // After another loss, the same is there once.
         buffer.record(&resent, 62 * MINUTE_MS);
         assert_eq!(buffer.take(), resent);
+    }
+
+    #[test]
+    fn folded_times_are_those_of_other() {
+        let mut buffer = ResendBuffer::default();
+        buffer.record(&counts(10), 60 * MINUTE_MS);
+        let mut of_other = counts(10);
+        of_other.fold_into_other(EndpointId(1));
+        buffer.record(&of_other, 60 * MINUTE_MS);
+        buffer.fold_into_other(|endpoint| endpoint == EndpointId::OTHER);
+        assert_eq!(buffer.buckets, 1);
+        let resent = buffer.take();
+        assert_eq!(resent.endpoints.len(), 1);
+        let other = &resent.endpoints[&EndpointId::OTHER];
+        assert_eq!(other.buckets, [((Minute::Past(60), Bucket::of(10)), 2)].into());
+        assert_eq!(other.samples.len(), 2);
     }
 
     #[test]
