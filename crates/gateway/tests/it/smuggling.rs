@@ -13,7 +13,7 @@ use crate::upstream::TestProxy;
 const CONFIG: &str =
     "count_loopback = true\nheader_timeout = \"500ms\"\nresponse_timeout = \"1s\"\nretries = 0\n";
 
-/// Sends each case on its own connection, with `PATH` replaced by a path of its own. Returns what the upstream got for
+/// Sends each case on its own connection, with `PATH` replaced by its own path. Returns what the upstream got for
 /// each case.
 async fn replay(cases: &[(Vec<u8>, usize)]) -> Vec<Vec<Received>> {
     let upstream = Recorder::start().await;
