@@ -1,7 +1,6 @@
 //! Online backup of a SQLite database: reads and writes continue while it runs.
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio::fs;
 
@@ -9,7 +8,7 @@ use crate::address::Dialect;
 use crate::connection::Mode;
 use crate::query::read::sealed::Source as _;
 use crate::query::{Query, sql};
-use crate::{Database, Error};
+use crate::{Database, Error, private_file};
 
 impl Database {
     /// Writes the current contents into a new file, which is itself a complete SQLite database.
@@ -27,7 +26,8 @@ impl Database {
         if fs::try_exists(to).await.map_err(|source| failed("check", to, source))? {
             return refuse(format!("{} already exists; choose another file name", to.display()));
         }
-        let Some(text) = partial(to).to_str().map(str::to_owned) else {
+        // In the same folder as the final file, so that the rename is atomic.
+        let Some(text) = private_file::with_suffix(to, ".partial").to_str().map(str::to_owned) else {
             return refuse(format!(
                 "the file name {} is not valid UTF-8, which SQLite requires",
                 to.display()
@@ -48,6 +48,9 @@ impl Database {
             }
             _ => {}
         }
+        // SQLite accepts an empty file.
+        let created = private_file::options().write(true).create_new(true).open(partial);
+        created.map_err(|source| failed("create", Path::new(partial), source))?;
         // A reader connection, so that writes continue. It is not released: without `query_only` it must not be reused.
         let mut connection = self.pools().acquire(Mode::Snapshot).await?;
         connection.run_script("PRAGMA query_only = OFF").await?;
@@ -63,13 +66,6 @@ impl Database {
         };
         finish.await.map_err(|source| failed("write", to, source))
     }
-}
-
-/// In the same folder as the final file, so that the rename is atomic.
-fn partial(to: &Path) -> PathBuf {
-    let mut name = OsString::from(to);
-    name.push(".partial");
-    name.into()
 }
 
 fn failed(verb: &str, path: &Path, source: std::io::Error) -> Error {

@@ -90,6 +90,7 @@ mod error;
 mod meta;
 mod migration;
 pub mod outbox;
+pub mod private_file;
 mod query;
 mod transaction;
 mod value;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use hob_database::{Address, Database, Migrations};
+use hob_database::{Address, Database, Migrations, private_file};
 use hob_service::config::SecretUrl;
 
 use crate::cli::{DatabaseCommand, DatabaseOptions};
@@ -36,8 +36,9 @@ impl DatabaseOptions {
 /// Opens the database, and creates it if it does not exist.
 pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
     let address: Address = config.url.reveal().parse().context("[database] url")?;
-    if let Some(folder) = file(config).as_deref().and_then(Path::parent) {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    // Only the folder that belongs to Hob: another one, such as a home folder, may be shared on purpose.
+    if let Some(folder) = file(&DatabaseConfig::default()).as_deref().and_then(Path::parent) {
+        private_file::restrict(folder);
     }
     let sets: Vec<Migrations> = [hob_web::MIGRATIONS].into_iter().chain(services::migrations()).collect();
     Database::open(&address, &sets).await.with_context(|| format!("cannot open the database {address}"))

@@ -1,7 +1,5 @@
 //! Connection pools: one writer and several readers for SQLite, one pool for PostgreSQL.
 
-use std::fs::DirBuilder;
-use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +10,7 @@ use sqlx::{PgPool, SqlitePool};
 
 use crate::address::{Address, Dialect, Location};
 use crate::connection::{Connection, Mode};
-use crate::{Error, Options};
+use crate::{Error, Options, private_file};
 
 /// Prepared statements cached per connection: more than all services together have.
 const MAX_CACHED_STATEMENTS: usize = 500;
@@ -24,7 +22,7 @@ pub(crate) enum Pools {
 }
 
 impl Pools {
-    /// Does not connect yet.
+    /// Does not connect yet. Creates the file of a SQLite database.
     pub(crate) fn new(address: &Address, options: &Options) -> Result<Self, Error> {
         match address.location() {
             Location::File(path) => Self::sqlite(path, options),
@@ -33,12 +31,9 @@ impl Pools {
     }
 
     fn sqlite(path: &Path, options: &Options) -> Result<Self, Error> {
-        if let Some(folder) = path.parent() {
-            create_folder(folder).map_err(|source| Error::File {
-                what: format!("cannot create the folder {}", folder.display()),
-                source,
-            })?;
-        }
+        private_file::create_sqlite(path)
+            .map_err(|source| Error::File { what: format!("cannot create {}", path.display()), source })?;
+        private_file::restrict_sqlite(path);
         let connect = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)
@@ -114,14 +109,6 @@ impl Pools {
             }
         })
     }
-}
-
-/// Creates the folder, readable by its owner only.
-fn create_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.recursive(true).create(folder)
 }
 
 fn milliseconds(duration: Duration) -> String {

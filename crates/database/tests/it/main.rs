@@ -2,6 +2,7 @@
 
 mod copy;
 mod failure;
+mod files;
 mod migration;
 mod notes;
 mod outbox;

@@ -7,6 +7,7 @@ mod config;
 mod database;
 mod doctor;
 mod environment;
+mod files;
 mod load;
 mod monitors;
 mod pipeline;

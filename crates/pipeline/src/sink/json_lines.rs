@@ -5,6 +5,8 @@ use std::io::{self, ErrorKind, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use hob_database::private_file;
+
 use crate::error::{Error, Result};
 use crate::plan::output_path::{OutputPath, with_suffix};
 use crate::run::RunId;
@@ -24,7 +26,8 @@ impl JsonLinesFile {
     pub(crate) async fn open(path: &Path) -> Result<Self> {
         let path = path.to_owned();
         blocking(path.clone(), move || {
-            let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+            let file =
+                private_file::options().read(true).write(true).create(true).truncate(false).open(&path)?;
             lock(&file)?;
             Ok(Self { path, file: Arc::new(Mutex::new(file)) })
         })
@@ -40,9 +43,10 @@ impl JsonLinesFile {
                 let name = plan.file(&run, attempt);
                 let path = folder.join(&name);
                 if let Some(parent) = path.parent() {
-                    fs::create_dir_all(parent)?;
+                    private_file::create_folder(parent)?;
                 }
-                let file = File::options().read(true).write(true).create(true).truncate(false).open(&path)?;
+                let mut options = private_file::options();
+                let file = options.read(true).write(true).create(true).truncate(false).open(&path)?;
                 if file.metadata()?.len() == 0 && lock(&file).is_ok() {
                     sync_folder(&path)?;
                     return Ok((Self { path, file: Arc::new(Mutex::new(file)) }, name));

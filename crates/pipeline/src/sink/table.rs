@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hob_database::private_file;
 use hob_service::config::Secrets;
 use sqlx::postgres::{PgPool, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
@@ -32,10 +33,8 @@ impl Table {
         let make = create(table, key, columns);
         match database {
             SinkDatabase::Sqlite(path) => {
-                if let Some(folder) = path.parent() {
-                    let made = tokio::fs::create_dir_all(folder).await;
-                    made.map_err(|source| Error::File { what: folder.display().to_string(), source })?;
-                }
+                private_file::create_sqlite(path)
+                    .map_err(|source| Error::File { what: path.display().to_string(), source })?;
                 let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
                 let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
                 let pool = pool.connect_with(options).await?;

@@ -257,3 +257,33 @@ fn run_without_results_has_an_empty_file() {
         assert_eq!(std::fs::read_to_string(node.folder().join(DOCKETS)).unwrap(), "");
     });
 }
+
+#[test]
+fn other_users_cannot_read_the_output() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn check(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let (metadata, name) = (path.metadata().unwrap(), path.file_name().unwrap().to_string_lossy());
+            let expected = if metadata.is_dir() { 0o700 } else { 0o600 };
+            assert_eq!(metadata.permissions().mode() & 0o777, expected, "{}", path.display());
+            found.push(name.into_owned());
+            if metadata.is_dir() {
+                check(&path, found);
+            }
+        }
+    }
+
+    run(async {
+        let env = TestEnv::embedded().await;
+        let api = FakeApi::start(FakeApiConfig { dockets: 2, ..api_config() }).await.unwrap();
+        let node = env.node().await;
+        run_to_completion(&node.pipelines, &plan(&api)).await;
+        let mut found = Vec::new();
+        check(node.folder(), &mut found);
+        for name in ["out", "dockets.jsonl", "entries.db"] {
+            assert!(found.iter().any(|file| file == name), "{found:?}");
+        }
+    });
+}
