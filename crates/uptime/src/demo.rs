@@ -37,9 +37,10 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
             token = token.or_else(|| monitor.token.clone());
         }
     }
+    let Some(token) = token else { return Ok(()) };
     let this = uptime.clone();
     uptime.inner.context.tasks.spawn("uptime: demo", move |task: Task| {
-        let (this, token) = (this.clone(), token.clone().unwrap_or_default());
+        let (this, token) = (this.clone(), token.clone());
         async move {
             loop {
                 let _ = this.record_signal(&token, HeartbeatSignal::Succeeded).await;

@@ -14,6 +14,7 @@ mod spec;
 use std::time::Duration;
 
 use hob_database::UnixMs;
+use hob_units::Secret;
 
 pub use crate::keys::MonitorId;
 pub use spec::MonitorSpec;
@@ -33,7 +34,7 @@ pub struct Monitor {
     pub check: Check,
     pub assertions: Vec<Assertion>,
     /// The token of a heartbeat: a job that knows it may report.
-    pub token: Option<String>,
+    pub token: Option<Secret>,
     pub created_at: UnixMs,
 }
 
@@ -46,12 +47,13 @@ impl MonitorId {
     }
 }
 
-/// A new heartbeat token: 160 random bits.
-pub(crate) fn new_token() -> String {
-    format!("{:032x}{:08x}", rand::random::<u128>(), rand::random::<u32>())
-}
-
 impl Monitor {
+    /// The path that the job of a heartbeat calls. A secret, because it contains the token.
+    #[must_use]
+    pub fn heartbeat_path(&self) -> Option<String> {
+        self.token.as_ref().map(|token| format!("/heartbeat/{}", token.reveal()))
+    }
+
     #[must_use]
     pub fn interval(&self) -> Duration {
         Duration::from_secs(self.spec.interval_s.into())

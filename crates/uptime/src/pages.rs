@@ -23,7 +23,7 @@ use crate::uptime::Uptime;
 
 const READ: Access = Access::read("uptime");
 const WRITE: Access = Access::write("uptime");
-const MAY_WRITE: Scope = Scope::write("uptime");
+pub(crate) const MAY_WRITE: Scope = Scope::write("uptime");
 
 pub(crate) fn routes() -> Routes<Uptime> {
     Routes::new()

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use hob_database::{Database, Migrations};
 use hob_schema::Shard;
 use hob_service::{Live, Metric, ServiceContext};
+use hob_units::Secret;
 use hob_web::{Card, Changes, MemoryUsage, Routes, Service};
 use tokio::sync::{Mutex, Notify};
 
@@ -258,7 +259,7 @@ impl Uptime {
     }
 
     /// Records the signal of a job; `false` if no monitor has this token.
-    pub async fn record_signal(&self, token: &str, record_signal: HeartbeatSignal) -> Result<bool> {
+    pub async fn record_signal(&self, token: &Secret, record_signal: HeartbeatSignal) -> Result<bool> {
         let Some(monitor) = monitors::by_token(self.database(), token).await? else { return Ok(false) };
         let started = self.schedule().keys().begun(&monitor.id);
         if monitor.spec.paused {

@@ -8,6 +8,7 @@ mod database;
 mod doctor;
 mod environment;
 mod files;
+mod heartbeats;
 mod load;
 mod monitors;
 mod pipeline;

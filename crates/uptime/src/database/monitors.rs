@@ -2,11 +2,13 @@
 
 use hob_database::{Database, Page, Query, Read, Transaction, UnixMs, column, from_row, sql};
 use hob_database::{Keyset, PageRequest, ValueKind as ColumnKind};
+use hob_units::Secret;
 
 use crate::error::{Error, Result};
 use crate::keys::MonitorId;
 use crate::monitor::check::MonitorKind;
-use crate::monitor::{Monitor, MonitorSpec, new_token};
+use crate::monitor::heartbeat::{lookup_part, new_token};
+use crate::monitor::{Monitor, MonitorSpec};
 
 column!(MonitorId as text);
 
@@ -44,7 +46,7 @@ impl Row {
             spec,
             check,
             assertions,
-            token: self.token,
+            token: self.token.map(Secret::from),
             created_at: self.created_at,
         })
     }
@@ -82,16 +84,26 @@ pub async fn by_id(on: &impl Read, id: &MonitorId) -> Result<Option<Monitor>> {
     on.optional(select.bind(id)).await?.map(Row::monitor).transpose()
 }
 
-pub async fn by_token(on: &impl Read, token: &str) -> Result<Option<Monitor>> {
-    let select: Query<Row> =
-        sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor WHERE token = $1");
-    on.optional(select.bind(token)).await?.map(Row::monitor).transpose()
+pub async fn by_token(on: &impl Read, token: &Secret) -> Result<Option<Monitor>> {
+    let Some(start) = lookup_part(token.reveal()) else { return Ok(None) };
+    let select: Query<Row> = sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor
+                                  WHERE token >= $1 AND token < $2 ORDER BY token");
+    // Follows every hexadecimal digit.
+    let end = format!("{start}g");
+    for row in on.all(select.bind(start).bind(end)).await? {
+        let monitor = row.monitor()?;
+        // In constant time.
+        if monitor.token.as_ref() == Some(token) {
+            return Ok(Some(monitor));
+        }
+    }
+    Ok(None)
 }
 
 /// Adds a monitor; `None` if the id is taken.
 pub async fn add(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Result<Option<Monitor>> {
     let text = &to_json(spec);
-    let token = &(spec.kind == MonitorKind::Heartbeat).then(new_token);
+    let token = &(spec.kind == MonitorKind::Heartbeat).then(|| new_token().reveal().to_owned());
     database
         .write(|tx| async move {
             let insert =
@@ -113,7 +125,7 @@ pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Resul
         return Ok(MonitorEdit::Unchanged(Box::new(monitor)));
     }
     let token = match spec.kind {
-        MonitorKind::Heartbeat => Some(monitor.token.unwrap_or_else(new_token)),
+        MonitorKind::Heartbeat => Some(monitor.token.unwrap_or_else(new_token).reveal().to_owned()),
         _ => None,
     };
     let update =

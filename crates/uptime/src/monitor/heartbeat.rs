@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use hob_units::Secret;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::monitor::check::Heartbeat;
 use crate::schedule::millis;
+
+/// 160 bits in hexadecimal.
+const TOKEN_BYTES: usize = 40;
+/// The part of a token that the database looks up.
+const LOOKUP_BYTES: usize = 16;
 
 /// What a job reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +20,19 @@ pub enum HeartbeatSignal {
     Started,
     Succeeded,
     Failed,
+}
+
+/// A new token.
+pub(crate) fn new_token() -> Secret {
+    format!("{:032x}{:08x}", rand::random::<u128>(), rand::random::<u32>()).into()
+}
+
+/// The part of a token that the database looks up; `None` if the text is not a token. An index compares byte by byte and
+/// stops at the first difference, which the time of a response can show. So only this part is looked up, and the whole
+/// token is compared in constant time: 96 bits stay unknown.
+pub(crate) fn lookup_part(token: &str) -> Option<&str> {
+    let is_token = token.len() == TOKEN_BYTES && token.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_token.then(|| &token[..LOOKUP_BYTES])
 }
 
 impl Heartbeat {

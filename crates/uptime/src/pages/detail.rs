@@ -1,7 +1,5 @@
 //! The page of a monitor: state, phases, history.
 
-use std::sync::Arc;
-
 use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
@@ -104,7 +102,7 @@ pub(super) async fn show(
         period: period.as_str(),
         periods: Period::ALL.map(|one| (one.as_str(), one == period)).into(),
         latencies: latencies(&points),
-        about: about(&monitor),
+        about: about(&monitor, &console),
         chart: chart(&monitor, &points, &downtime, period),
         incidents: incidents.map(|incident| ShownIncident::new(incident, &monitor.spec.name)).collect(),
         results: results.iter().map(ShownResult::new).collect(),
@@ -168,7 +166,7 @@ fn latencies(points: &Points) -> Vec<(&'static str, Quantity)> {
     vec![("p50", shown(whole.p50_ms)), ("p95", shown(whole.p95_ms)), ("p99", shown(whole.p99_ms))]
 }
 
-fn about(monitor: &Arc<Monitor>) -> Facts {
+fn about(monitor: &Monitor, console: &Console) -> Facts {
     let spec = &monitor.spec;
     let mut facts = Facts::new()
         .text("Checked", format!("every {} s, timeout {} s", spec.interval_s, spec.timeout_s()))
@@ -178,8 +176,12 @@ fn about(monitor: &Arc<Monitor>) -> Facts {
     if !spec.tags.is_empty() {
         facts = facts.text("Tags", spec.tags.join(", "));
     }
-    if let Some(token) = &monitor.token {
-        facts = facts.code("Heartbeat URL", format!("/heartbeat/{token}"));
+    if let Some(path) = monitor.heartbeat_path() {
+        // With the URL, anyone can report that the job works.
+        facts = match console.may(&MAY_WRITE) {
+            true => facts.code("Heartbeat URL", path),
+            false => facts.text("Heartbeat URL", format!("hidden; requires the scope {MAY_WRITE}")),
+        };
     }
     facts
 }

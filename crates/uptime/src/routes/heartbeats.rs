@@ -6,8 +6,6 @@ use hob_web::{Path, Problem};
 use crate::monitor::heartbeat::HeartbeatSignal;
 use crate::uptime::Uptime;
 
-const MAX_TOKEN_BYTES: usize = 64;
-
 /// Reports that the job has succeeded.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}", params(("token" = String, Path, max_length = 64)),
     responses((status = 200, body = String, content_type = "text/plain")))]
@@ -15,7 +13,7 @@ pub(super) async fn done(
     State(uptime): State<Uptime>,
     Path(token): Path<String>,
 ) -> Result<&'static str, Problem> {
-    receive(&uptime, &token, HeartbeatSignal::Succeeded).await
+    receive(&uptime, token, HeartbeatSignal::Succeeded).await
 }
 
 /// Reports that the job has started, so that its duration is known.
@@ -25,7 +23,7 @@ pub(super) async fn began(
     State(uptime): State<Uptime>,
     Path(token): Path<String>,
 ) -> Result<&'static str, Problem> {
-    receive(&uptime, &token, HeartbeatSignal::Started).await
+    receive(&uptime, token, HeartbeatSignal::Started).await
 }
 
 /// Reports that the job has failed.
@@ -35,11 +33,11 @@ pub(super) async fn failed(
     State(uptime): State<Uptime>,
     Path(token): Path<String>,
 ) -> Result<&'static str, Problem> {
-    receive(&uptime, &token, HeartbeatSignal::Failed).await
+    receive(&uptime, token, HeartbeatSignal::Failed).await
 }
 
-async fn receive(uptime: &Uptime, token: &str, signal: HeartbeatSignal) -> Result<&'static str, Problem> {
-    if token.len() <= MAX_TOKEN_BYTES && uptime.record_signal(token, signal).await? {
+async fn receive(uptime: &Uptime, token: String, signal: HeartbeatSignal) -> Result<&'static str, Problem> {
+    if uptime.record_signal(&token.into(), signal).await? {
         Ok("ok\n")
     } else {
         Err(Problem::not_found("heartbeat"))

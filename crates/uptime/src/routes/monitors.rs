@@ -7,11 +7,11 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_database::{PageRequest, UnixMs};
-use hob_web::{AuditDetail, Json, List, Path, Problem, Query};
+use hob_web::{AuditDetail, Caller, Json, List, Path, Problem, Query};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::view::{CheckView, HistoryView, MonitorView, SummaryView, UptimeView};
+use super::view::{CheckView, HistoryView, MonitorView, SummaryView, UptimeView, Viewer};
 use super::{invalid, monitor_id};
 use crate::database::results;
 use crate::monitor::history::{self, Period};
@@ -92,12 +92,14 @@ impl MonitorQuery {
 #[utoipa::path(get, path = "/api/v1/uptime/monitors", params(MonitorQuery), responses((status = 200, body = List<MonitorView>)))]
 pub(super) async fn list(
     State(uptime): State<Uptime>,
+    caller: Caller,
     Query(query): Query<MonitorQuery>,
 ) -> Result<Json<List<MonitorView>>, Problem> {
     let snapshot = uptime.snapshot().await?;
     let (page, next) = query.page(&uptime.monitors(), &snapshot)?;
     let rows = uptime.rows(&snapshot, &page).await?;
-    Ok(Json(List { items: rows.iter().map(MonitorView::new).collect(), next }))
+    let viewer = Viewer::of(&caller);
+    Ok(Json(List { items: rows.iter().map(|row| MonitorView::new(row, viewer)).collect(), next }))
 }
 
 /// Adds a monitor and checks it at once.
@@ -117,10 +119,11 @@ pub(super) async fn add(
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn show(
     State(uptime): State<Uptime>,
+    caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Json<MonitorView>, Problem> {
     let monitor = find_monitor(&uptime, &id).await?;
-    view(&uptime, &monitor).await
+    Ok(Json(MonitorView::new(&uptime.row(&monitor).await?, Viewer::of(&caller))))
 }
 
 /// Creates or replaces the monitor with this id.
@@ -276,8 +279,9 @@ pub(crate) async fn find_monitor(uptime: &Uptime, id: &str) -> Result<Arc<Monito
     uptime.monitor(&id).await?.ok_or_else(|| Problem::not_found("monitor"))
 }
 
+/// The monitor after a change, for the caller who made it.
 async fn view(uptime: &Uptime, monitor: &Arc<Monitor>) -> Result<Json<MonitorView>, Problem> {
-    Ok(Json(MonitorView::new(&uptime.row(monitor).await?)))
+    Ok(Json(MonitorView::new(&uptime.row(monitor).await?, Viewer::Writer)))
 }
 
 pub(crate) fn added_monitor(added_monitor: AddOutcome) -> Result<Arc<Monitor>, Problem> {

@@ -1,7 +1,7 @@
 //! The JSON of the API.
 
 use hob_database::UnixMs;
-use hob_web::Time;
+use hob_web::{Caller, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -11,8 +11,23 @@ use crate::monitor::check::{
     AssertionResult, CheckOutcome, DnsSpec, HeartbeatSpec, HttpSpec, MonitorKind, Observation, Phases,
 };
 use crate::monitor::history::{Downtime, Period, Point, ResultRow};
+use crate::pages::MAY_WRITE;
 use crate::schedule::snapshot::MonitorRow;
 use crate::schedule::state::MonitorState;
+
+/// Whether a caller sees the secrets of a monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Viewer {
+    /// May change monitors.
+    Writer,
+    Reader,
+}
+
+impl Viewer {
+    pub(super) fn of(caller: &Caller) -> Self {
+        if caller.may(&MAY_WRITE) { Self::Writer } else { Self::Reader }
+    }
+}
 
 /// A monitor with its state.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,7 +57,7 @@ pub(super) struct MonitorView {
     dns: Option<DnsSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heartbeat: Option<HeartbeatSpec>,
-    /// The path that the job of a heartbeat calls.
+    /// The path that the job of a heartbeat calls. A secret: only for callers with the scope `uptime:write`.
     #[serde(skip_serializing_if = "Option::is_none")]
     heartbeat_path: Option<String>,
     interval_s: u32,
@@ -62,7 +77,7 @@ pub(super) struct MonitorView {
 }
 
 impl MonitorView {
-    pub(super) fn new(row: &MonitorRow) -> Self {
+    pub(super) fn new(row: &MonitorRow, viewer: Viewer) -> Self {
         let monitor: &Monitor = &row.monitor;
         let spec = monitor.spec.clone();
         Self {
@@ -77,7 +92,7 @@ impl MonitorView {
             error: row.status.error.clone(),
             timeout_s: spec.timeout_s(),
             down_interval_s: spec.down_interval_s(),
-            heartbeat_path: monitor.token.as_ref().map(|token| format!("/heartbeat/{token}")),
+            heartbeat_path: monitor.heartbeat_path().filter(|_| viewer == Viewer::Writer),
             created_at: Time(monitor.created_at),
             name: spec.name,
             kind: spec.kind,

@@ -9,6 +9,7 @@ mod dns;
 mod flow;
 mod fuzz;
 mod harness;
+mod heartbeats;
 mod history;
 mod hostile;
 mod http;

@@ -173,7 +173,7 @@ every_service! {
                 None => overwrite(&harness, &started).await,
                 Some(text) => harness.context.test_store().as_outsider(cmd("SET").arg(&started).arg(text).clone()).await,
             }
-            assert!(uptime.record_signal(heartbeat.token.as_deref().unwrap(), HeartbeatSignal::Succeeded).await.unwrap());
+            assert!(uptime.record_signal(heartbeat.token.as_ref().unwrap(), HeartbeatSignal::Succeeded).await.unwrap());
             assert_eq!(harness.get(&started).await, None);
         }
     }

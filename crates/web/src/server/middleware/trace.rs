@@ -48,15 +48,34 @@ fn label(method: &Method) -> String {
     if known.contains(method) { method.to_string() } else { "other".to_owned() }
 }
 
-/// Gives the request an id and a span, and logs one line for the response. Headers and the query are not logged, since
-/// they may contain secrets.
+/// Longer parts of an unknown path are not logged.
+const MAX_UNKNOWN_PART_BYTES: usize = 20;
+
+/// The path without secrets. A parameter `{token}` of a route is one. A path without a route may be the URL of such a
+/// route with a mistake in it, so none of its long parts is logged.
+fn without_secrets(path: &str, route: Option<&str>) -> String {
+    let mut names = route.unwrap_or_default().split('/');
+    let shown = |part| {
+        let name = names.next();
+        let is_hidden = match route {
+            Some(_) => name == Some("{token}"),
+            None => str::len(part) > MAX_UNKNOWN_PART_BYTES,
+        };
+        if is_hidden { "…" } else { part }
+    };
+    path.split('/').map(shown).collect::<Vec<_>>().join("/")
+}
+
+/// Gives the request an id and a span, and logs one line for the response. Headers, the query and tokens in the path are
+/// not logged, since they are secrets or may contain some.
 pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = RequestId::of(&request);
     request.extensions_mut().insert(id.clone());
     let method = request.method().clone();
-    let path = request.uri().path().to_owned();
-    let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str).to_owned();
+    let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
+    let path = without_secrets(request.uri().path(), route);
+    let route = route.unwrap_or_default().to_owned();
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
     let span = tracing::info_span!("request", id = id.as_str());
     let mut response = next.run(request).instrument(span).await;
@@ -73,4 +92,29 @@ pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
         response.headers_mut().insert(HEADER, value);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_in_paths_are_hidden() {
+        const TOKEN: &str = "0123456789abcdef0123456789abcdef01234567";
+        for (path, route, shown) in [
+            ("/heartbeat/TOKEN", Some("/heartbeat/{token}"), "/heartbeat/…"),
+            ("/heartbeat/TOKEN/start", Some("/heartbeat/{token}/start"), "/heartbeat/…/start"),
+            ("/heartbeat/x", Some("/heartbeat/{token}"), "/heartbeat/…"),
+            ("/heartbeat/TOKEN/strat", None, "/heartbeat/…/strat"),
+            ("//heartbeat/TOKEN/", None, "//heartbeat/…/"),
+            ("/garden/gnomes/TOKEN", Some("/garden/gnomes/{id}"), "/garden/gnomes/TOKEN"),
+            ("/assets/hob.css", Some("/assets/{file}"), "/assets/hob.css"),
+            ("/no/such/page", None, "/no/such/page"),
+            ("/", Some("/"), "/"),
+            ("*", None, "*"),
+        ] {
+            let given = path.replace("TOKEN", TOKEN);
+            assert_eq!(without_secrets(&given, route), shown.replace("TOKEN", TOKEN));
+        }
+    }
 }
