@@ -1,5 +1,5 @@
 // Makes the chat page live: new messages, typing, presence and unread counts over the WebSocket. Without JavaScript the
-// page shows the same content, and its forms send messages.
+// page shows the same content, and its forms send messages and mark them as read.
 //
 // It implements the client protocol: one connection, the user's feed, and the channel of the open conversation. After a
 // disconnect it reconnects and recovers from the last offset.
@@ -10,6 +10,7 @@ const conversation = page.dataset.conversation;
 const list = document.getElementById("messages");
 const typingLine = document.getElementById("typing");
 const form = document.getElementById("say");
+const readForm = document.getElementById("mark-read");
 const banner = document.getElementById("banner");
 
 const MAX_RECONNECT_MS = 10_000;
@@ -178,6 +179,7 @@ function showMember(user) {
 }
 
 function showUnread(room, unread) {
+  if (readForm && room === conversation) readForm.hidden = unread === 0;
   const badge = document.querySelector(`[data-room="${CSS.escape(room)}"] [data-unread]`);
   if (!badge) return;
   badge.textContent = unread;

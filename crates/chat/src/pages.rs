@@ -15,7 +15,7 @@ use crate::conversation::message::Message;
 use crate::database::members;
 use crate::hub::node::{NodeInfo, NodeLoad};
 use crate::keys::UserId;
-use crate::routes::{conversation_id, ok_or_problem, user_id};
+use crate::routes::{conversation_id, ok_or_problem, sequence_number, user_id};
 use crate::{Chat, Conversation, Error, MessageRange, NewConversation, NewMessage, ReceiptKind};
 
 /// How long the token of a page is valid. A page that stays open longer must be reloaded.
@@ -30,6 +30,7 @@ pub(crate) fn routes() -> Routes<Chat> {
         .page(Access::read("chat"), "/chat", chat)
         .page(Access::read("chat"), "/chat/operator", operator)
         .action(Access::write("chat"), Audited::No, "/chat/say", say)
+        .action(Access::write("chat"), Audited::No, "/chat/read", mark_read)
         .action(Access::write("chat"), Audited::As("chat.conversation.open"), "/chat/open", open)
         .page(Access::Public, "/chat/assets/chat.js", async || {
             asset("text/javascript", include_str!("../assets/chat.js"))
@@ -75,6 +76,9 @@ struct ChatPage {
     current: String,
     title: String,
     offset: u64,
+    /// Unread messages of the conversation.
+    unread: u64,
+    may_write: bool,
     people: Vec<Person>,
     messages: Vec<MessageRow>,
 }
@@ -109,8 +113,9 @@ async fn chat(
         return console.page("Chat", &ChooseUserPage { users: users_to_choose(&chat).await? });
     };
     let me = user_id("as", &user)?;
+    let may_write = console.may(&Scope::write("chat"));
     // A read-only operator gets no token, since a token can act as the user.
-    let token = if console.may(&Scope::write("chat")) { chat.issue_token(&me, TOKEN_TTL) } else { None };
+    let token = if may_write { chat.issue_token(&me, TOKEN_TTL) } else { None };
     let conversations = conversations(&chat, &me).await?;
     let mut page = ChatPage {
         me: me.to_string(),
@@ -119,33 +124,22 @@ async fn chat(
         current: String::new(),
         title: String::new(),
         offset: 0,
+        unread: 0,
+        may_write,
         people: Vec::new(),
         messages: Vec::new(),
     };
     if let Some(id) = query.conversation.filter(|id| !id.is_empty()) {
-        let reader = if console.may(&Scope::write("chat")) { Reader::User } else { Reader::Viewer };
-        show(&chat, &me, &id, reader, &mut page).await?;
+        show(&chat, &me, &id, &mut page).await?;
     }
     console.page("Chat", &page)
 }
 
-/// Who views a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reader {
-    /// An operator who acts as the user: the messages shown are marked as read.
-    User,
-    /// A read-only operator: nothing changes.
-    Viewer,
-}
-
 /// Adds a conversation to the page. The sequence is read first: later events are recovered over the WebSocket.
-async fn show(
-    chat: &Chat,
-    me: &UserId,
-    id: &str,
-    reader: Reader,
-    page: &mut ChatPage,
-) -> Result<(), Problem> {
+///
+/// Nothing is marked as read here: a page of another site can make the browser load this one. The script of the page
+/// does it, or the user with a button.
+async fn show(chat: &Chat, me: &UserId, id: &str, page: &mut ChatPage) -> Result<(), Problem> {
     let id = conversation_id(id)?;
     let conversation = chat.conversation(&id).await?.ok_or_else(|| Problem::not_found("conversation"))?;
     page.messages = ok_or_problem(chat.messages(&id, Some(me), MessageRange::Newest, MAX_MESSAGES).await)?
@@ -159,12 +153,7 @@ async fn show(
         .into_iter()
         .map(|presence| Person { id: presence.user_id.to_string(), online: presence.online })
         .collect();
-    if reader == Reader::User {
-        ok_or_problem(chat.record_receipt(&id, me, conversation.sequence, ReceiptKind::Read).await)?;
-        if let Some(link) = page.conversations.iter_mut().find(|link| link.id == id.as_str()) {
-            link.unread = 0;
-        }
-    }
+    page.unread = page.conversations.iter().find(|link| link.id == id.as_str()).map_or(0, |link| link.unread);
     page.current = id.to_string();
     page.title = conversation.title;
     page.offset = conversation.sequence;
@@ -221,6 +210,22 @@ async fn say(State(chat): State<Chat>, Form(form): Form<SayForm>) -> Result<Redi
         client_id: None,
     };
     ok_or_problem(chat.send(&new).await)?;
+    Ok(Redirect::to(&href(&form.user, &form.conversation)))
+}
+
+#[derive(Deserialize)]
+struct ReadForm {
+    user: String,
+    conversation: String,
+    /// The last event that the page shows. Later messages stay unread.
+    sequence: u64,
+}
+
+/// Marks messages as read from a page without JavaScript.
+async fn mark_read(State(chat): State<Chat>, Form(form): Form<ReadForm>) -> Result<Redirect, Problem> {
+    let (id, user) = (conversation_id(&form.conversation)?, user_id("user", &form.user)?);
+    let up_to = sequence_number("sequence", form.sequence)?;
+    ok_or_problem(chat.record_receipt(&id, &user, up_to, ReceiptKind::Read).await)?;
     Ok(Redirect::to(&href(&form.user, &form.conversation)))
 }
 

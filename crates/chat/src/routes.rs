@@ -57,6 +57,15 @@ pub(crate) fn user_id(field: &str, id: &str) -> Result<UserId, Problem> {
     UserId::new(id).map_err(|error| Problem::invalid(field, error.to_string()))
 }
 
+/// The database stores sequences up to 2⁶³ − 1.
+pub(crate) fn sequence_number(field: &str, sequence_number: u64) -> Result<u64, Problem> {
+    if i64::try_from(sequence_number).is_ok() {
+        Ok(sequence_number)
+    } else {
+        Err(Problem::invalid(field, "not a valid sequence"))
+    }
+}
+
 /// The value, or the problem for a refusal.
 pub(crate) fn ok_or_problem<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
     answer?.map_err(|refusal| {

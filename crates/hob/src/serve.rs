@@ -7,6 +7,8 @@ mod metrics;
 mod relay;
 #[cfg(test)]
 mod route_table;
+#[cfg(test)]
+mod safe_methods;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

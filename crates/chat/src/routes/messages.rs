@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use super::{READ, WRITE, conversation_id, ok_or_problem, user_id};
+use super::{READ, WRITE, conversation_id, ok_or_problem, sequence_number, user_id};
 use crate::{Chat, Message, MessageRange, NewMessage, Receipt, ReceiptKind, TypingState};
 
 pub(super) fn routes() -> Routes<Chat> {
@@ -186,13 +186,4 @@ async fn set_typing(
     let state = if body.typing { TypingState::Typing } else { TypingState::Stopped };
     ok_or_problem(chat.typing(&conversation_id(&id)?, &user_id("userId", &body.user_id)?, state).await)?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// The database stores sequences up to 2⁶³ − 1.
-fn sequence_number(field: &str, sequence_number: u64) -> Result<u64, Problem> {
-    if i64::try_from(sequence_number).is_ok() {
-        Ok(sequence_number)
-    } else {
-        Err(Problem::invalid(field, "not a valid sequence"))
-    }
 }

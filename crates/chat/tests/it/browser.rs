@@ -37,6 +37,15 @@ async fn two_windows_chat_with_each_other() {
 
     say(&chat, &other, "bert", "A robin sits on the spade").await;
     wait_for_text(&anna, "[data-room=garden] [data-unread]", "1").await;
+    press(&anna, "[data-room=garden]").await;
+    wait_for("the open conversation to be read", LIMIT, async || {
+        chat.unread(&user("anna")).await.unwrap().1 == 0
+    })
+    .await;
+    find(&anna, "[data-room=garden] [data-unread][hidden]").await;
+    find(&anna, "#mark-read[hidden]").await;
+    anna.goto(&app.url("/chat?as=anna&conversation=kitchen")).await.unwrap();
+    find(&anna, "[data-person=bert][data-online]").await;
 
     bert.close().await.unwrap();
     find(&anna, "[data-person=bert]:not([data-online])").await;
@@ -55,10 +64,14 @@ async fn page_works_without_javascript() {
     window.goto(&app.url("/chat?as=anna")).await.unwrap();
     press(&window, "[data-room=kitchen]").await;
     wait_for_text(&window, "#messages", "<b>Who has the ladle?</b>").await;
+    let unread = async |who: &str| chat.unread(&user(who)).await.unwrap().1;
+    assert_eq!(unread("anna").await, 1, "opening a page changes nothing");
+    press(&window, "#mark-read button").await;
+    wait_for("the message to be read", LIMIT, async || unread("anna").await == 0).await;
+    wait_for_text(&window, "#messages", "<b>Who has the ladle?</b>").await;
     fill(&window, "#content", "Second drawer\u{e007}").await;
     wait_for_text(&window, "#messages", "Second drawer").await;
-    let (_, unread) = chat.unread(&user("bert")).await.unwrap();
-    assert_eq!(unread, 1);
+    assert_eq!(unread("bert").await, 1);
     window.goto(&app.url("/chat/operator")).await.unwrap();
     wait_for_text(&window, "#load", "Room kitchen").await;
     window.close().await.unwrap();

@@ -7,6 +7,7 @@ mod harness;
 mod http;
 mod messages;
 mod nodes;
+mod pages;
 mod presence;
 mod proxy;
 mod sdk;
