@@ -50,6 +50,10 @@ fn mistake_is_reported_with_file_line_and_field() {
             "hob: hob.toml:1:1: `hosts` is missing or empty; write slack = { from = \"env:A\", ",
         ),
         (
+            "[secrets.slack]\nfrom = \"file:/a\"\nhosts = [\"a.example\"]\n",
+            "hob: hob.toml:1:1: `for` is missing or empty; write slack = { from = \"file:/a\", ",
+        ),
+        (
             "[secrets]\na = { from = \"env:A\", for = [\"chat\"], hosts = [\"a.example\"] }\n",
             "hob: secrets.a.for: unknown service \"chat\"; services that can use secrets: uptime, pipeline",
         ),
@@ -86,8 +90,11 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
         "[redis]\nurl = \"redis://:hunter2@127.0.0.1:6390\"\n[secrets.slack]\nfrom = \"env:SLACK_URL\"\n\
          for = [\"uptime\"]\nhosts = [\"*.slack.com:443\"]\n",
     );
-    let variables =
-        [("HOB_LISTEN", "127.0.0.1:7171"), ("HOB_OUTBOUND_ALLOW", "[\"10.0.0.0/8\", \"10.1.2.3\"]")];
+    let variables = [
+        ("HOB_LISTEN", "127.0.0.1:7171"),
+        ("HOB_OUTBOUND_ALLOW", "[\"10.0.0.0/8\", \"10.1.2.3\"]"),
+        ("SLACK_URL", "https://hooks.slack.com/services/s3cret"),
+    ];
     let shown = stdout(&config(folder.path(), &["show"], &variables));
     let line = |start: &str| shown.lines().find(|line| line.starts_with(start)).unwrap_or_default();
     assert!(line("listen = \"127.0.0.1:7171\"").ends_with("# environment HOB_LISTEN"), "{shown}");
@@ -95,7 +102,7 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
     assert!(line(allow).ends_with("# environment HOB_OUTBOUND_ALLOW"), "{shown}");
     assert!(line("url = \"redis://…@127.0.0.1:6390\"").ends_with("# hob.toml:2"), "{shown}");
     assert!(line("embedded_memory_mib = 512").ends_with("# default"), "{shown}");
-    assert!(!shown.contains("hunter2"), "{shown}");
+    assert!(!shown.contains("hunter2") && !shown.contains("s3cret"), "{shown}");
     let slack = r#"slack = { for = ["uptime"], from = "env:SLACK_URL", hosts = ["*.slack.com:443"] }"#;
     assert!(line(slack).ends_with("# hob.toml:3"), "{shown}");
 }
