@@ -1,4 +1,5 @@
-//! An HTTP/1.1 and HTTP/2 server with connection limits and TLS, and a policy for outbound connections.
+//! An HTTP/1.1 and HTTP/2 server with connection limits and TLS, the client address behind trusted proxies, and a policy for
+//! outbound connections.
 //!
 //! A [`Server`] limits its concurrent connections with permits. A connection holds its permit until it is closed, even
 //! after an upgrade. The server closes it when the client sends no request, sends a request head too slowly, is idle, or
@@ -11,6 +12,7 @@ mod connection;
 mod outbound;
 mod server;
 mod tls;
+mod trusted_proxies;
 
 pub use activity::ResponseBody;
 pub use outbound::{
@@ -19,3 +21,4 @@ pub use outbound::{
 };
 pub use server::{Client, Handler, Server, ServerLimits};
 pub use tls::{CertificateFiles, ServerTls, TlsError, client_tls};
+pub use trusted_proxies::{ClientAddress, ForwardingHeader, TrustedProxies};

@@ -47,6 +47,12 @@ impl From<IpAddr> for Network {
     }
 }
 
+impl From<Network> for IpNet {
+    fn from(network: Network) -> Self {
+        network.0
+    }
+}
+
 impl From<Network> for String {
     fn from(network: Network) -> Self {
         network.to_string()
