@@ -70,7 +70,8 @@ impl<'a> CommandContext<'a> {
     /// Finds the command and checks everything that does not depend on its data.
     fn admit(&mut self, args: Args<'_>) -> CommandResult<&'static Command> {
         let command = resolve(args)?;
-        if !self.session.authenticated && !command.flags.has(Flags::NO_AUTH) {
+        let authenticated = self.session.check_password(&self.core.lock());
+        if !authenticated && !command.flags.has(Flags::NO_AUTH) {
             return Err(Failure::new("NOAUTH Authentication required."));
         }
         if self.session.origin == SessionOrigin::Handle && NOT_ON_SHARED_HANDLES.contains(&command.name) {

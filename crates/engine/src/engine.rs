@@ -100,6 +100,12 @@ impl Engine {
         core.keys.sweep(max_keys)
     }
 
+    /// Replaces the password of the listener. If it differs, all clients are disconnected, and none of them can run another
+    /// command with the old password.
+    pub fn set_password(&self, password: Option<String>) {
+        self.with_core(|core| core.set_password(password));
+    }
+
     /// Memory used by keys and values, in bytes.
     pub fn memory(&self) -> usize {
         self.with_core(|core| core.keys.memory())

@@ -1,9 +1,11 @@
 //! The state of one connection: protocol, authentication, transaction, subscriptions.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hob_units::AuthThrottle;
 use indexmap::IndexMap;
 use tokio::sync::Notify;
 
@@ -32,6 +34,10 @@ pub(crate) struct Session {
     pub(crate) origin: SessionOrigin,
     pub(crate) protocol: Protocol,
     pub(crate) authenticated: bool,
+    /// The password that was in force when `authenticated` was set, as [`Core::password_version`] counts it.
+    pub(crate) password_version: u64,
+    /// Limits the passwords that the address of a TCP client may try.
+    pub(crate) throttle: Option<(AuthThrottle, IpAddr)>,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) watches: Vec<Watch>,
     pub(crate) channels: BTreeSet<Bytes>,
@@ -64,6 +70,8 @@ impl Session {
             origin,
             protocol: Protocol::Resp2,
             authenticated,
+            password_version: 0,
+            throttle: None,
             transaction: None,
             watches: Vec::new(),
             channels: BTreeSet::new(),
@@ -90,6 +98,18 @@ impl Session {
             client.name.clear();
             client.subscribed = false;
         }
+    }
+
+    /// Whether the client may run commands. A new password ends the authentication with the old one.
+    pub(crate) fn check_password(&mut self, core: &Core) -> bool {
+        if self.origin == SessionOrigin::Socket && self.password_version != core.password_version {
+            self.authenticated = false;
+        }
+        self.authenticated
+    }
+
+    pub(crate) fn set_authenticated(&mut self, authenticated: bool, core: &Core) {
+        (self.authenticated, self.password_version) = (authenticated, core.password_version);
     }
 
     pub(crate) fn subscriptions(&self) -> usize {

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hob_engine::Engine;
 use hob_net::Network;
 use hob_service::{Task, nodes};
 use hob_web::{App, DataKind, Web};
@@ -89,8 +90,9 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     // Before the address is printed: from then on, signals are expected.
     let signals = Signals::listen()?;
     endpoints.announce();
-    start_background(backends, services.names(), stopping.clone());
-    let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, live };
+    let engine = backends.embedded.as_ref().map(|embedded| embedded.engine.clone());
+    start_background(backends, services.names(), &web, stopping.clone());
+    let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, engine, live };
     tokio::spawn(signals.handle(stopping.clone(), reload));
     app.serve(socket, stopping).await;
     for task in context.tasks.stop(TASK_STOP_TIMEOUT).await {
@@ -100,12 +102,13 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     Ok(())
 }
 
-fn start_background(backends: Backends, roles: Vec<String>, stopping: CancellationToken) {
+fn start_background(backends: Backends, roles: Vec<String>, web: &Web, stopping: CancellationToken) {
     let Backends { context, keys, embedded } = backends;
     if let Some(embedded) = embedded {
         let engine = embedded.engine;
         tokio::spawn(async move { engine.keep_swept().await });
-        tokio::spawn(embedded.listener.serve(stopping.cancelled_owned()));
+        let listener = embedded.listener.with_throttle(web.auth_throttle().clone());
+        tokio::spawn(listener.serve(stopping.cancelled_owned()));
     }
     let tasks = context.tasks.clone();
     tasks.spawn("node", move |task: Task| {
@@ -160,6 +163,7 @@ struct Reload {
     file: Option<PathBuf>,
     last: Loaded,
     web: Web,
+    engine: Option<Engine>,
     live: config::Live,
 }
 
@@ -176,7 +180,12 @@ impl Reload {
         let loaded = config::reload(self.file.as_deref(), &self.last)?;
         let config = self.overrides.apply(loaded.config.clone());
         self.web.check_reload(&config.server)?;
+        let admin = config.server.admin()?;
         self.live.replace(config, &loaded)?;
+        // A token that was removed is an error above, or there was none.
+        if let (Some(engine), Some(admin)) = (&self.engine, admin) {
+            engine.set_password(Some(admin.reveal().to_owned()));
+        }
         self.last = loaded;
         Ok(())
     }

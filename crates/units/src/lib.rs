@@ -1,5 +1,5 @@
 //! Small values that every crate uses: durations and sizes as people write them, names of enum values,
-//! backoff, secrets, the clock.
+//! backoff, secrets, a throttle of wrong credentials, the clock.
 //!
 //! ```
 //! use std::time::Duration;
@@ -16,6 +16,7 @@
 //! assert_eq!(format!("{:?}", Secret::from("hunter2")), "Secret(…)");
 //! ```
 
+mod auth_throttle;
 mod backoff;
 mod clock;
 mod duration;
@@ -26,6 +27,7 @@ mod quantity;
 mod secret;
 mod size;
 
+pub use auth_throttle::AuthThrottle;
 pub use backoff::Backoff;
 pub use clock::{unix_ms, unix_time};
 pub use duration::{DurationError, format_duration, parse_duration};

@@ -8,7 +8,6 @@ mod credential;
 mod scope;
 mod session;
 mod sign_in;
-mod sign_in_limit;
 mod token;
 mod token_pages;
 
@@ -17,12 +16,11 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
 
-pub(crate) use authenticator::Authenticator;
+pub(crate) use authenticator::{Authenticator, Identity};
 pub use authorize::{AuditDetail, Audited};
 pub(crate) use authorize::{RouteRule, authorize};
 pub(crate) use credential::random_id;
 pub use scope::{BadScope, Scope};
-pub(crate) use sign_in_limit::SignInLimit;
 pub use token::{NewToken, Scopes, Token, TokenCreation, TokenId, Tokens};
 
 use crate::{Problem, Routes, Web};

@@ -1,8 +1,10 @@
 //! The `[server]` section of `hob.toml`.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use hob_net::{ForwardingHeader, Network, TrustedProxies};
 use hob_service::config::Secret;
 use hob_service::{Period, SecretRef};
 
@@ -12,7 +14,9 @@ use crate::Error;
 const ADMIN_VARIABLE: &str = "HOB_ADMIN_TOKEN";
 
 /// The shortest admin token, so that it cannot be guessed.
-const MIN_ADMIN_TOKEN_CHARS: usize = 16;
+pub(crate) const MIN_ADMIN_TOKEN_CHARS: usize = 24;
+/// The fewest different characters of an admin token. 24 random hexadecimal digits have fewer once in a million times.
+const MIN_DIFFERENT_CHARS: usize = 7;
 
 hob_service::section! {
     /// The HTTP server of the API and the console: address, access, limits.
@@ -21,9 +25,15 @@ hob_service::section! {
         pub listen: SocketAddr = SocketAddr::from((Ipv4Addr::LOCALHOST, 7070)),
         /// Host names that browsers may use for this server, besides localhost and IP addresses.
         pub hosts: Vec<String> = Vec::new(),
-        /// The token with full access, as env:NAME or file:PATH. Default: env:HOB_ADMIN_TOKEN. Without a token, everyone
-        /// on this machine has full access.
+        /// The token with full access, as env:NAME or file:PATH. Default: env:HOB_ADMIN_TOKEN. At least 24 random
+        /// characters. Without a token, everyone on this machine has full access, and requests that a proxy has forwarded
+        /// are refused.
         pub admin_token: Option<SecretRef> = None,
+        /// The networks and addresses of proxies in front, whose forwarding headers are trusted: for the address of the
+        /// client, and for whether it uses HTTPS.
+        pub trusted_proxies: Vec<Network> = Vec::new(),
+        /// The forwarding header of these proxies: "x_forwarded_for" (with X-Forwarded-Proto) or "forwarded".
+        pub forwarded_header: ForwardingHeader = ForwardingHeader::XForwardedFor,
         /// The file with the certificate chain (PEM). Enables TLS.
         pub tls_certificate: Option<PathBuf> = None,
         /// The file with the private key of the certificate (PEM).
@@ -58,10 +68,53 @@ impl Config {
         };
         match &admin {
             None if !self.listen.ip().is_loopback() => Err(Error::AdminTokenRequired(self.listen)),
-            Some(secret) if secret.reveal().len() < MIN_ADMIN_TOKEN_CHARS => {
-                Err(Error::ShortAdminToken { least: MIN_ADMIN_TOKEN_CHARS })
-            }
+            Some(secret) if !is_strong(secret.reveal()) => Err(Error::WeakAdminToken),
             _ => Ok(admin),
+        }
+    }
+
+    /// The proxies in front.
+    pub(crate) fn trusted_proxies(&self) -> TrustedProxies {
+        let networks = self.trusted_proxies.iter().map(|network| (*network).into()).collect();
+        TrustedProxies { networks, header: self.forwarded_header }
+    }
+}
+
+/// Whether a token is long, and not one short text that is repeated.
+fn is_strong(token: &str) -> bool {
+    let chars: Vec<char> = token.chars().collect();
+    let different: HashSet<char> = chars.iter().copied().collect();
+    let repeats = |period: usize| chars.iter().zip(chars.iter().skip(period)).all(|(a, b)| a == b);
+    chars.len() >= MIN_ADMIN_TOKEN_CHARS
+        && different.len() >= MIN_DIFFERENT_CHARS
+        && !(1..=chars.len() / 2).any(repeats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admin_token_is_long_and_not_repetitive() {
+        for strong in [
+            "3f1c9a7be02d4856afc1d09b",
+            "correct horse battery staple",
+            "hob_Qm9yZWQtZW5vdWdoLXRvLXJlYWQtdGhpcz8",
+            "ſehr geheime Zeichenfolge",
+        ] {
+            assert!(is_strong(strong), "{strong}");
+        }
+        for weak in [
+            "",
+            "an unguessable token",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+            "1212121212121212121212121212",
+            "abcabcabcabcabcabcabcabcabc",
+            "secret12secret12secret12secret12",
+            "secret12secret12secret12secr",
+            "aaaaaaaaaaaaaaaaaaaaaaaaaaabc",
+        ] {
+            assert!(!is_strong(weak), "{weak}");
         }
     }
 }

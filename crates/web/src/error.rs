@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use crate::config::MIN_ADMIN_TOKEN_CHARS;
+
 /// Why [`Web`](crate::Web) could not be opened or a reloaded configuration was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -13,9 +15,10 @@ pub enum Error {
     #[error("[server] admin_token: {0}")]
     AdminToken(#[from] hob_service::config::SecretError),
     #[error(
-        "the admin token is too short; use at least {least} characters, for example the output of `openssl rand -hex 24`"
+        "the admin token is too weak; use at least {MIN_ADMIN_TOKEN_CHARS} random characters, for example the output of \
+         `openssl rand -hex 24`"
     )]
-    ShortAdminToken { least: usize },
+    WeakAdminToken,
     #[error("the reloaded configuration has no admin token; restart the server to run it without one")]
     AdminTokenRemoved,
     #[error("TLS requires both [server] tls_certificate and [server] tls_key")]

@@ -9,8 +9,9 @@ use hob_database::{Transaction, sql};
 use hob_net::ServerTls;
 use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext, Task};
+use hob_units::AuthThrottle;
 
-use crate::access::{Authenticator, SignInLimit};
+use crate::access::Authenticator;
 use crate::server::listener;
 use crate::{Audit, Changes, Config, Error};
 
@@ -24,7 +25,6 @@ struct Inner {
     context: ServiceContext,
     config: Live<Config>,
     authenticator: Authenticator,
-    sign_in_limit: SignInLimit,
     audit: Audit,
     changes: Changes,
     tls: Option<Arc<ServerTls>>,
@@ -44,7 +44,6 @@ impl Web {
         let inner = Inner {
             tls,
             authenticator: Authenticator::new(&context.database, admin.as_ref()),
-            sign_in_limit: SignInLimit::new(&context.store, keys.clone())?,
             audit: Audit::new(&context.database),
             changes: Changes::new(context, &keys),
             services: OnceLock::new(),
@@ -117,8 +116,10 @@ impl Web {
         &self.inner.authenticator
     }
 
-    pub(crate) fn sign_in_limit(&self) -> &SignInLimit {
-        &self.inner.sign_in_limit
+    /// Limits wrong credentials: API and admin tokens, sign-in, and passwords of Redis clients.
+    #[must_use]
+    pub fn auth_throttle(&self) -> &AuthThrottle {
+        self.inner.authenticator.throttle()
     }
 
     pub(crate) fn has_tls(&self) -> bool {

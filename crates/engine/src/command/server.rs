@@ -66,12 +66,20 @@ fn same_secret(given: &[u8], expected: &[u8]) -> bool {
 }
 
 fn authenticate(context: &mut CommandContext<'_>, user: &[u8], password: &[u8]) -> CommandResult<()> {
-    let expected = context.core().settings.password.clone();
+    let core = context.core();
+    let expected = core.settings.password.as_deref();
+    let throttle = context.session.throttle.as_ref().filter(|_| expected.is_some());
+    if throttle.is_some_and(|(throttle, client)| throttle.blocked_for(*client).is_some()) {
+        return Err(Failure::new("ERR too many wrong credentials from this address, try again later"));
+    }
     let matches = expected.is_none_or(|expected| same_secret(password, expected.as_bytes()));
     if user != b"default" || !matches {
+        if let Some((throttle, client)) = throttle {
+            throttle.record_failure(*client, password);
+        }
         return Err(Failure::new("WRONGPASS invalid username-password pair or user is disabled."));
     }
-    context.session.authenticated = true;
+    context.session.set_authenticated(true, &core);
     Ok(())
 }
 
@@ -161,7 +169,8 @@ fn reset(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     let mut core = context.core();
     context.session.reset(&mut core);
     context.session.protocol = Protocol::Resp2;
-    context.session.authenticated = core.settings.password.is_none();
+    let open = core.settings.password.is_none();
+    context.session.set_authenticated(open, &core);
     Ok(Reply::Simple("RESET".into()))
 }
 

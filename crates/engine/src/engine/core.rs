@@ -16,6 +16,8 @@ pub(crate) struct Core {
     pub(crate) hub: Hub,
     pub(crate) clients: Clients,
     pub(crate) settings: Config,
+    /// Counts the changes of the password.
+    pub(crate) password_version: u64,
     pub(crate) now_us: u64,
     pub(crate) started_us: u64,
     pub(crate) commands: u64,
@@ -44,11 +46,23 @@ impl Core {
             hub: Hub::default(),
             clients: Clients::default(),
             settings,
+            password_version: 0,
             now_us,
             started_us: now_us,
             commands: 0,
             peak_memory: 0,
             script: None,
+        }
+    }
+
+    /// Replaces the password and disconnects all clients of the listener.
+    pub(crate) fn set_password(&mut self, password: Option<String>) {
+        if self.settings.password != password {
+            self.settings.password = password;
+            self.password_version += 1;
+            for client in self.clients.connected.values() {
+                client.kill.notify_one();
+            }
         }
     }
 

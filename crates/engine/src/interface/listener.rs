@@ -1,7 +1,7 @@
 //! The listener for all other clients: RESP2 and RESP3 over TCP or a Unix socket.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use hob_units::AuthThrottle;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
@@ -31,6 +32,14 @@ const READ_BYTES: usize = 16 * 1024;
 pub struct Listener {
     engine: Engine,
     socket: Socket,
+    throttle: AuthThrottle,
+}
+
+/// The two ends of a connection, as `CLIENT LIST` shows them, and the address whose passwords are throttled.
+struct Ends {
+    peer: String,
+    local: String,
+    throttled: Option<(AuthThrottle, IpAddr)>,
 }
 
 #[derive(Debug)]
@@ -50,12 +59,18 @@ impl Listener {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let socket = Socket::Tcp(TcpListener::bind(address).await?);
-        Ok(Listener { engine, socket })
+        Ok(Listener { engine, socket, throttle: AuthThrottle::default() })
     }
 
     pub fn bind_unix(engine: Engine, path: &Path) -> io::Result<Listener> {
         let socket = Socket::Unix(UnixListener::bind(path)?);
-        Ok(Listener { engine, socket })
+        Ok(Listener { engine, socket, throttle: AuthThrottle::default() })
+    }
+
+    /// Counts the wrong passwords of TCP clients with this throttle, which the program uses for other credentials as well.
+    #[must_use]
+    pub fn with_throttle(self, throttle: AuthThrottle) -> Listener {
+        Listener { throttle, ..self }
     }
 
     /// The address, if it is a TCP address.
@@ -96,25 +111,28 @@ impl Listener {
             Socket::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                let local = stream.local_addr()?.to_string();
-                Ok(Box::pin(serve_client(engine, stream, peer.to_string(), local)))
+                let throttled = Some((self.throttle.clone(), peer.ip()));
+                let ends =
+                    Ends { peer: peer.to_string(), local: stream.local_addr()?.to_string(), throttled };
+                Ok(Box::pin(serve_client(engine, stream, ends)))
             }
             Socket::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
                 let local = listener.local_addr()?;
                 let path = local.as_pathname().map_or("unix".into(), |path| path.display().to_string());
-                Ok(Box::pin(serve_client(engine, stream, format!("{path}:0"), path)))
+                let ends = Ends { peer: format!("{path}:0"), local: path, throttled: None };
+                Ok(Box::pin(serve_client(engine, stream, ends)))
             }
         }
     }
 }
 
-async fn serve_client<S>(engine: Engine, mut stream: S, address: String, local_address: String)
+async fn serve_client<S>(engine: Engine, mut stream: S, ends: Ends)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let kill = Arc::new(Notify::new());
-    let Some((session, incoming)) = register(&engine, &kill, address, local_address) else {
+    let Some((session, incoming)) = register(&engine, &kill, ends) else {
         let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
         return;
     };
@@ -131,12 +149,7 @@ where
     }
 }
 
-fn register(
-    engine: &Engine,
-    kill: &Arc<Notify>,
-    address: String,
-    local_address: String,
-) -> Option<(Session, MessageReceiver)> {
+fn register(engine: &Engine, kill: &Arc<Notify>, ends: Ends) -> Option<(Session, MessageReceiver)> {
     engine.with_core(|core| {
         if core.clients.connected.len() >= core.settings.max_clients {
             core.clients.rejected += 1;
@@ -145,8 +158,8 @@ fn register(
         let now_us = core.settings.clock.now_us();
         let id = core.clients.next_id();
         let client = Client {
-            address,
-            local_address,
+            address: ends.peer,
+            local_address: ends.local,
             name: String::new(),
             since_us: now_us,
             active_us: now_us,
@@ -157,7 +170,10 @@ fn register(
         core.clients.add(id, client);
         let (sender, incoming) = message_queue(core.settings.subscriber_queue, Some(Arc::clone(kill)));
         let open = core.settings.password.is_none();
-        Some((Session::new(id, SessionOrigin::Socket, open, Some(sender)), incoming))
+        let mut session = Session::new(id, SessionOrigin::Socket, open, Some(sender));
+        session.set_authenticated(open, core);
+        session.throttle = ends.throttled;
+        Some((session, incoming))
     })
 }
 

@@ -7,6 +7,7 @@ mod expiry;
 mod hostile;
 mod interface;
 mod limits;
+mod password;
 mod script;
 mod server;
 mod strict;

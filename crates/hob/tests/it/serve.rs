@@ -151,7 +151,7 @@ fn server_runs_while_its_log_cannot_be_written() {
 async fn reload_never_removes_authentication() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
-    std::fs::write(&token, "a-token-long-enough\n").unwrap();
+    std::fs::write(&token, "a-token-that-is-long-enough\n").unwrap();
     let config = format!("[server]\nadmin_token = \"file:{}\"\n", token.display());
     let server = Server::start_configured("0.0.0.0:0", &config);
     let file = server.folder.path().join("hob.toml");
@@ -175,20 +175,73 @@ async fn reload_never_removes_authentication() {
         let created = server.post("/api/v1/tokens", r#"{"name": "x", "scopes": ["admin"]}"#);
         assert_eq!(created.status, 401, "{what}");
     }
-    std::fs::write(&token, "another-token-long-enough\n").unwrap();
+    std::fs::write(&token, "another-token-that-is-long-enough\n").unwrap();
     std::fs::write(&file, format!("{config}hosts = [\"hob.example\"]\n")).unwrap();
     server.hang_up();
     let status =
         |token: &str| server.get_with(&format!("Authorization: Bearer {token}"), "/api/v1/tokens").status;
-    wait_for("the new token to be accepted", LIMIT, async || status("another-token-long-enough") == 200)
-        .await;
-    assert_eq!(status("a-token-long-enough"), 401, "the old token is no longer valid");
+    wait_for("the new token to be accepted", LIMIT, async || {
+        status("another-token-that-is-long-enough") == 200
+    })
+    .await;
+    assert_eq!(status("a-token-that-is-long-enough"), 401, "the old token is no longer valid");
+}
+
+/// The port for Redis clients takes the new admin token after a reload, and disconnects clients of the old one.
+#[tokio::test]
+async fn reload_replaces_the_password_of_the_embedded_store() {
+    let (old, new) = ("a-token-that-is-long-enough", "another-token-that-is-long-enough");
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, old).unwrap();
+    let config = format!("[server]\nadmin_token = \"file:{}\"\n", token.display());
+    let server = Server::start_configured("127.0.0.1:0", &config);
+    let port = server.store_port.unwrap();
+    let connect = |password: &str| {
+        let client = redis::Client::open(format!("redis://:{password}@127.0.0.1:{port}")).unwrap();
+        client.get_connection()
+    };
+    let mut connected = connect(old).unwrap();
+    redis::cmd("PING").exec(&mut connected).unwrap();
+    assert!(connect(new).is_err());
+
+    std::fs::write(&token, new).unwrap();
+    server.hang_up();
+    wait_for("the new password to be accepted", LIMIT, async || connect(new).is_ok()).await;
+    assert!(
+        redis::cmd("PING").exec(&mut connected).is_err(),
+        "the client of the old password is disconnected"
+    );
+    assert!(connect(old).is_err());
+    assert!(redis::cmd("PING").exec(&mut connect(new).unwrap()).is_ok());
+}
+
+/// Redis clients, API clients and people who sign in share one limit of wrong credentials per address.
+#[test]
+fn wrong_credentials_are_limited_across_all_ports() {
+    const TOKEN: &str = "a-token-that-is-long-enough";
+    let server = Server::start_with(&[], &[("HOB_ADMIN_TOKEN", TOKEN)]);
+    let port = server.store_port.unwrap();
+    let connect = |password: &str| {
+        let client = redis::Client::open(format!("redis://:{password}@127.0.0.1:{port}")).unwrap();
+        client.get_connection().map(drop)
+    };
+    let bearer =
+        |token: &str| server.get_with(&format!("Authorization: Bearer {token}"), "/api/v1/tokens").status;
+    assert_eq!((connect(TOKEN).is_ok(), bearer(TOKEN)), (true, 200));
+    for number in 0..5 {
+        assert!(connect(&format!("guess-{number}")).is_err());
+        assert_eq!(bearer(&format!("guess-{number}")), 401);
+    }
+    assert_eq!(bearer(TOKEN), 429);
+    assert!(connect(TOKEN).is_err());
+    assert_eq!(server.get("/healthz").status, 200, "public pages are not limited");
 }
 
 /// A server that listens on a public address does not connect to its own machine, unless the address is listed.
 #[tokio::test]
 async fn private_targets_are_refused_by_a_public_server() {
-    const TOKEN: &str = "a-token-long-enough";
+    const TOKEN: &str = "a-token-that-is-long-enough";
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     std::fs::write(&token, TOKEN).unwrap();
@@ -234,6 +287,10 @@ fn startup_errors_are_one_line() {
     let text = run(&["--listen", "127.0.0.1:0", "--embedded-listen", &taken]);
     assert!(text.starts_with(&format!("hob: cannot listen on {taken} for Redis clients: ")), "{text}");
     assert!(run(&["--listen", "0.0.0.0:0"]).contains("set HOB_ADMIN_TOKEN"));
+    let mut weak = hob();
+    weak.current_dir(&folder).args(["serve", "--listen", "127.0.0.1:0", "--embedded-listen", "127.0.0.1:0"]);
+    let text = stderr_line(&weak.env("HOB_ADMIN_TOKEN", "twenty-three-characters").output().unwrap());
+    assert!(text.contains("use at least 24 random characters, for example the output of"), "{text}");
     let text = run(&["--listen", "127.0.0.1:0", "--embedded-listen", "0.0.0.0:0"]);
     assert!(text.contains("set a password or bind a loopback address"), "{text}");
     let text = run(&["--listen", "127.0.0.1:0", "--redis", "http://:secret@nowhere"]);

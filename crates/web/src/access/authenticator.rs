@@ -5,12 +5,14 @@
 //! callers stay authenticated, so that services that only need the store keep working.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header};
 use hob_database::{Database, Read as _, Transaction, UnixMs, sql};
 use hob_service::config::Secret;
+use hob_units::AuthThrottle;
 
 use super::credential::Hash;
 use super::session::{self, Session, SessionCredential};
@@ -34,6 +36,16 @@ pub(crate) struct Authenticator {
     cached: Mutex<HashMap<Hash, CachedCaller>>,
     /// When tokens were last used, not yet in the database.
     uses: Mutex<HashMap<TokenId, UnixMs>>,
+    throttle: AuthThrottle,
+}
+
+/// The result of looking at the credentials of a request.
+pub(crate) enum Identity {
+    Caller(Caller),
+    /// No valid credentials.
+    Anonymous,
+    /// The address has sent too many wrong tokens; this one was not checked.
+    Throttled(Duration),
 }
 
 /// An authenticated caller.
@@ -64,6 +76,7 @@ impl Authenticator {
             admin: Mutex::new(admin.map(|secret| Hash::of(secret.reveal()))),
             cached: Mutex::default(),
             uses: Mutex::default(),
+            throttle: AuthThrottle::default(),
         }
     }
 
@@ -79,23 +92,58 @@ impl Authenticator {
         lock(&self.admin).is_none()
     }
 
-    /// The caller of a request with these headers; `None` without valid credentials.
-    pub(crate) async fn identify(&self, headers: &HeaderMap) -> Result<Option<Caller>, hob_database::Error> {
-        match credential(headers) {
-            Some(Credential::Bearer(hash)) if self.is_admin(&hash) => Ok(Some(Caller::admin())),
-            Some(Credential::Bearer(hash)) => self.cached_or_load(hash, self.token(&hash)).await,
-            _ if self.is_open() => Ok(Some(Caller::open())),
-            Some(Credential::Session(hash)) => self.cached_or_load(hash, self.session(&hash)).await,
-            None => Ok(None),
-        }
+    pub(crate) fn throttle(&self) -> &AuthThrottle {
+        &self.throttle
     }
 
-    /// The owner of a token.
-    pub(super) async fn token_owner(&self, text: &str) -> Result<Option<TokenOwner>, hob_database::Error> {
-        if text.len() > MAX_CREDENTIAL_BYTES {
-            return Ok(None);
+    /// The caller of a request with these headers from this address.
+    pub(crate) async fn identify(
+        &self,
+        headers: &HeaderMap,
+        client: IpAddr,
+    ) -> Result<Identity, hob_database::Error> {
+        let caller = match credential(headers) {
+            Some(Credential::Bearer(hash)) => return self.identify_bearer(hash, client).await,
+            _ if self.is_open() => Some(Caller::open()),
+            Some(Credential::Session(hash)) => self.cached_or_load(hash, self.session(&hash)).await?,
+            None => None,
+        };
+        Ok(caller.map_or(Identity::Anonymous, Identity::Caller))
+    }
+
+    /// Checks a bearer token, unless the address has sent too many wrong ones. An API token that was valid a moment ago is
+    /// checked nevertheless: it cannot be guessed, and other programs behind the same address must not block its owner.
+    async fn identify_bearer(&self, hash: Hash, client: IpAddr) -> Result<Identity, hob_database::Error> {
+        if let Some(wait) = self.throttle.blocked_for(client)
+            && !lock(&self.cached).contains_key(&hash)
+        {
+            return Ok(Identity::Throttled(wait));
         }
+        if self.is_admin(&hash) {
+            return Ok(Identity::Caller(Caller::admin()));
+        }
+        let caller = self.cached_or_load(hash, self.token(&hash)).await?;
+        if caller.is_none() {
+            self.throttle.record_failure(client, hash.bytes());
+        }
+        Ok(caller.map_or(Identity::Anonymous, Identity::Caller))
+    }
+
+    /// The owner of a token that was sent from this address.
+    pub(super) async fn token_owner(
+        &self,
+        text: &str,
+        client: IpAddr,
+    ) -> Result<Option<TokenOwner>, hob_database::Error> {
         let hash = Hash::of(text);
+        let owner = if text.len() <= MAX_CREDENTIAL_BYTES { self.owner_by_hash(hash).await? } else { None };
+        if owner.is_none() {
+            self.throttle.record_failure(client, hash.bytes());
+        }
+        Ok(owner)
+    }
+
+    async fn owner_by_hash(&self, hash: Hash) -> Result<Option<TokenOwner>, hob_database::Error> {
         if self.is_admin(&hash) {
             return Ok(Some(TokenOwner { caller: Caller::admin(), key: SessionCredential::Admin(hash) }));
         }

@@ -5,9 +5,10 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 
-use super::{Access, Caller};
+use super::{Access, Caller, Identity};
 use crate::Problem;
 use crate::console::AppContext;
+use crate::server::middleware::Sender;
 
 /// How the audit log records a route that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -95,17 +96,22 @@ async fn check_access(access: &Access, request: &mut Request) -> Result<(), Prob
         return Err(Problem::internal("route is not part of an App"));
     };
     let web = frame.web().clone();
-    let identified = web.authenticator().identify(request.headers()).await;
+    let Some(sender) = request.extensions().get::<Sender>() else {
+        return Err(Problem::internal("request is not part of an App"));
+    };
+    let identified = web.authenticator().identify(request.headers(), sender.address).await;
     let caller = match (access, identified) {
-        // Public routes work while the database is unavailable.
-        (Access::Public, identified) => identified.unwrap_or_default(),
-        (_, Err(error)) => return Err(error.into()),
-        (_, Ok(None)) => return Err(Problem::unauthorized()),
-        (Access::Authenticated, Ok(caller)) => caller,
-        (Access::Scope(scope), Ok(Some(caller))) if caller.may(scope) => Some(caller),
-        (Access::Scope(scope), Ok(Some(_))) => {
+        (Access::Authenticated, Ok(Identity::Caller(caller))) => Some(caller),
+        (Access::Scope(scope), Ok(Identity::Caller(caller))) if caller.may(scope) => Some(caller),
+        (Access::Scope(scope), Ok(Identity::Caller(_))) => {
             return Err(Problem::forbidden(format!("This requires the scope {scope}.")));
         }
+        (Access::Public, Ok(Identity::Caller(caller))) => Some(caller),
+        // Public routes work while the database is unavailable.
+        (Access::Public, _) => None,
+        (_, Err(error)) => return Err(error.into()),
+        (_, Ok(Identity::Anonymous)) => return Err(Problem::unauthorized()),
+        (_, Ok(Identity::Throttled(wait))) => return Err(Problem::throttled(wait)),
     };
     if let Some(caller) = caller {
         request.extensions_mut().insert(caller);

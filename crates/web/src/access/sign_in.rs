@@ -1,14 +1,13 @@
 //! The sign-in and sign-out routes of the console.
 
 use askama::Template;
-use axum::extract::{Extension, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use hob_store::limit::Decision;
 use serde::Deserialize;
 
 use super::authenticator::COOKIE;
-use crate::server::listener::Peer;
+use crate::server::middleware::Sender;
 use crate::{Access, Audited, Caller, Console, Form, Problem, Query, Routes, Web};
 
 #[derive(Template)]
@@ -54,33 +53,33 @@ async fn sign_in_page(
 async fn sign_in(
     console: Console,
     State(web): State<Web>,
-    Extension(peer): Extension<Peer>,
+    sender: Sender,
     Form(form): Form<SignInForm>,
 ) -> Result<Response, Problem> {
-    let client = peer.0.ip();
-    if let Decision::Denied { retry_after, .. } = web.sign_in_limit().take(client).await? {
-        return Err(Problem::too_many("Too many sign-in attempts. Try again later.", retry_after));
+    if let Some(wait) = web.auth_throttle().blocked_for(sender.address) {
+        return Err(Problem::throttled(wait));
     }
     let to = local_path(&form.to);
-    let Some(token_owner) = web.authenticator().token_owner(form.token.trim()).await? else {
-        web.audit().record("anonymous", "session.refuse", &client.to_string()).await?;
+    let Some(token_owner) = web.authenticator().token_owner(form.token.trim(), sender.address).await? else {
+        web.audit().record("anonymous", "session.refuse", &sender.address.to_string()).await?;
         let page = console.page("Sign in", &SignIn { to, error: Some("This token is not valid.") })?;
         return Ok((StatusCode::FORBIDDEN, page).into_response());
     };
     let lasts = web.config().session_ttl.get();
     let session = web.authenticator().create_session(&token_owner, lasts).await?;
-    let cookie = cookie(&web, &session, lasts.as_secs())?;
+    let cookie = cookie(sender, &session, lasts.as_secs())?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(to)).into_response())
 }
 
 async fn sign_out(
     State(web): State<Web>,
+    sender: Sender,
     caller: Option<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let who = caller.as_ref().map_or("anonymous", Caller::name);
     web.authenticator().end_session(&headers, who).await?;
-    Ok(([(header::SET_COOKIE, cookie(&web, "", 0)?)], Redirect::to("/sign-in")).into_response())
+    Ok(([(header::SET_COOKIE, cookie(sender, "", 0)?)], Redirect::to("/sign-in")).into_response())
 }
 
 /// The path to redirect to: always on this server.
@@ -89,8 +88,8 @@ fn local_path(to: &str) -> &str {
     if ours && !to.contains(|c: char| c.is_control()) { to } else { "/" }
 }
 
-fn cookie(web: &Web, value: &str, seconds: u64) -> Result<HeaderValue, Problem> {
-    let secure = if web.has_tls() { "; Secure" } else { "" };
+fn cookie(sender: Sender, value: &str, seconds: u64) -> Result<HeaderValue, Problem> {
+    let secure = if sender.is_https { "; Secure" } else { "" };
     let text = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut value = HeaderValue::from_str(&text).map_err(Problem::internal)?;
     value.set_sensitive(true);

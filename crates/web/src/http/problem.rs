@@ -98,6 +98,11 @@ impl Problem {
         Self::new(StatusCode::TOO_MANY_REQUESTS, detail).with_retry_after(retry_after)
     }
 
+    /// 429: the address has sent too many wrong credentials.
+    pub(crate) fn throttled(retry_after: Duration) -> Self {
+        Self::too_many("Too many wrong credentials from this address. Try again later.", retry_after)
+    }
+
     /// 503: temporarily unavailable.
     pub fn unavailable(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, detail).with_retry_after(DEFAULT_RETRY_AFTER)

@@ -20,7 +20,8 @@ use crate::console::assets;
 use crate::http::routes::Parts;
 use crate::http::{docs, openapi};
 use crate::server::middleware::{
-    Limits, limit, panic_response, present_problems, same_origin, security_headers, trace,
+    Limits, identify_sender, limit, panic_response, present_problems, same_origin,
+    security_headers, trace,
 };
 use crate::{Access, Problem, RouteEntry, Routes, Web, access, live};
 
@@ -110,6 +111,7 @@ fn with_middleware(router: Router, web: &Web, frame: AppContext) -> Router {
     let limits = Limits::new(config.max_requests, config.request_timeout.get());
     let all = ServiceBuilder::new()
         .layer(Extension(frame))
+        .layer(from_fn(identify_sender))
         .layer(from_fn(trace))
         .layer(from_fn(security_headers))
         .layer(CompressionLayer::new())

@@ -4,6 +4,7 @@ mod headers;
 mod limits;
 mod origin;
 mod problems;
+mod sender;
 mod trace;
 
 pub(crate) use headers::security_headers;
@@ -11,4 +12,5 @@ pub(crate) use limits::{Limits, limit};
 pub use origin::Origin;
 pub(crate) use origin::same_origin;
 pub(crate) use problems::{panic_response, present_problems};
+pub(crate) use sender::{Sender, identify_sender};
 pub(crate) use trace::{RequestId, trace};

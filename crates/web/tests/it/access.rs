@@ -85,22 +85,6 @@ every_service! {
         assert!(out.header("set-cookie").contains("Max-Age=0"));
         assert_eq!(protected.with_cookie(&cookie).get("/garden").await.status, 303, "the session has ended");
     }
-
-    async fn sign_in_attempts_are_limited(context: TestContext) {
-        let mut protected = ProtectedApp::start(&context).await;
-        for _ in 0..10 {
-            let refused = protected.anonymous().submit("/sign-in", &[("token", "guess")]).await;
-            assert_eq!(refused.status, 403);
-            assert!(refused.text().contains("not valid"));
-            assert_eq!(refused.header("set-cookie"), "");
-        }
-        let limited = protected.anonymous().submit("/sign-in", &[("token", ADMIN)]).await;
-        assert_eq!(limited.status, 429);
-        assert!((1..=60).contains(&limited.header("retry-after").parse::<u32>().unwrap()));
-        assert_eq!(protected.with_token(ADMIN).get(GNOMES).await.status, 200, "requests with a token are not limited");
-        let log: Value = protected.with_token(ADMIN).get("/api/v1/audit?limit=1").await.json();
-        assert_eq!(log["items"][0]["what"], "session.refuse");
-    }
 }
 
 #[tokio::test]
@@ -266,6 +250,6 @@ async fn admin_token_is_required_unless_on_loopback() {
     std::fs::write(&path, "short").unwrap();
     let short = Config { admin_token: Some(hob_service::SecretRef::File(path)), ..Config::default() };
     let refused = Web::open(&context, Live::fixed(short)).unwrap_err();
-    assert!(matches!(refused, Error::ShortAdminToken { .. }), "{refused}");
+    assert!(matches!(refused, Error::WeakAdminToken), "{refused}");
     assert!(!refused.to_string().contains("short\""));
 }

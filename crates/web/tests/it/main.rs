@@ -12,4 +12,5 @@ mod routes;
 mod server;
 mod service;
 mod slow;
+mod throttle;
 mod tls;

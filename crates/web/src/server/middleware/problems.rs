@@ -10,7 +10,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Redirect, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use super::RequestId;
+use super::{RequestId, Sender};
+use crate::access::Identity;
 use crate::console::AppContext;
 use crate::http::routes::JsonOnly;
 use crate::{Console, FieldError, Problem};
@@ -31,6 +32,7 @@ struct ProblemPage<'a> {
 pub(crate) async fn present_problems(request: Request, next: Next) -> Response {
     let (frame, id) =
         (request.extensions().get::<AppContext>().cloned(), request.extensions().get::<RequestId>().cloned());
+    let sender = request.extensions().get::<Sender>().copied();
     let (method, uri) = (request.method().clone(), request.uri().clone());
     let page_headers = wants_html(&uri, request.headers()).then(|| request.headers().clone());
     let response = next.run(request).await;
@@ -41,7 +43,14 @@ pub(crate) async fn present_problems(request: Request, next: Next) -> Response {
     let presented = match (frame, page_headers) {
         (Some(frame), Some(headers)) => {
             // The page shows the navigation of the caller. Without the database, the caller is unknown.
-            let caller = frame.web().authenticator().identify(&headers).await.unwrap_or_default();
+            let caller = match sender {
+                Some(sender) => frame.web().authenticator().identify(&headers, sender.address).await.ok(),
+                None => None,
+            };
+            let caller = match caller {
+                Some(Identity::Caller(caller)) => Some(caller),
+                _ => None,
+            };
             page(&problem, &frame.console(&uri, caller), &method, id)
         }
         _ => None,

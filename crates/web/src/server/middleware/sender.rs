@@ -1,0 +1,51 @@
+//! Who sent a request: its address and whether its connection is encrypted, also behind trusted proxies.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use axum::extract::{FromRequestParts, Request};
+use axum::http::request::Parts;
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::Problem;
+use crate::console::AppContext;
+use crate::server::listener::Peer;
+
+/// The sender of a request. Every request carries it as an extension.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    /// The address that wrong credentials are counted for.
+    pub(crate) address: IpAddr,
+    /// Whether the client uses HTTPS.
+    pub(crate) is_https: bool,
+}
+
+impl Sender {
+    fn of(request: &Request) -> Self {
+        let (peer, frame) = (request.extensions().get::<Peer>(), request.extensions().get::<AppContext>());
+        let (Some(peer), Some(frame)) = (peer, frame) else {
+            // A request without a connection, in a test of the router.
+            return Self { address: Ipv4Addr::UNSPECIFIED.into(), is_https: false };
+        };
+        let (web, headers) = (frame.web(), request.headers());
+        let proxies = web.config().trusted_proxies();
+        let address = proxies.client_address(peer.0, headers).address;
+        Self { address, is_https: web.has_tls() }
+    }
+}
+
+/// Adds the [`Sender`] to the request.
+pub(crate) async fn identify_sender(mut request: Request, next: Next) -> Response {
+    let sender = Sender::of(&request);
+    request.extensions_mut().insert(sender);
+    next.run(request).await
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Sender {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let sender = parts.extensions.get().copied();
+        sender.ok_or_else(|| Problem::internal("request is not part of an App"))
+    }
+}
