@@ -20,7 +20,7 @@ use crate::console::assets;
 use crate::http::routes::Parts;
 use crate::http::{docs, openapi};
 use crate::server::middleware::{
-    Limits, identify_sender, limit, panic_response, present_problems, same_origin,
+    Limits, identify_sender, limit, panic_response, present_problems, refuse_forwarded_if_open, same_origin,
     security_headers, trace,
 };
 use crate::{Access, Problem, RouteEntry, Routes, Web, access, live};
@@ -117,6 +117,7 @@ fn with_middleware(router: Router, web: &Web, frame: AppContext) -> Router {
         .layer(CompressionLayer::new())
         .layer(from_fn(present_problems))
         .layer(CatchPanicLayer::custom(panic_response))
+        .layer(from_fn(refuse_forwarded_if_open))
         .layer(from_fn(same_origin))
         .layer(from_fn_with_state(limits, limit))
         .layer(DefaultBodyLimit::max(config.max_body_kib as usize * 1024));

@@ -10,7 +10,7 @@ mod trace;
 pub(crate) use headers::security_headers;
 pub(crate) use limits::{Limits, limit};
 pub use origin::Origin;
-pub(crate) use origin::same_origin;
+pub(crate) use origin::{refuse_forwarded_if_open, same_origin};
 pub(crate) use problems::{panic_response, present_problems};
 pub(crate) use sender::{Sender, identify_sender};
 pub(crate) use trace::{RequestId, trace};

@@ -8,6 +8,7 @@ mod live;
 mod log;
 mod many_clients;
 mod protected;
+mod proxies;
 mod routes;
 mod server;
 mod service;

@@ -1,4 +1,5 @@
-//! Protection against cross-site requests and DNS rebinding, without hidden form tokens.
+//! Protection against cross-site requests and DNS rebinding, without hidden form tokens; and of a server without an admin
+//! token against requests from other machines.
 //!
 //! A request with an unknown Host header is rejected (DNS rebinding). So are changes and WebSockets that, by the headers of
 //! the browser, come from another site. A request with a bearer token is accepted: pages of other sites cannot send that
@@ -10,7 +11,7 @@ use std::net::IpAddr;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -34,6 +35,29 @@ impl<S: Send + Sync> FromRequestParts<S> for Origin {
         let origin = parts.extensions.get().cloned();
         origin.ok_or_else(|| Problem::internal("WebSocket is not part of an App"))
     }
+}
+
+/// Headers that a proxy adds to the requests that it forwards.
+const FORWARDING_HEADERS: [HeaderName; 6] = [
+    header::FORWARDED,
+    header::VIA,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// Without an admin token, everyone on this machine has full access. A proxy on this machine would give it to everyone who
+/// reaches the proxy.
+pub(crate) async fn refuse_forwarded_if_open(request: Request, next: Next) -> Response {
+    let is_open =
+        request.extensions().get::<AppContext>().is_some_and(|frame| frame.web().authenticator().is_open());
+    if is_open && FORWARDING_HEADERS.iter().any(|name| request.headers().contains_key(name)) {
+        let detail = "A proxy has forwarded this request to a server without an admin token, which serves this machine only. \
+                      Set HOB_ADMIN_TOKEN or [server] admin_token.";
+        return Problem::forbidden(detail).into_response();
+    }
+    next.run(request).await
 }
 
 pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
