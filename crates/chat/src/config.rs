@@ -28,8 +28,8 @@ section! {
         pub connects_per_minute: u32 = 120,
         /// The most commands of a connection per second, on average. A burst can be ten times as large.
         pub commands_per_second: u32 = 50,
-        /// The most connections of this node.
-        pub max_connections: u32 = 50_000,
+        /// The most connections of this node. They count towards max_connections of [server], too.
+        pub max_connections: u32 = 20_000,
         /// The most channels of one connection.
         pub channels_per_connection: u32 = 128,
         /// The largest frame that a client may send, in bytes.

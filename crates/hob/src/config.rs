@@ -120,6 +120,7 @@ pub(crate) struct Loaded {
     layers: Layers,
     environment: Environment,
     unknown_variables: Vec<String>,
+    contradictions: Vec<String>,
     file: Option<File>,
 }
 
@@ -136,6 +137,11 @@ impl Loaded {
     /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.
     pub(crate) fn unknown_variables(&self) -> &[String] {
         &self.unknown_variables
+    }
+
+    /// Settings that are valid, but do not fit together.
+    pub(crate) fn contradictions(&self) -> &[String] {
+        &self.contradictions
     }
 
     fn path(&self) -> Option<&Path> {
@@ -162,7 +168,17 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     };
     let (config, settings) = read().map_err(|error| environment.explain(error))?;
     let unknown_variables = environment.unknown(&settings);
-    Ok(Loaded { config, layers, environment, unknown_variables, file })
+    let contradictions = find_contradictions(&config, &layers.section()?);
+    Ok(Loaded { config, layers, environment, unknown_variables, contradictions, file })
+}
+
+fn find_contradictions(config: &Config, chat: &hob_chat::Config) -> Vec<String> {
+    let (of_chat, of_server) = (chat.max_connections, config.server.max_connections);
+    let too_many = format!(
+        "[chat] max_connections ({of_chat}) is larger than [server] max_connections ({of_server}), which limits the \
+         connections of the chat as well"
+    );
+    (of_chat > of_server).then_some(too_many).into_iter().collect()
 }
 
 /// Refuses settings of earlier versions that restricted outbound connections, and names their replacement. As a variable

@@ -34,6 +34,9 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
         for variable in loaded.unknown_variables() {
             report.warn("config", &format!("unknown environment variable {variable}"));
         }
+        for contradiction in loaded.contradictions() {
+            report.warn("config", contradiction);
+        }
         check_store(&mut report, &loaded.config).await;
         check_database(&mut report, &loaded.config).await;
     });

@@ -44,6 +44,9 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     for variable in loaded.unknown_variables() {
         tracing::warn!(variable, "unknown environment variable");
     }
+    for contradiction in loaded.contradictions() {
+        tracing::warn!(%contradiction, "settings contradict each other");
+    }
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     let served = runtime.block_on(serve(loaded, options, file));
     // Dropping the runtime would wait for these threads, and a script may never return from a Lua library call.

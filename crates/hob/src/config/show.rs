@@ -33,7 +33,11 @@ fn check(loaded: &Loaded) -> Exit {
     for variable in loaded.unknown_variables() {
         println!("warning: unknown environment variable {variable}");
     }
-    if loaded.unknown_variables().is_empty() { Exit::Clean } else { Exit::Warnings }
+    for contradiction in loaded.contradictions() {
+        println!("warning: {contradiction}");
+    }
+    let is_clean = loaded.unknown_variables().is_empty() && loaded.contradictions().is_empty();
+    if is_clean { Exit::Clean } else { Exit::Warnings }
 }
 
 fn show(loaded: &Loaded) -> Result<()> {

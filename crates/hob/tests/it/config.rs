@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::process::Output;
 
+use hob_testkit::{LIMIT, wait_for};
 use tempfile::TempDir;
 
-use crate::program::{hob, stderr_line};
+use crate::program::{Server, hob, stderr_line};
 
 /// A folder with a `hob.toml`.
 fn folder(text: &str) -> TempDir {
@@ -105,6 +106,32 @@ fn settings_are_shown_with_their_origin_and_without_secrets() {
     assert!(!shown.contains("hunter2") && !shown.contains("s3cret"), "{shown}");
     let slack = r#"slack = { for = ["uptime"], from = "env:SLACK_URL", hosts = ["*.slack.com:443"] }"#;
     assert!(line(slack).ends_with("# hob.toml:3"), "{shown}");
+}
+
+/// The chat's connections count towards those of the server, so a larger limit would never be reached.
+#[tokio::test]
+async fn larger_connection_limit_of_the_chat_is_a_warning() {
+    let text = "[server]\nmax_connections = 100\n[chat]\nmax_connections = 200\n";
+    let folder = folder(text);
+    let expected = "[chat] max_connections (200) is larger than [server] max_connections (100)";
+    let output = config(folder.path(), &["check"], &[]);
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout.contains(&format!("warning: {expected}")), "{stdout}");
+    assert_eq!(output.status.code(), Some(3));
+    let output = hob().current_dir(&folder).arg("doctor").output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(stdout.contains(&format!("warning  config    {expected}")), "{stdout}");
+    let server = Server::start_configured("127.0.0.1:0", text);
+    // The log is written by another thread.
+    wait_for("the warning in the log", LIMIT, async || {
+        let log = server.log();
+        let lines = log.lines().filter(|line| line.contains("settings contradict each other"));
+        if lines.filter(|line| line.contains(expected)).count() == 1 { Ok(()) } else { Err(log) }
+    })
+    .await;
+
+    let equal = config(folder.path(), &["check"], &[("HOB_CHAT_MAX_CONNECTIONS", "100")]);
+    assert_eq!(equal.status.code(), Some(0));
 }
 
 #[test]

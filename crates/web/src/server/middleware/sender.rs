@@ -16,7 +16,7 @@ use crate::server::listener::Peer;
 pub(crate) struct Sender {
     /// The address that wrong credentials are counted for.
     pub(crate) address: IpAddr,
-    /// Whether the client uses HTTPS.
+    /// Whether the client uses HTTPS, to this server or to a trusted proxy.
     pub(crate) is_https: bool,
 }
 
@@ -30,7 +30,7 @@ impl Sender {
         let (web, headers) = (frame.web(), request.headers());
         let proxies = web.config().trusted_proxies();
         let address = proxies.client_address(peer.0, headers).address;
-        Self { address, is_https: web.has_tls() }
+        Self { address, is_https: web.has_tls() || proxies.is_https(peer.0, headers) }
     }
 }
 
