@@ -52,6 +52,7 @@ function connect() {
     for (const { reject } of pending.values()) reject(new Error("disconnected"));
     pending = new Map();
     page.removeAttribute("data-live");
+    if (event.code === 3005) return showBanner("The session has ended. Reload the page.");
     if (event.code >= 3500 && event.code < 4000) return showBanner("The server closed the connection. Reload the page.");
     attempts += 1;
     showBanner("Connection lost. Reconnecting…");

@@ -2,6 +2,7 @@
 
 pub(crate) mod conversations;
 mod relay;
+mod revocations;
 mod tasks;
 mod users;
 
@@ -12,7 +13,7 @@ use hob_database::{Database, DatabaseId, Migrations, outbox};
 use hob_service::{Live, Metric, ServiceContext, Tasks};
 use hob_store::Store;
 use hob_store::limit::{Algorithm, Rule, Window};
-use hob_web::{Card, Changes, Routes, Service};
+use hob_web::{Card, Changes, Credential, Routes, Service};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED};
@@ -139,6 +140,8 @@ impl Service for Chat {
         });
         let chat = self.clone();
         tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));
+        let chat = self.clone();
+        tasks.spawn("chat token revocations", move |task| chat.clone().watch_revocations(task));
     }
 
     fn routes(&self) -> Routes {
@@ -171,8 +174,17 @@ impl Chat {
 
     /// Issues a token for a user, if this process has a secret.
     pub fn issue_token(&self, user: &UserId, valid: Duration) -> Option<String> {
-        let expires_s = now_s() + i64::try_from(valid.as_secs()).unwrap_or(i64::MAX / 2);
-        self.inner.tokens.issue(user, expires_s)
+        self.inner.tokens.issue(user, expiry_s(valid))
+    }
+
+    /// Issues a token that ends with the credential of a request.
+    pub(crate) fn issue_token_with(
+        &self,
+        credential: &Credential,
+        user: &UserId,
+        valid: Duration,
+    ) -> Option<String> {
+        self.inner.tokens.issue_with(credential.reference(), user, expiry_s(valid))
     }
 
     pub(crate) fn message_rule(&self) -> Result<Rule, Error> {
@@ -213,6 +225,11 @@ async fn lock_for<'a>(locks: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
 fn epoch(id: DatabaseId) -> String {
     let text: String = id.to_string().chars().filter(char::is_ascii_alphanumeric).collect();
     text.chars().take(8).collect()
+}
+
+/// When something that is valid from now on expires, in Unix seconds.
+fn expiry_s(valid: Duration) -> i64 {
+    now_s() + i64::try_from(valid.as_secs()).unwrap_or(i64::MAX / 2)
 }
 
 pub(crate) fn now_s() -> i64 {

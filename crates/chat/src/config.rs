@@ -13,7 +13,7 @@ section! {
         /// The required audience (`aud`) of tokens. Not checked if empty.
         pub token_audience: String = String::new(),
         /// How long a connection stays open after its token expired, so that the client can refresh it.
-        pub token_grace: Period = Period::from_secs(10),
+        pub token_grace: Period = Period::from_secs(5),
         /// Other origins whose pages may connect, for example https://shop.example. This server's own pages and
         /// clients that are not browsers can always connect.
         pub origins: Vec<String> = Vec::new(),

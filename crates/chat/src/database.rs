@@ -6,5 +6,6 @@ pub(crate) mod conversations;
 pub(crate) mod events;
 pub(crate) mod members;
 pub(crate) mod messages;
+pub(crate) mod revocations;
 pub(crate) mod unread;
 pub(crate) mod users;

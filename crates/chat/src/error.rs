@@ -28,6 +28,8 @@ pub enum Refusal {
     NotSender,
     /// A block hides every other member from the sender.
     Blocked,
+    /// The token of a connection is revoked.
+    TokenRevoked,
     /// It already exists.
     AlreadyExists,
     /// Over the rate limit. The request can be repeated later.
@@ -97,6 +99,7 @@ impl std::fmt::Display for Refusal {
             Self::NotMember => f.write_str("only members of the conversation can do this"),
             Self::NotSender => f.write_str("only the sender can change a message"),
             Self::Blocked => f.write_str("one of you has blocked the other"),
+            Self::TokenRevoked => f.write_str("the token is revoked"),
             Self::AlreadyExists => f.write_str("already exists"),
             Self::RateLimited { retry_after } => write!(f, "rate limit exceeded; retry in {retry_after:.0?}"),
             Self::LimitExceeded { what, max } => write!(f, "at most {max} {what}"),

@@ -36,4 +36,5 @@ pub use store::presence::{Presence, PresenceChange};
 pub use store::unread::UnreadCount;
 
 /// The database tables of the chat.
-pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat");
+pub const MIGRATIONS: hob_database::Migrations =
+    hob_database::migrations!("chat": "0001_chat", "0002_token_revocation");

@@ -8,7 +8,7 @@ use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Redirect};
 use hob_database::{PageRequest, outbox};
 use hob_web::components::RelativeTime;
-use hob_web::{Access, AuditDetail, Audited, Console, Form, Page, Problem, Query, Routes, Scope};
+use hob_web::{Access, AuditDetail, Audited, Console, Credential, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 
 use crate::conversation::message::Message;
@@ -107,6 +107,7 @@ struct MessageRow {
 async fn chat(
     State(chat): State<Chat>,
     console: Console,
+    credential: Credential,
     Query(query): Query<ChatQuery>,
 ) -> Result<Page, Problem> {
     let Some(user) = query.user.filter(|user| !user.is_empty()) else {
@@ -115,7 +116,7 @@ async fn chat(
     let me = user_id("as", &user)?;
     let may_write = console.may(&Scope::write("chat"));
     // A read-only operator gets no token, since a token can act as the user.
-    let token = if may_write { chat.issue_token(&me, TOKEN_TTL) } else { None };
+    let token = may_write.then(|| chat.issue_token_with(&credential, &me, TOKEN_TTL)).flatten();
     let conversations = conversations(&chat, &me).await?;
     let mut page = ChatPage {
         me: me.to_string(),

@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use hob_web::{Access, Origin, Problem, Routes};
+use hob_web::{Access, Credential, Origin, Problem, Routes};
 
 use crate::keys::{ConversationId, UserId};
 use crate::session::websocket;
@@ -29,7 +29,12 @@ pub(crate) fn routes() -> Routes<Chat> {
 }
 
 /// The WebSocket endpoint for Centrifugo clients. The first command carries the token.
-async fn connect(State(chat): State<Chat>, origin: Origin, upgrade: WebSocketUpgrade) -> Response {
+async fn connect(
+    State(chat): State<Chat>,
+    origin: Origin,
+    credential: Credential,
+    upgrade: WebSocketUpgrade,
+) -> Response {
     let config = chat.config();
     if let Origin::Elsewhere(site) = &origin
         && !config.origins.iter().any(|known| known.trim_end_matches('/').eq_ignore_ascii_case(site))
@@ -46,7 +51,7 @@ async fn connect(State(chat): State<Chat>, origin: Origin, upgrade: WebSocketUpg
         .max_write_buffer_size(1024 * 1024)
         .max_message_size(max)
         .max_frame_size(max)
-        .on_upgrade(move |socket| websocket::serve(chat, socket))
+        .on_upgrade(move |socket| websocket::serve(chat, credential, socket))
 }
 
 pub(crate) fn conversation_id(id: &str) -> Result<ConversationId, Problem> {
@@ -73,7 +78,9 @@ pub(crate) fn ok_or_problem<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
         match refusal {
             Refusal::ConversationNotFound => Problem::not_found("conversation"),
             Refusal::MessageNotFound => Problem::not_found("message"),
-            Refusal::NotMember | Refusal::NotSender | Refusal::Blocked => Problem::forbidden(message),
+            Refusal::NotMember | Refusal::NotSender | Refusal::Blocked | Refusal::TokenRevoked => {
+                Problem::forbidden(message)
+            }
             Refusal::AlreadyExists => Problem::conflict(message),
             Refusal::RateLimited { retry_after } => {
                 Problem::too_many(message, retry_after.max(Duration::from_secs(1)))

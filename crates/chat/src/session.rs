@@ -4,6 +4,7 @@ pub(crate) mod protocol;
 mod rate_limit;
 mod recovery;
 mod rpc;
+mod sign_in;
 pub mod token;
 pub(crate) mod websocket;
 
@@ -12,19 +13,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hob_web::{Credential, CredentialWatch};
 
 use self::protocol::{Command, Disconnect, Publication, ReplyError, ReplyResult};
 use self::rate_limit::TokenBucket;
 use self::recovery::{Recovery, delivered_after};
-use self::token::BadToken;
 use crate::chat::now_s;
 use crate::conversation::event::Event;
 use crate::conversation::member;
 use crate::conversation::message::MessageRange;
 use crate::hub::channel_name::ChannelName;
-use crate::hub::{Activation, Channel, Client, JoinLeave, WriteLimits};
+use crate::hub::{Activation, Channel, Client, JoinLeave};
 use crate::keys::{ConversationId, UserId};
-use crate::{Chat, Config, Error, Refusal};
+use crate::{Chat, Config, Error};
 
 /// The most bytes of publications in the first reply. The rest follows as pushes.
 const MAX_FIRST_REPLY_BYTES: usize = 256 * 1024;
@@ -38,6 +39,10 @@ pub(crate) struct Session {
     chat: Chat,
     config: Arc<Config>,
     client: Option<Arc<Client>>,
+    /// Looks up the credential that issued the token.
+    credentials: Credential,
+    /// The connection ends with that credential.
+    credential: CredentialWatch,
     /// The reply to a connect command that was rejected.
     rejection: Option<Bytes>,
     expires_s: i64,
@@ -55,7 +60,7 @@ pub(crate) struct Session {
 type CommandResult = Result<Option<ReplyResult>, Disconnect>;
 
 impl Session {
-    pub(crate) fn new(chat: Chat) -> Self {
+    pub(crate) fn new(chat: Chat, credentials: Credential) -> Self {
         let config = chat.config();
         let now = Instant::now();
         let command_bucket =
@@ -66,6 +71,8 @@ impl Session {
             chat,
             config,
             client: None,
+            credentials,
+            credential: CredentialWatch::default(),
             rejection: None,
             expires_s: 0,
             expires_at: now,
@@ -87,6 +94,11 @@ impl Session {
 
     pub(crate) fn expires_at(&self) -> Instant {
         self.expires_at
+    }
+
+    /// The credential that the connection ends with.
+    pub(crate) fn credential(&self) -> CredentialWatch {
+        self.credential.clone()
     }
 
     fn expire(&mut self, expires_s: i64) {
@@ -156,7 +168,7 @@ impl Session {
         } else if let Some(call) = command.rpc {
             self.rpc(client, &call).await
         } else if let Some(refresh) = command.refresh {
-            return self.refresh(client, &refresh.token);
+            return self.refresh(client, &refresh.token).await;
         } else if command.ping.is_some() {
             Ok(ReplyResult::Ping(protocol::Empty {}))
         } else if command.sub_refresh.is_some() {
@@ -168,62 +180,6 @@ impl Session {
             Err(ReplyError::METHOD_NOT_FOUND.with_detail("the command is empty or not supported"))
         };
         Ok(Some(result.unwrap_or_else(ReplyResult::Error)))
-    }
-
-    async fn connect(&mut self, id: u32, token: &str) -> Result<(), Disconnect> {
-        let verified = match self.chat.inner.tokens.verify(token, now_s()) {
-            Ok(verified) => verified,
-            Err(BadToken::Invalid) => return Err(Disconnect::INVALID_TOKEN),
-            Err(BadToken::Expired) => {
-                // As a reply, on which clients request a new token before they reconnect.
-                self.rejection = Some(protocol::reply(id, &ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
-                return Err(Disconnect::EXPIRED);
-            }
-        };
-        let limits = WriteLimits {
-            max_bytes: self.config.queue_bytes as usize,
-            interval: self.config.write_interval.get(),
-        };
-        let client = Arc::new(Client::new(verified.user, limits));
-        match self.chat.connect(&client).await {
-            Ok(Ok(())) => {}
-            Ok(Err(Refusal::LimitExceeded { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
-            Ok(Err(_)) => return Err(Disconnect::TOO_MANY_REQUESTS),
-            Err(error) => {
-                tracing::warn!(%error, "connection setup failed");
-                return Err(Disconnect::SERVER_ERROR);
-            }
-        }
-        self.expire(verified.expires_s);
-        let mut connected = self.connected(&client);
-        connected.ping = Some(self.config.ping_interval.get().as_secs().max(1));
-        connected.pong = Some(true);
-        connected.node = Some(self.chat.node_name().to_owned());
-        client.queue.reply(protocol::reply(id, &ReplyResult::Connect(connected)));
-        self.client = Some(client);
-        Ok(())
-    }
-
-    fn connected(&self, client: &Client) -> protocol::ConnectResult {
-        protocol::ConnectResult {
-            client: client.socket.to_string(),
-            version: concat!("hob ", env!("CARGO_PKG_VERSION")),
-            expires: true,
-            ttl: u64::try_from(self.expires_s - now_s()).unwrap_or(0).max(1),
-            ..protocol::ConnectResult::default()
-        }
-    }
-
-    /// Replaces the token. It must be for the same user.
-    fn refresh(&mut self, client: &Client, token: &str) -> CommandResult {
-        match self.chat.inner.tokens.verify(token, now_s()) {
-            Ok(verified) if verified.user == client.user => {
-                self.expire(verified.expires_s);
-                Ok(Some(ReplyResult::Refresh(self.connected(client))))
-            }
-            Ok(_) | Err(BadToken::Invalid) => Err(Disconnect::INVALID_TOKEN),
-            Err(BadToken::Expired) => Ok(Some(ReplyResult::Error(ReplyError::TOKEN_EXPIRED))),
-        }
     }
 
     /// Subscribes. The channel queues the reply itself, so that no push precedes it.

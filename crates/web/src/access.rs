@@ -10,6 +10,7 @@ mod session;
 mod sign_in;
 mod token;
 mod token_pages;
+mod watch;
 
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub(crate) use authorize::{RouteRule, authorize};
 pub(crate) use credential::random_id;
 pub use scope::{BadScope, Scope};
 pub use token::{NewToken, Scopes, Token, TokenCreation, TokenId, Tokens};
+pub(crate) use watch::CHECK_INTERVAL;
+pub use watch::{Credential, CredentialWatch};
 
 use crate::{Problem, Routes, Web};
 

@@ -61,8 +61,8 @@ mod web;
 
 pub use access::audit::{self, Audit};
 pub use access::{
-    Access, AuditDetail, Audited, BadScope, Caller, NewToken, Scope, Scopes, Token, TokenCreation, TokenId,
-    Tokens,
+    Access, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Scope, Scopes,
+    Token, TokenCreation, TokenId, Tokens,
 };
 pub use config::Config;
 /// The URL of an asset, for pages with their own layout: `asset("hob.css")`.

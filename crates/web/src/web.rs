@@ -11,7 +11,7 @@ use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext, Task};
 use hob_units::AuthThrottle;
 
-use crate::access::Authenticator;
+use crate::access::{Authenticator, CHECK_INTERVAL};
 use crate::server::listener;
 use crate::{Audit, Changes, Config, Error};
 
@@ -56,9 +56,10 @@ impl Web {
     /// Starts the background tasks.
     pub fn start(&self) {
         self.inner.changes.start();
-        let (tidier, watcher) = (self.clone(), self.clone());
+        let (tidier, watcher, guard) = (self.clone(), self.clone(), self.clone());
         let tasks = &self.inner.context.tasks;
         tasks.spawn("session and audit sweep", move |task| tidier.clone().sweep(task));
+        tasks.spawn("credential watch", move |task| guard.clone().watch_credentials(task));
         tasks.spawn("server configuration reload", move |task| watcher.clone().watch_config(task));
     }
 
@@ -145,6 +146,19 @@ impl Web {
         }
         // Keep the uses of the last minute.
         let _ = self.inner.authenticator.flush_token_uses().await;
+    }
+
+    /// Ends streams whose credentials are no longer valid.
+    async fn watch_credentials(self, task: Task) {
+        let authenticator = &self.inner.authenticator;
+        loop {
+            tokio::select! {
+                running = task.pause(CHECK_INTERVAL) => if !running { return },
+                () = authenticator.recheck_requested() => {}
+            }
+            authenticator.check_streams().await;
+            task.heartbeat();
+        }
     }
 
     fn reload_certificate(&self, config: &Config) -> Result<(), Error> {

@@ -32,6 +32,13 @@ impl Chat {
             hub.remove(client);
             return Err(error);
         }
+        match self.check_revocation(client).await {
+            Ok(Ok(())) => {}
+            refused => {
+                hub.remove(client);
+                return refused;
+            }
+        }
         let socket = std::slice::from_ref(&client.socket);
         match presences.join(&hub.node.incarnation(), &client.user, socket, JoinReason::Opened).await {
             Ok(PresenceChange::LimitReached) => {

@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use hob_database::Database;
+use hob_database::{Database, UnixMs};
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
@@ -18,6 +19,8 @@ pub(crate) struct Client {
     pub(crate) socket: SocketId,
     pub(crate) user: UserId,
     pub(crate) queue: WriteQueue,
+    /// When its token was issued, in Unix milliseconds; 0 if the token does not say so.
+    token_issued_ms: AtomicI64,
     /// The users that a block hides. `None` if there are none, which is usual.
     hidden: RwLock<Option<Arc<HashSet<UserId>>>>,
     /// Serializes reloading, so that the latest result stays.
@@ -31,9 +34,18 @@ impl Client {
             socket: socket.expect("32 hexadecimal digits are an id"),
             user,
             queue: WriteQueue::new(limits),
+            token_issued_ms: AtomicI64::default(),
             hidden: RwLock::default(),
             reloading: Mutex::default(),
         }
+    }
+
+    pub(crate) fn token_issued_at(&self) -> UnixMs {
+        UnixMs(self.token_issued_ms.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn set_token_issued_at(&self, at: UnixMs) {
+        self.token_issued_ms.store(at.0, Ordering::SeqCst);
     }
 
     /// Whether a block hides the client and `other` from each other.

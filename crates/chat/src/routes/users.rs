@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_store::limit::Decision;
-use hob_web::{Audited, Json, Path, Problem, Query, Routes};
+use hob_web::{Audited, Credential, Json, Path, Problem, Query, Routes};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
@@ -33,6 +33,7 @@ pub(super) fn routes() -> Routes<Chat> {
         .write(WRITE, Audited::No, routes!(block_user))
         .write(WRITE, Audited::No, routes!(unblock_user))
         .write(WRITE, Audited::As("chat.token.issue"), routes!(issue_token))
+        .write(WRITE, Audited::As("chat.token.revoke"), routes!(revoke_tokens))
 }
 
 /// Get whether a user is online, and when they were last seen.
@@ -226,19 +227,30 @@ pub(crate) struct Token {
     token: String,
 }
 
-/// Issue a token with which a user can connect. Requires that the chat has a secret.
+/// Issue a token with which a user can connect. Requires that the chat has a secret. The token ends when the API token or the
+/// session that issued it is revoked or expires.
 #[utoipa::path(post, path = "/api/v1/chat/users/{id}/token", params(("id" = String, Path)), tag = "chat",
     request_body = TokenBody, responses((status = 200, body = Token)))]
 async fn issue_token(
     State(chat): State<Chat>,
+    credential: Credential,
     Path(id): Path<String>,
     Json(body): Json<TokenBody>,
 ) -> Result<Json<Token>, Problem> {
     if !(1..=MAX_TOKEN_S).contains(&body.ttl) {
         return Err(Problem::invalid("ttl", "must be from 1 second to 7 days"));
     }
-    let token = chat.issue_token(&user_id("id", &id)?, Duration::from_secs(body.ttl));
+    let token = chat.issue_token_with(&credential, &user_id("id", &id)?, Duration::from_secs(body.ttl));
     Ok(Json(Token { token: token.ok_or_else(|| Problem::not_found("token secret"))? }))
+}
+
+/// Revoke all tokens of a user that were issued up to now, and close the connections that use them. A token without `iat` is
+/// refused from then on.
+#[utoipa::path(delete, path = "/api/v1/chat/users/{id}/tokens", params(("id" = String, Path)), tag = "chat",
+    responses((status = 204)))]
+async fn revoke_tokens(State(chat): State<Chat>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
+    chat.revoke_tokens(&user_id("id", &id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 fn an_hour() -> u64 {

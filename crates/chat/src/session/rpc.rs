@@ -133,9 +133,11 @@ pub(crate) async fn publish(
 /// The error for a refusal. Does not reveal to other users whether a conversation exists.
 pub(crate) fn error_of(refusal: &Refusal) -> ReplyError {
     match refusal {
-        Refusal::ConversationNotFound | Refusal::NotMember | Refusal::NotSender | Refusal::Blocked => {
-            ReplyError::PERMISSION_DENIED
-        }
+        Refusal::ConversationNotFound
+        | Refusal::NotMember
+        | Refusal::NotSender
+        | Refusal::Blocked
+        | Refusal::TokenRevoked => ReplyError::PERMISSION_DENIED,
         Refusal::MessageNotFound => ReplyError::NOT_FOUND.with_detail("messageId"),
         Refusal::AlreadyExists => ReplyError::CONFLICT,
         Refusal::RateLimited { retry_after } => {

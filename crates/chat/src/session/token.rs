@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hob_database::UnixMs;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +43,10 @@ pub struct Verified {
     pub user: UserId,
     /// When the token expires, in Unix seconds.
     pub expires_s: i64,
+    /// When the token was issued, in Unix milliseconds; 0 if it does not say so.
+    pub issued_ms: i64,
+    /// The credential that the token ends with, if this server issued it.
+    pub credential: Option<String>,
 }
 
 /// Why a token is rejected. Gives no further detail, so that an attacker learns nothing from it.
@@ -63,6 +68,10 @@ struct Claims {
     exp: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nbf: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    iat: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hob_credential: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aud: Option<Audience>,
 }
@@ -124,13 +133,31 @@ impl Tokens {
         if expires_s.saturating_add(LEEWAY_S) <= now_s {
             return Err(BadToken::Expired);
         }
-        Ok(Verified { user, expires_s })
+        let issued_ms = claims.iat.map_or(0, |at| (at * 1_000.0).round() as i64);
+        Ok(Verified { user, expires_s, issued_ms, credential: claims.hob_credential })
     }
 
     /// Issues a token for a user, if this process has a secret.
     pub fn issue(&self, user: &UserId, expires_s: i64) -> Option<String> {
-        let aud = self.audience.clone().map(Audience::One);
-        let claims = Claims { sub: user.to_string(), exp: expires_s as f64, nbf: None, aud };
+        self.issue_with(None, user, expires_s)
+    }
+
+    /// Issues a token that ends with a credential.
+    pub(crate) fn issue_with(
+        &self,
+        credential: Option<String>,
+        user: &UserId,
+        expires_s: i64,
+    ) -> Option<String> {
+        let claims = Claims {
+            sub: user.to_string(),
+            exp: expires_s as f64,
+            nbf: None,
+            // With milliseconds: a token that is issued right after a revocation is valid.
+            iat: Some(UnixMs::now().0 as f64 / 1_000.0),
+            hob_credential: credential,
+            aud: self.audience.clone().map(Audience::One),
+        };
         encode(&Header::new(Algorithm::HS256), &claims, self.signing_key.as_ref()?).ok()
     }
 }
@@ -218,7 +245,9 @@ mod tests {
     fn token_is_valid_until_it_expires() {
         let tokens = tokens();
         let token = tokens.issue(&anna(), NOW + 60).unwrap();
-        assert_eq!(tokens.verify(&token, NOW), Ok(Verified { user: anna(), expires_s: NOW + 60 }));
+        let verified = tokens.verify(&token, NOW).unwrap();
+        assert_eq!((verified.user, verified.expires_s), (anna(), NOW + 60));
+        assert!(verified.issued_ms > NOW * 1_000, "{}", verified.issued_ms);
         assert_eq!(tokens.verify(&token, NOW + 66), Err(BadToken::Expired));
     }
 

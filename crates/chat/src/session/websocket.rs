@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use hob_web::Credential;
 
 use crate::Chat;
 use crate::hub::NextWrite;
@@ -19,8 +20,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_COMMANDS: usize = 256;
 
 /// Serves a connection until it is closed.
-pub(crate) async fn serve(chat: Chat, mut socket: WebSocket) {
-    let mut session = Session::new(chat);
+pub(crate) async fn serve(chat: Chat, credentials: Credential, mut socket: WebSocket) {
+    let mut session = Session::new(chat, credentials);
     let end = run(&mut session, &mut socket).await;
     // The session first: the close frame can take long.
     Box::pin(session.close()).await;
@@ -56,6 +57,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
             tracing::warn!(%error, "client recovery failed");
             return Some(Disconnect::SERVER_ERROR);
         }
+        let credential = session.credential();
         let outcome = tokio::select! {
             frame = socket.recv() => match frame? {
                 Ok(frame) => {
@@ -69,6 +71,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
                 NextWrite::Frames(frames) => write(socket, frames).await,
                 NextWrite::Close(reason) => Err(Some(reason)),
             },
+            () = credential.ended() => Err(Some(Disconnect::EXPIRED)),
             () = &mut timer => match pings.due() {
                 _ if session.expires_at() <= Instant::now() => Err(Some(Disconnect::EXPIRED)),
                 PingAction::Ping => write(socket, protocol::PING.into()).await,

@@ -10,6 +10,7 @@ mod nodes;
 mod pages;
 mod presence;
 mod proxy;
+mod revocation;
 mod sdk;
 mod slow;
 mod socket;

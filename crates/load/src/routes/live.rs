@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::response::Response;
 use hob_database::UnixMs;
-use hob_web::{Path, Peer, Problem, Query};
+use hob_web::{Credential, CredentialWatch, Path, Peer, Problem, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
@@ -58,6 +58,7 @@ pub(crate) async fn watch(
     Path(id): Path<String>,
     Query(query): Query<LiveQuery>,
     peer: Option<Extension<Peer>>,
+    credential: Credential,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Problem> {
     let id = parse_run_id(&id)?;
@@ -72,6 +73,7 @@ pub(crate) async fn watch(
         client_ip,
         connected_at: UnixMs::now().0,
         last: query.after.unwrap_or(0),
+        credential: credential.watch(),
     };
     if !watcher.register().await? {
         return Err(Problem::too_many("Too many clients follow this run.", RENEW_INTERVAL));
@@ -86,6 +88,8 @@ struct Watcher {
     client_ip: String,
     connected_at: i64,
     last: u64,
+    /// The connection ends with it.
+    credential: CredentialWatch,
 }
 
 impl Watcher {
@@ -123,6 +127,10 @@ impl Watcher {
                     Some(Ok(_)) => {}
                 },
                 () = stopping.cancelled() => return self.leave().await,
+                () = self.credential.ended() => {
+                    let _ = socket.send(Message::Close(None)).await;
+                    return self.leave().await;
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::kit::{NEEDS, plan, worker_config};
 use crate::server::{Reply, TestServer};
@@ -191,6 +192,25 @@ async fn reconnected_client_catches_up_by_number() {
     assert!(seconds.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seconds:?}");
     assert_eq!((&last["kind"], &last["data"]["status"]), (&json!("status"), &json!("COMPLETED")));
     assert!(site.load.views().active().await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn live_connection_ends_when_its_token_is_revoked() {
+    let site = Site::open().await;
+    let run = site.run(site.add(10, "10m").await).await;
+    site.wait_for(&run, RunState::Running).await;
+    let request = json!({"name": "viewer", "scopes": ["load:read"]});
+    let created: Value = site.app.post("/api/v1/tokens", &request).await.json();
+    let url = format!("ws://{}/api/v1/load/runs/{run}/live", site.app.address());
+    let mut upgrade = url.into_client_request().unwrap();
+    let bearer = format!("Bearer {}", created["secret"].as_str().unwrap());
+    upgrade.headers_mut().insert("authorization", bearer.parse().unwrap());
+    let (mut socket, _) = connect_async(upgrade).await.unwrap();
+    let revoke = format!("/api/v1/tokens/{}", created["token"]["id"].as_str().unwrap());
+    assert_eq!(site.app.delete(&revoke).await.status, StatusCode::NO_CONTENT);
+    let ended = async { while let Some(Ok(Message::Text(_) | Message::Ping(_))) = socket.next().await {} };
+    tokio::time::timeout(LIMIT, ended).await.expect("the connection ends in time");
+    assert_eq!(site.state(&run).await, RunState::Running.to_string(), "the run continues");
 }
 
 #[tokio::test]

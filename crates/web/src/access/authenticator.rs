@@ -17,12 +17,13 @@ use hob_units::AuthThrottle;
 use super::credential::Hash;
 use super::session::{self, Session, SessionCredential};
 use super::token::{self, Token, TokenId, Tokens};
+use super::watch::{CredentialKey, WatchedCredentials};
 use super::{Caller, Scope};
 
 /// How long a result is cached.
 const CACHE_FOR: Duration = Duration::from_secs(5);
 /// How long a cached result is used while the database is unavailable.
-const STALE_FOR: Duration = Duration::from_secs(600);
+pub(super) const STALE_FOR: Duration = Duration::from_secs(600);
 /// The cache is cleared when it has this many entries.
 const MAX_CACHED: usize = 10_000;
 
@@ -37,6 +38,8 @@ pub(crate) struct Authenticator {
     /// When tokens were last used, not yet in the database.
     uses: Mutex<HashMap<TokenId, UnixMs>>,
     throttle: AuthThrottle,
+    /// The credentials of open streams.
+    pub(super) watched: WatchedCredentials,
 }
 
 /// The result of looking at the credentials of a request.
@@ -77,6 +80,7 @@ impl Authenticator {
             cached: Mutex::default(),
             uses: Mutex::default(),
             throttle: AuthThrottle::default(),
+            watched: WatchedCredentials::default(),
         }
     }
 
@@ -85,6 +89,7 @@ impl Authenticator {
     pub(crate) fn replace_admin(&self, admin: &Secret) {
         *lock(&self.admin) = Some(Hash::of(admin.reveal()));
         lock(&self.cached).clear();
+        self.watched.recheck();
     }
 
     /// Whether no credentials are required.
@@ -169,13 +174,16 @@ impl Authenticator {
     ) -> Result<(), hob_database::Error> {
         let Some(hash) = session_cookie(headers) else { return Ok(()) };
         lock(&self.cached).remove(&hash);
-        session::end(&self.database, &hash, who).await
+        session::end(&self.database, &hash, who).await?;
+        self.watched.recheck();
+        Ok(())
     }
 
     /// Revokes a token, on this node at once.
     pub(super) async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, hob_database::Error> {
         let revoked = Tokens::new(&self.database).revoke(id, by).await?;
         lock(&self.cached).retain(|_, entry| entry.token.as_ref() != Some(id));
+        self.watched.recheck();
         Ok(revoked)
     }
 
@@ -195,7 +203,31 @@ impl Authenticator {
         self.database.write(write).await
     }
 
-    fn is_admin(&self, hash: &Hash) -> bool {
+    /// What gives a request with these headers access, if it is valid.
+    pub(super) fn key_of(&self, headers: &HeaderMap) -> Option<CredentialKey> {
+        match credential(headers) {
+            Some(Credential::Bearer(hash)) => Some(CredentialKey::Bearer(hash)),
+            _ if self.is_open() => Some(CredentialKey::Open),
+            Some(Credential::Session(hash)) => Some(CredentialKey::Session(hash)),
+            None => None,
+        }
+    }
+
+    /// The caller that a credential stands for now. Always asks the database, and no longer caches a caller that is gone.
+    pub(super) async fn caller_of(&self, key: &CredentialKey) -> Result<Option<Caller>, hob_database::Error> {
+        let (hash, found) = match key {
+            CredentialKey::Open => return Ok(self.is_open().then(Caller::open)),
+            CredentialKey::Bearer(hash) if self.is_admin(hash) => return Ok(Some(Caller::admin())),
+            CredentialKey::Bearer(hash) => (hash, self.token(hash).await?),
+            CredentialKey::Session(hash) => (hash, self.session(hash).await?),
+        };
+        if found.is_none() {
+            lock(&self.cached).remove(hash);
+        }
+        Ok(found.map(|found| found.caller))
+    }
+
+    pub(super) fn is_admin(&self, hash: &Hash) -> bool {
         lock(&self.admin).as_ref().is_some_and(|admin| admin.is(hash.bytes()))
     }
 
@@ -313,6 +345,6 @@ fn session_cookie(headers: &HeaderMap) -> Option<Hash> {
     Some(Hash::of(text))
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

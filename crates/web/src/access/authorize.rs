@@ -1,11 +1,13 @@
 //! The middleware that authorizes every request, and records changes in the audit log.
 
+use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
+use futures_util::StreamExt as _;
 
-use super::{Access, Caller, Identity};
+use super::{Access, Caller, Credential, Identity};
 use crate::Problem;
 use crate::console::AppContext;
 use crate::server::middleware::Sender;
@@ -55,10 +57,34 @@ pub(crate) async fn authorize(State(rule): State<RouteRule>, mut request: Reques
     if let Err(problem) = check_access(&rule.access, &mut request).await {
         return problem.into_response();
     }
-    match rule.audited {
+    let (mut parts, body) = request.into_parts();
+    let credential = match parts.extensions.get::<Caller>() {
+        Some(_) => Credential::from_request_parts(&mut parts, &()).await.ok(),
+        None => None,
+    };
+    let request = Request::from_parts(parts, body);
+    let response = match rule.audited {
         Some(Audited::As(action)) => run_audited(action, rule.is_done, request, next).await,
         _ => next.run(request).await,
+    };
+    match credential {
+        Some(credential) if is_event_stream(&response) => end_with(&credential, response),
+        _ => response,
     }
+}
+
+fn is_event_stream(response: &Response) -> bool {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// Ends a stream when the credential of its client ends.
+fn end_with(credential: &Credential, response: Response) -> Response {
+    let watch = credential.watch();
+    response.map(|body| {
+        let ended = async move { watch.ended().await };
+        Body::from_stream(body.into_data_stream().take_until(ended))
+    })
 }
 
 /// Runs the handler and records what it did. The change remains if the audit log cannot be written.

@@ -29,6 +29,15 @@ impl Hash {
         &self.0
     }
 
+    pub(crate) fn to_text(self) -> String {
+        URL_SAFE_NO_PAD.encode(self.0)
+    }
+
+    /// Reads the text of [`to_text`](Self::to_text).
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        URL_SAFE_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
+    }
+
     /// Compares in constant time.
     pub(crate) fn is(&self, other: &[u8]) -> bool {
         let difference = self.0.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
@@ -54,5 +63,7 @@ mod tests {
         assert!(!hash.is(Hash::of("hob_abd").bytes()));
         assert!(!hash.is(&hash.bytes()[..31]));
         assert!(!hash.is(&[]));
+        assert_eq!(Hash::from_text(&hash.to_text()), Some(hash));
+        assert_eq!(Hash::from_text("c2hvcnQ"), None);
     }
 }

@@ -17,21 +17,24 @@ use crate::garden::{Garden, routes};
 use crate::protected::{ADMIN, NEEDS, ProtectedApp, token};
 
 /// A stream of server-sent events.
-struct Events {
+pub(crate) struct Events {
     body: Incoming,
     text: String,
 }
 
 impl Events {
-    async fn open(app: &TestApp, path: &str) -> Self {
-        let response = app.open(path).await;
+    pub(crate) async fn open(app: &TestApp, path: &str) -> Self {
+        Self::of(app.open(path).await)
+    }
+
+    pub(crate) fn of(response: http::Response<Incoming>) -> Self {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Self { body: response.into_body(), text: String::new() }
     }
 
     /// Reads until the received text contains `expected`, and returns it; `None` if the stream ends before.
-    async fn until(&mut self, expected: &str) -> Option<String> {
+    pub(crate) async fn until(&mut self, expected: &str) -> Option<String> {
         let read = async {
             while !self.text.contains(expected) {
                 let frame = self.body.frame().await?.ok()?;

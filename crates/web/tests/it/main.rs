@@ -9,6 +9,7 @@ mod log;
 mod many_clients;
 mod protected;
 mod proxies;
+mod revocation;
 mod routes;
 mod server;
 mod service;

@@ -1,0 +1,72 @@
+//! Revoked tokens: their connections are closed on every node.
+
+use std::time::Duration;
+
+use hob_database::{Transaction, UnixMs};
+use hob_service::Task;
+
+use crate::chat::Chat;
+use crate::database::revocations;
+use crate::hub::Client;
+use crate::keys::UserId;
+use crate::session::protocol::Disconnect;
+use crate::{Answer, Error, Refusal};
+
+/// How often a node reads new revocations. A message between the nodes would be faster, but could be lost.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
+const PAGE: u16 = 500;
+
+impl Chat {
+    /// Revokes all tokens of a user that were issued up to now, and closes the connections that use them: on this node at
+    /// once, on others within five seconds.
+    pub async fn revoke_tokens(&self, user: &UserId) -> Result<(), Error> {
+        let revoke = |tx: Transaction| async move { revocations::revoke(&tx, user).await };
+        let until = self.inner.database.write(revoke).await?;
+        self.close_revoked(user, until);
+        Ok(())
+    }
+
+    /// Refuses a client whose token is revoked. The client is in the hub already, so that a revocation that is made
+    /// meanwhile closes it.
+    pub(crate) async fn check_revocation(&self, client: &Client) -> Answer<()> {
+        let until = revocations::revoked_until(&self.inner.database, &client.user).await?;
+        let revoked = until.is_some_and(|until| client.token_issued_at() <= until);
+        Ok(if revoked { Err(Refusal::TokenRevoked) } else { Ok(()) })
+    }
+
+    fn close_revoked(&self, user: &UserId, until: UnixMs) {
+        for client in self.inner.hub.clients_of(user) {
+            if client.token_issued_at() <= until {
+                client.queue.close(Disconnect::EXPIRED);
+            }
+        }
+    }
+
+    /// Closes connections whose tokens were revoked on other nodes.
+    pub(super) async fn watch_revocations(self, task: Task) {
+        let mut last = 0;
+        loop {
+            match self.apply_revocations(&mut last).await {
+                Ok(()) => task.heartbeat(),
+                Err(error) => tracing::warn!(%error, "token revocations not read, retrying"),
+            }
+            if !task.pause(CHECK_INTERVAL).await {
+                return;
+            }
+        }
+    }
+
+    async fn apply_revocations(&self, last: &mut u64) -> Result<(), Error> {
+        loop {
+            let page = revocations::after(&self.inner.database, *last, PAGE).await?;
+            let is_last = page.len() < usize::from(PAGE);
+            for (number, user, until) in page {
+                self.close_revoked(&user, until);
+                *last = number;
+            }
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Signing in with a token: the first command of a connection, and the refresh of its token.
+
+use std::sync::Arc;
+
+use hob_database::UnixMs;
+use hob_web::CredentialWatch;
+
+use super::protocol::{self, Disconnect, ReplyError, ReplyResult};
+use super::token::{BadToken, Verified};
+use super::{CommandResult, Session};
+use crate::chat::now_s;
+use crate::hub::{Client, WriteLimits};
+use crate::{Error, Refusal};
+
+/// Why a token does not sign in.
+enum SignInError {
+    /// The client must not try again with a token of this kind.
+    Invalid,
+    /// The token has expired, or is revoked: the client requests a new one.
+    Expired,
+    Failed(Error),
+}
+
+/// A token whose credential is watched.
+struct SignIn {
+    verified: Verified,
+    credential: CredentialWatch,
+}
+
+impl Session {
+    pub(super) async fn connect(&mut self, id: u32, token: &str) -> Result<(), Disconnect> {
+        let sign_in = match self.verify(token).await {
+            Ok(sign_in) => sign_in,
+            Err(SignInError::Invalid) => return Err(Disconnect::INVALID_TOKEN),
+            Err(SignInError::Expired) => return Err(self.reject_expired(id)),
+            Err(SignInError::Failed(error)) => return Err(setup_failed(&error)),
+        };
+        let limits = WriteLimits {
+            max_bytes: self.config.queue_bytes as usize,
+            interval: self.config.write_interval.get(),
+        };
+        let client = Arc::new(Client::new(sign_in.verified.user, limits));
+        client.set_token_issued_at(UnixMs(sign_in.verified.issued_ms));
+        match self.chat.connect(&client).await {
+            Ok(Ok(())) => {}
+            Ok(Err(Refusal::LimitExceeded { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
+            Ok(Err(Refusal::TokenRevoked)) => return Err(self.reject_expired(id)),
+            Ok(Err(_)) => return Err(Disconnect::TOO_MANY_REQUESTS),
+            Err(error) => return Err(setup_failed(&error)),
+        }
+        self.expire(sign_in.verified.expires_s);
+        self.credential = sign_in.credential;
+        let mut connected = self.connected(&client);
+        connected.ping = Some(self.config.ping_interval.get().as_secs().max(1));
+        connected.pong = Some(true);
+        connected.node = Some(self.chat.node_name().to_owned());
+        client.queue.reply(protocol::reply(id, &ReplyResult::Connect(connected)));
+        self.client = Some(client);
+        Ok(())
+    }
+
+    /// Replaces the token. It must be for the same user.
+    pub(super) async fn refresh(&mut self, client: &Client, token: &str) -> CommandResult {
+        let sign_in = match self.verify(token).await {
+            Ok(sign_in) if sign_in.verified.user == client.user => sign_in,
+            Ok(_) | Err(SignInError::Invalid) => return Err(Disconnect::INVALID_TOKEN),
+            Err(SignInError::Expired) => return Ok(Some(ReplyResult::Error(ReplyError::TOKEN_EXPIRED))),
+            Err(SignInError::Failed(error)) => return Ok(Some(ReplyResult::Error(super::internal(error)))),
+        };
+        client.set_token_issued_at(UnixMs(sign_in.verified.issued_ms));
+        match self.chat.check_revocation(client).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return Err(Disconnect::EXPIRED),
+            Err(error) => return Err(setup_failed(&error)),
+        }
+        self.expire(sign_in.verified.expires_s);
+        self.credential = sign_in.credential;
+        Ok(Some(ReplyResult::Refresh(self.connected(client))))
+    }
+
+    /// Verifies a token and the credential that issued it. The credential is watched before it is checked, so that no
+    /// revocation is missed.
+    async fn verify(&self, token: &str) -> Result<SignIn, SignInError> {
+        let verified = self.chat.inner.tokens.verify(token, now_s()).map_err(|reason| match reason {
+            BadToken::Invalid => SignInError::Invalid,
+            BadToken::Expired => SignInError::Expired,
+        })?;
+        let Some(reference) = &verified.credential else {
+            return Ok(SignIn { verified, credential: CredentialWatch::default() });
+        };
+        let issuer = self.credentials.by_reference(reference).ok_or(SignInError::Invalid)?;
+        let credential = issuer.watch();
+        match issuer.is_valid().await {
+            Ok(true) => Ok(SignIn { verified, credential }),
+            Ok(false) => Err(SignInError::Expired),
+            Err(error) => Err(SignInError::Failed(error.into())),
+        }
+    }
+
+    /// As a reply, on which clients request a new token before they reconnect.
+    fn reject_expired(&mut self, id: u32) -> Disconnect {
+        self.rejection = Some(protocol::reply(id, &ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
+        Disconnect::EXPIRED
+    }
+
+    fn connected(&self, client: &Client) -> protocol::ConnectResult {
+        protocol::ConnectResult {
+            client: client.socket.to_string(),
+            version: concat!("hob ", env!("CARGO_PKG_VERSION")),
+            expires: true,
+            ttl: u64::try_from(self.expires_s - now_s()).unwrap_or(0).max(1),
+            ..protocol::ConnectResult::default()
+        }
+    }
+}
+
+fn setup_failed(error: &Error) -> Disconnect {
+    tracing::warn!(%error, "connection setup failed");
+    Disconnect::SERVER_ERROR
+}
