@@ -1,7 +1,9 @@
 //! Development tasks: `cargo xtask test` sets up a machine and runs every test.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
 
+mod advisories;
 mod clients;
+mod lock;
 mod setup;
 mod step;
 mod test;
@@ -31,8 +33,10 @@ enum Task {
     Test(test::Options),
     /// Install what the tests need
     Setup,
-    /// Check dependencies between crates, file lengths, keys, contract ids and links
+    /// Check dependencies between crates, their licences and advisories, file lengths, keys, contract ids and links
     Tidy,
+    /// Save which versions of crates have known vulnerabilities, for `tidy`
+    Advisories(advisories::Options),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Setup => setup::run(setup::Extent::Whole).map(drop),
         Task::Tidy => tidy::run(),
+        Task::Advisories(options) => advisories::run(&options),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: checks what the architecture and the documentation say about the source tree.
 
 mod logs;
+mod policy;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,6 +12,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use regex::Regex;
 
+use crate::advisories::{SNAPSHOT, Snapshot};
 use crate::{cargo, workspace};
 
 /// The crates of Hob, each with those that it may depend on beside [`SHARED`]. Tests may use more: see
@@ -73,6 +75,8 @@ pub(crate) fn run() -> Result<()> {
     tree.check_edges(&mut problems)?;
     tree.check_engine_is_optional(&mut problems)?;
     tree.check_dependencies_are_used(&mut problems)?;
+    tree.check_policy(&mut problems)?;
+    tree.check_advisories(&mut problems)?;
     tree.check_lengths(&mut problems);
     tree.check_keys(&mut problems)?;
     tree.check_contract_ids(&mut problems)?;
@@ -198,6 +202,28 @@ impl Tree {
                     }
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// No locked version has a known vulnerability, as far as the snapshot says.
+    fn check_advisories(&self, problems: &mut Vec<String>) -> Result<()> {
+        let Some(text) = self.0.get(SNAPSHOT) else {
+            println!(
+                "tidy: advisories are not checked: {SNAPSHOT} is missing; see cargo xtask advisories --help"
+            );
+            return Ok(());
+        };
+        let snapshot = Snapshot::parse(text).context(SNAPSHOT)?;
+        let policy = self.policy()?;
+        let ignored: Vec<&str> = policy.advisories.ignore.iter().map(|entry| &*entry.id).collect();
+        for (path, lock) in self.locks()? {
+            problems.extend(
+                snapshot.affecting(&lock, &ignored)?.into_iter().map(|found| format!("{path}: {found}")),
+            );
+        }
+        for id in ignored.into_iter().filter(|id| !snapshot.contains(id)) {
+            problems.push(format!("deny.toml ignores {id}, which {SNAPSHOT} does not contain"));
         }
         Ok(())
     }
