@@ -3,6 +3,7 @@
 
 mod advisories;
 mod clients;
+mod fuzz;
 mod lock;
 mod setup;
 mod step;
@@ -35,6 +36,8 @@ enum Task {
     Setup,
     /// Check dependencies between crates, their licences and advisories, file lengths, keys, contract ids and links
     Tidy,
+    /// Search for inputs that break a parser
+    Fuzz(fuzz::Options),
     /// Save which versions of crates have known vulnerabilities, for `tidy`
     Advisories(advisories::Options),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Setup => setup::run(setup::Extent::Whole).map(drop),
         Task::Tidy => tidy::run(),
+        Task::Fuzz(options) => fuzz::run(&options),
         Task::Advisories(options) => advisories::run(&options),
     };
     match done {

@@ -58,7 +58,7 @@ const SERVICE: &[&str] = &[
 ];
 
 /// Crates for tests only. Like the binary and the benchmarks, they may depend on everything.
-const TEST_CRATES: &[&str] = &["fixtures"];
+const TEST_CRATES: &[&str] = &["fixtures", "fuzz"];
 
 /// What a program does not have to compile if it only talks to Redis: the engine, and Lua.
 const ENGINE: &[&str] = &["hob-engine", "mlua"];

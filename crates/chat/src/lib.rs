@@ -31,6 +31,8 @@ pub use conversation::{Conversation, ConversationSummary, NewConversation};
 pub use error::{Answer, Error, Refusal};
 pub use hub::channel_name::ChannelName;
 pub use hub::node::{NodeInfo, NodeLoad};
+#[doc(hidden)]
+pub use session::protocol::parse_frame;
 pub use session::token;
 pub use store::presence::{Presence, PresenceChange};
 pub use store::unread::UnreadCount;

@@ -27,6 +27,8 @@ use crate::plan::Plan;
 use crate::results::second::{Fault, Second};
 
 pub use control::Control;
+#[doc(hidden)]
+pub use response::{WholeResponse, read_response};
 pub use targets::{TargetError, Targets};
 
 /// The capacity of the channel for [`Generator::user_events`].

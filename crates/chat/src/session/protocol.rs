@@ -276,6 +276,13 @@ impl From<&Event> for Publication {
     }
 }
 
+/// Parses the commands of a frame, as a connection does before it executes them; returns how many there are. For fuzzing.
+#[doc(hidden)]
+pub fn parse_frame(frame: &[u8]) -> Result<usize, String> {
+    let mut lines = frame.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    lines.try_fold(0, |found, line| parse::<Command>(line).map(|_| found + 1))
+}
+
 /// Parses JSON of a client. The error names the field.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, String> {
     // Tracking the field costs time, so it is only done for the message of an error.

@@ -112,6 +112,34 @@ pub(super) fn parse_head(bytes: &[u8], kind: RequestKind) -> Result<Option<Head>
     Ok(Some(head))
 }
 
+/// A whole response, for tests and fuzzing.
+#[doc(hidden)]
+#[derive(Debug, PartialEq, Eq)]
+pub struct WholeResponse {
+    pub status: u16,
+    pub body: Vec<u8>,
+    /// The bytes of head and body.
+    pub len: usize,
+}
+
+/// Reads a response that arrives in pieces of this size and ends with a closed connection; `None` if it is incomplete then.
+#[doc(hidden)]
+pub fn read_response(bytes: &[u8], piece: usize) -> Result<Option<WholeResponse>, Fault> {
+    let ends = (0..bytes.len()).step_by(piece).map(|start| (start + piece).min(bytes.len()));
+    let (mut head, mut at, mut body) = (None, 0, Vec::new());
+    for end in ends {
+        if head.is_none() {
+            head = parse_head(&bytes[..end], RequestKind::Other)?;
+            at = head.as_ref().map_or(0, |head| head.len);
+        }
+        if let Some(head) = &mut head {
+            at += head.framing.feed(&bytes[at..end], Some(&mut body))?;
+        }
+    }
+    let ended = head.filter(|head| head.framing.is_done() || head.framing == Framing::UntilClose);
+    Ok(ended.map(|head| WholeResponse { status: head.status, body, len: at }))
+}
+
 /// `name=value; Max-Age=0`. Other attributes are ignored: a cookie is only sent to the server that set it.
 fn cookie(value: &[u8]) -> Option<(String, Option<String>)> {
     let text = std::str::from_utf8(value).ok()?;

@@ -1,0 +1,53 @@
+//! Protocols: RESP, HTTP responses, frames of the chat.
+
+use hob_chat::ChannelName;
+use hob_engine::{ProtocolError, RequestParser};
+use hob_load::generator::read_response;
+
+/// RESP in pieces of any size: the parser does not allocate for what a client only claims, and the pieces do not change what
+/// it finds. The first byte is the size of the pieces.
+pub fn request(data: &[u8]) {
+    let Some((&size, bytes)) = data.split_first() else { return };
+    assert_eq!(requests(bytes, usize::from(size).max(1)), requests(bytes, bytes.len().max(1)));
+}
+
+type Requests = (Vec<Vec<Vec<u8>>>, Option<ProtocolError>);
+
+fn requests(bytes: &[u8], piece: usize) -> Requests {
+    let mut parser = RequestParser::new(1 << 16, 1 << 20);
+    let (mut start, mut end, mut found) = (0, 0, Vec::new());
+    loop {
+        match parser.parse(&bytes[start..end]) {
+            Ok(Some(length)) => {
+                let words = parser.words(&bytes[start..end]);
+                found.push(words.into_iter().map(<[u8]>::to_vec).collect());
+                parser.done();
+                start += length;
+            }
+            Ok(None) if end == bytes.len() => return (found, None),
+            Ok(None) => end = (end + piece).min(bytes.len()),
+            Err(error) => return (found, Some(error)),
+        }
+    }
+}
+
+/// An HTTP response in pieces of any size: the pieces change neither its body nor where it ends. The first byte is the size of
+/// the pieces.
+pub fn http_response(data: &[u8]) {
+    let Some((&size, bytes)) = data.split_first() else { return };
+    let whole = read_response(bytes, bytes.len().max(1));
+    assert_eq!(read_response(bytes, usize::from(size).max(1)), whole);
+    if let Ok(Some(response)) = whole {
+        assert!(response.len <= bytes.len() && response.body.len() < response.len);
+    }
+}
+
+/// A frame of a chat client is parsed or rejected, and the name of a channel is displayed as it was parsed.
+pub fn chat_frame(data: &[u8]) {
+    let _ = hob_chat::parse_frame(data);
+    if let Some(text) = crate::text(data)
+        && let Ok(name) = text.parse::<ChannelName>()
+    {
+        assert_eq!(name.to_string().parse(), Ok(name));
+    }
+}
