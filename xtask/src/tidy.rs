@@ -2,6 +2,7 @@
 
 mod logs;
 mod policy;
+mod scopes;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +82,7 @@ pub(crate) fn run() -> Result<()> {
     tree.check_keys(&mut problems)?;
     tree.check_contract_ids(&mut problems)?;
     tree.check_queries(&mut problems)?;
+    tree.check_scopes(&mut problems)?;
     tree.check_links(&mut problems)?;
     tree.check_logs(&mut problems)?;
     tree.check_words(&mut problems)?;
