@@ -165,7 +165,7 @@ pub(crate) struct NewTokenArgs {
     /// Owner or purpose
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Scope: `admin`, `<service>:read` or `<service>:write`; may be repeated
+    /// Scope: `admin`, `<service>:read` or `<service>:write`, `*` for all services; may be repeated
     #[arg(long, required = true)]
     pub(crate) scope: Vec<Scope>,
     /// Lifetime, such as 90d or 12h [default: does not expire]

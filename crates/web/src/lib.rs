@@ -61,7 +61,7 @@ mod web;
 
 pub use access::audit::{self, Audit};
 pub use access::{
-    Access, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Scope, Scopes,
+    Access, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Role, Scope, Scopes,
     Token, TokenCreation, TokenId, Tokens,
 };
 pub use config::Config;
