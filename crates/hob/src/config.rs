@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use hob_net::Outbound;
 use hob_service::config::{ConfigError, File, Layers, LiveSection, LiveSender, SectionType};
-use hob_web::Registration;
+use hob_web::{Registration, SignInConfig};
 
 pub(crate) use hob_service::config::SecretsConfig;
 pub(crate) use sections::{DatabaseConfig, NodeConfig, OutboundConfig, RedisConfig};
@@ -34,6 +34,7 @@ pub(crate) struct Config {
     pub(crate) redis: RedisConfig,
     pub(crate) database: DatabaseConfig,
     pub(crate) server: hob_web::Config,
+    pub(crate) sign_in: SignInConfig,
     pub(crate) outbound: OutboundConfig,
     pub(crate) secrets: SecretsConfig,
 }
@@ -45,6 +46,7 @@ impl Config {
             redis: layers.section()?,
             database: layers.section()?,
             server: layers.section()?,
+            sign_in: layers.section()?,
             outbound: layers.section()?,
             secrets: layers.section()?,
         };
@@ -61,6 +63,7 @@ fn kinds() -> Vec<SectionType> {
         SectionType::of::<RedisConfig>(),
         SectionType::of::<DatabaseConfig>(),
         SectionType::of::<hob_web::Config>(),
+        SectionType::of::<SignInConfig>(),
         SectionType::of::<OutboundConfig>(),
         SectionType::of::<SecretsConfig>(),
     ];
@@ -95,10 +98,12 @@ impl LiveServices {
 /// The settings that can be reloaded.
 pub(crate) struct Live {
     pub(crate) server: hob_service::Live<hob_web::Config>,
+    pub(crate) sign_in: hob_service::Live<SignInConfig>,
     pub(crate) secrets: hob_service::Live<SecretsConfig>,
     pub(crate) outbound: Outbound,
     pub(crate) services: Arc<LiveServices>,
     replace_server: LiveSender<hob_web::Config>,
+    replace_sign_in: LiveSender<SignInConfig>,
     replace_secrets: LiveSender<SecretsConfig>,
 }
 
@@ -107,6 +112,7 @@ impl Live {
     pub(crate) fn replace(&self, config: Config, loaded: &Loaded) -> Result<(), ConfigError> {
         self.services.replace(&loaded.layers)?;
         self.outbound.replace(config.outbound.policy(config.server.listen));
+        self.replace_sign_in.replace(config.sign_in);
         self.replace_server.replace(config.server);
         self.replace_secrets.replace(config.secrets);
         Ok(())
@@ -129,9 +135,19 @@ impl Loaded {
     pub(crate) fn live(&self, config: Config) -> Result<Live, ConfigError> {
         let outbound = Outbound::new(config.outbound.policy(config.server.listen));
         let (server, replace_server) = hob_service::Live::new(config.server);
+        let (sign_in, replace_sign_in) = hob_service::Live::new(config.sign_in);
         let (secrets, replace_secrets) = hob_service::Live::new(config.secrets);
         let services = Arc::new(LiveServices::new(&self.layers)?);
-        Ok(Live { server, secrets, outbound, services, replace_server, replace_secrets })
+        Ok(Live {
+            server,
+            sign_in,
+            secrets,
+            outbound,
+            services,
+            replace_server,
+            replace_sign_in,
+            replace_secrets,
+        })
     }
 
     /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.
@@ -220,7 +236,9 @@ mod tests {
 
     #[test]
     fn mutated_configurations_are_read_within_limits() {
-        const FILE: &str = "[server]\nlisten = \"127.0.0.1:7070\"\n[secrets.smtp]\nfrom = \"env:SMTP\"\nfor = [\"uptime\"]\nhosts = [\"a.example\"]\n[gateway]\n\
+        const FILE: &str = "[server]\nlisten = \"127.0.0.1:7070\"\n[sign_in.oidc]\nissuer = \"https://a.example\"\n\
+            client_id = \"hob\"\nredirect_url = \"https://b.example/sign-in/oidc/callback\"\n\
+            roles = [{ group = \"a\", role = \"viewer\" }]\n[secrets.smtp]\nfrom = \"env:SMTP\"\nfor = [\"uptime\"]\nhosts = [\"a.example\"]\n[gateway]\n\
             upstream = [\"http://127.0.0.1:3000\"]\n[[gateway.rules]]\nname = \"a\"\nwindows = \"20/1s, 500/1m\"\n\
             [uptime]\nkeep_results = \"7d\"\n[pipeline]\n[load]\n[chat]\n";
         let test = "config::tests::mutated_configurations_are_read_within_limits";

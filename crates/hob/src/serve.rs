@@ -74,7 +74,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     let live = loaded.live(config.clone())?;
     let backends = Backends::open(&config, &live, data).await?;
     let context = backends.context.clone();
-    let web = Web::open(&context, live.server.clone())?;
+    let web = Web::open_with(&context, live.server.clone(), live.sign_in.clone())?;
     web.start();
     let demo = demo_folder.as_ref().map(tempfile::TempDir::path);
     let services = Services::open(&web, &live.services, &options.only, demo).await?;
@@ -182,7 +182,7 @@ impl Reload {
     fn try_reload(&mut self) -> Result<()> {
         let loaded = config::reload(self.file.as_deref(), &self.last)?;
         let config = self.overrides.apply(loaded.config.clone());
-        self.web.check_reload(&config.server)?;
+        self.web.check_reload(&config.server, &config.sign_in)?;
         let admin = config.server.admin()?;
         self.live.replace(config, &loaded)?;
         // A token that was removed is an error above, or there was none.

@@ -5,6 +5,7 @@ pub mod audit;
 mod authenticator;
 mod authorize;
 mod credential;
+pub(crate) mod oidc;
 mod role;
 mod scope;
 mod session;
@@ -45,12 +46,15 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     name: Arc<str>,
+    /// Of a user who has signed in with OpenID Connect.
+    subject: Option<Arc<str>>,
     scopes: Arc<[Scope]>,
 }
 
 /// Sign-in and sign-out, tokens, the audit log.
 pub(crate) fn routes(web: &Web) -> Routes {
-    sign_in::routes().merge(api::routes()).merge(token_pages::routes()).with_state(web.clone())
+    let sign_in = sign_in::routes().merge(oidc::routes());
+    sign_in.merge(api::routes()).merge(token_pages::routes()).with_state(web.clone())
 }
 
 impl Access {
@@ -75,13 +79,23 @@ impl Access {
 
 impl Caller {
     pub(crate) fn new(name: &str, scopes: impl Into<Arc<[Scope]>>) -> Self {
-        Self { name: name.into(), scopes: scopes.into() }
+        Self { name: name.into(), subject: None, scopes: scopes.into() }
+    }
+
+    pub(crate) fn user(name: &str, subject: &str, scopes: impl Into<Arc<[Scope]>>) -> Self {
+        Self { subject: Some(subject.into()), ..Self::new(name, scopes) }
     }
 
     /// The name in the audit log.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Of a user: the issuer and the subject, which stay the same when the name changes.
+    #[must_use]
+    pub fn subject(&self) -> Option<&str> {
+        self.subject.as_deref()
     }
 
     #[must_use]

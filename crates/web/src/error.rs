@@ -21,6 +21,13 @@ pub enum Error {
     WeakAdminToken,
     #[error("the reloaded configuration has no admin token; restart the server to run it without one")]
     AdminTokenRemoved,
+    #[error(
+        "[sign_in.oidc] requires an admin token, because without one everyone on this machine has full access; set \
+         HOB_ADMIN_TOKEN or [server] admin_token"
+    )]
+    OidcWithoutAdminToken,
+    #[error("[sign_in.oidc] client_secret: {0}")]
+    ClientSecret(#[source] hob_service::config::SecretError),
     #[error("TLS requires both [server] tls_certificate and [server] tls_key")]
     IncompleteTls,
     #[error(transparent)]

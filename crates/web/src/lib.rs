@@ -60,9 +60,10 @@ mod service;
 mod web;
 
 pub use access::audit::{self, Audit};
+pub use access::oidc::{Issuer, OidcConfig, RedirectUrl, RoleRule, Roles, SignInConfig};
 pub use access::{
-    Access, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Role, Scope, Scopes,
-    Token, TokenCreation, TokenId, Tokens,
+    Access, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Role, Scope,
+    Scopes, Token, TokenCreation, TokenId, Tokens,
 };
 pub use config::Config;
 /// The URL of an asset, for pages with their own layout: `asset("hob.css")`.
@@ -86,4 +87,5 @@ pub use web::Web;
 pub const STYLESHEET: &str = include_str!("../assets/hob.css");
 
 /// The tables of tokens, sessions and the audit log.
-pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("web": "0001_access");
+pub const MIGRATIONS: hob_database::Migrations =
+    hob_database::migrations!("web": "0001_access", "0002_users");

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use hob_database::{Transaction, sql};
 use hob_net::ServerTls;
+use hob_service::config::Secret;
 use hob_service::keys::Keys;
 use hob_service::{Live, ServiceContext, Task};
 use hob_units::AuthThrottle;
 
+use crate::access::oidc::Oidc;
 use crate::access::{Authenticator, CHECK_INTERVAL};
 use crate::server::listener;
-use crate::{Audit, Changes, Config, Error};
+use crate::{Audit, Changes, Config, Error, SignInConfig};
 
 /// The web of one process. Clones are handles to the same.
 #[derive(Clone)]
@@ -25,6 +27,7 @@ struct Inner {
     context: ServiceContext,
     config: Live<Config>,
     authenticator: Authenticator,
+    oidc: Oidc,
     audit: Audit,
     changes: Changes,
     tls: Option<Arc<ServerTls>>,
@@ -38,12 +41,23 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 impl Web {
     /// Reads the admin token and the certificate. Fails without an admin token if the address is not loopback.
     pub fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
+        Self::open_with(context, config, Live::fixed(SignInConfig::default()))
+    }
+
+    /// Like [`open`](Self::open), with settings for the sign-in of users.
+    pub fn open_with(
+        context: &ServiceContext,
+        config: Live<Config>,
+        sign_in: Live<SignInConfig>,
+    ) -> Result<Self, Error> {
         let admin = config.current().admin()?;
+        check_sign_in(&sign_in.current(), admin.as_ref())?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let tls = listener::certificate(&config.current())?.map(ServerTls::read).transpose()?.map(Arc::new);
         let inner = Inner {
             tls,
-            authenticator: Authenticator::new(&context.database, admin.as_ref()),
+            authenticator: Authenticator::new(&context.database, admin.as_ref(), sign_in.clone()),
+            oidc: Oidc::new(sign_in, &context.outbound),
             audit: Audit::new(&context.database),
             changes: Changes::new(context, &keys),
             services: OnceLock::new(),
@@ -74,10 +88,12 @@ impl Web {
     }
 
     /// Validates a reloaded configuration before it is applied.
-    pub fn check_reload(&self, config: &Config) -> Result<(), Error> {
-        if config.admin()?.is_none() && !self.inner.authenticator.is_open() {
+    pub fn check_reload(&self, config: &Config, sign_in: &SignInConfig) -> Result<(), Error> {
+        let admin = config.admin()?;
+        if admin.is_none() && !self.inner.authenticator.is_open() {
             return Err(Error::AdminTokenRemoved);
         }
+        check_sign_in(sign_in, admin.as_ref())?;
         listener::certificate(config)?.map(ServerTls::read).transpose()?;
         Ok(())
     }
@@ -115,6 +131,10 @@ impl Web {
 
     pub(crate) fn authenticator(&self) -> &Authenticator {
         &self.inner.authenticator
+    }
+
+    pub(crate) fn oidc(&self) -> &Oidc {
+        &self.inner.oidc
     }
 
     /// Limits wrong credentials: API and admin tokens, sign-in, and passwords of Redis clients.
@@ -190,6 +210,13 @@ impl Web {
             task.heartbeat();
         }
     }
+}
+
+fn check_sign_in(sign_in: &SignInConfig, admin: Option<&Secret>) -> Result<(), Error> {
+    if sign_in.oidc.is_some() && admin.is_none() {
+        return Err(Error::OidcWithoutAdminToken);
+    }
+    sign_in.check()
 }
 
 impl fmt::Debug for Web {

@@ -42,6 +42,19 @@ fn mistake_is_reported_with_file_line_and_field() {
         ),
         ("[redis]\nembedded_memory_mib = -1\n", "hob: hob.toml:2:23: invalid value"),
         (
+            "[sign_in.oidc]\nissuer = \"http://login.example.com\"\n",
+            "hob: hob.toml:2:10: \"http://login.example.com\" must start with https://;",
+        ),
+        (
+            "[sign_in.oidc]\nissuer = \"https://login.example.com\"\nclient_id = \"hob\"\nroles = []\n\
+             redirect_url = \"https://hob.example.com/sign-in/oidc/callback\"\n",
+            "hob: hob.toml:4:9: must have 1 to 1000 rules;",
+        ),
+        (
+            "[sign_in.oidc]\nissuer = \"https://login.example.com\"\nclient_secret = \"hunter2\"\n",
+            "hob: hob.toml:3:17: expected a reference to a secret;",
+        ),
+        (
             "[secrets]\nslack = \"env:SLACK_URL\"\n",
             "hob: hob.toml:2:9: the services and hosts of this secret are missing; write slack = { from = \"env:SLACK_URL\", \
              for = [\"uptime\"], hosts = [\"example.com\"] }",

@@ -4,12 +4,12 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use hob_database::UnixMs;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use super::token::{NewToken, Scopes, Token, TokenCreation, TokenId, Tokens};
 use super::{Access, Audited, Caller, Scope};
-use crate::access::audit::AuditEntry;
+use crate::access::audit::{Actor, AuditEntry};
 use crate::{Json, List, Paging, Path, Problem, Query, Routes, Time, Web};
 
 const MAX_NAME_CHARS: usize = 100;
@@ -22,7 +22,7 @@ const DAY_MS: i64 = 86_400_000;
 struct TokenView {
     id: String,
     name: String,
-    /// `admin`, `<service>:read` or `<service>:write`.
+    /// `admin`, `<service>:read` or `<service>:write`; `*` stands for all services.
     scopes: Vec<String>,
     created_at: Time,
     created_by: String,
@@ -40,7 +40,7 @@ pub(super) struct NewTokenRequest {
     /// The owner or the purpose.
     #[schema(min_length = 1, max_length = 100)]
     pub(super) name: String,
-    /// `admin`, `<service>:read` or `<service>:write`.
+    /// `admin`, `<service>:read` or `<service>:write`; `*` stands for all services.
     #[schema(min_items = 1, max_items = 32)]
     pub(super) scopes: Vec<String>,
     /// The token does not expire if this is missing.
@@ -62,9 +62,21 @@ struct CreatedToken {
 struct AuditEntryView {
     id: String,
     at: Time,
+    /// The name of a user or of a token.
     who: String,
+    /// Of a user: the issuer and the subject, which stay the same when the name changes.
+    subject: Option<String>,
     what: String,
     detail: String,
+}
+
+/// The part of the audit log to list.
+#[derive(Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(super) struct AuditFilter {
+    /// The name or the subject of an actor. Default: all.
+    #[param(max_length = 2048)]
+    pub(super) actor: Option<String>,
 }
 
 pub(crate) fn routes() -> Routes<Web> {
@@ -93,7 +105,7 @@ async fn create(
     Json(request): Json<NewTokenRequest>,
 ) -> Result<(StatusCode, Json<CreatedToken>), Problem> {
     let new = request.check(&web)?;
-    match Tokens::new(&web.context().database).create(&new, caller.name()).await? {
+    match Tokens::new(&web.context().database).create(&new, &caller).await? {
         TokenCreation::Created { token, text } => {
             Ok((StatusCode::CREATED, Json(CreatedToken { secret: text, token: token.into() })))
         }
@@ -115,17 +127,19 @@ async fn revoke(
     if id.contains('\0') {
         return Err(Problem::not_found("token"));
     }
-    let revoked = web.authenticator().revoke(&TokenId::from(id), caller.name()).await?;
+    let revoked = web.authenticator().revoke(&TokenId::from(id), Actor::from(&caller)).await?;
     if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("token")) }
 }
 
 /// Lists the audit log, newest first.
-#[utoipa::path(get, path = "/api/v1/audit", params(Paging), responses((status = 200, body = List<AuditEntryView>)))]
+#[utoipa::path(get, path = "/api/v1/audit", params(AuditFilter, Paging),
+    responses((status = 200, body = List<AuditEntryView>)))]
 async fn audit(
     State(web): State<Web>,
+    Query(filter): Query<AuditFilter>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<AuditEntryView>>, Problem> {
-    let page = web.audit().page(&paging.request()?).await?;
+    let page = web.audit().page(filter.actor.as_deref(), &paging.request()?).await?;
     Ok(Json(page.map(AuditEntryView::from).into()))
 }
 
@@ -178,6 +192,7 @@ impl From<Token> for TokenView {
 
 impl From<AuditEntry> for AuditEntryView {
     fn from(entry: AuditEntry) -> Self {
-        Self { id: entry.id, at: entry.at.into(), who: entry.who, what: entry.what, detail: entry.detail }
+        let AuditEntry { id, at, who, subject, what, detail } = entry;
+        Self { id, at: at.into(), who, subject, what, detail }
     }
 }

@@ -11,10 +11,13 @@ use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header};
 use hob_database::{Database, Read as _, Transaction, UnixMs, sql};
+use hob_service::Live;
 use hob_service::config::Secret;
 use hob_units::AuthThrottle;
 
+use super::audit::Actor;
 use super::credential::Hash;
+use super::oidc::{SignInConfig, User};
 use super::session::{self, Session, SessionCredential};
 use super::token::{self, Token, TokenId, Tokens};
 use super::watch::{CredentialKey, WatchedCredentials};
@@ -34,6 +37,8 @@ pub(crate) struct Authenticator {
     database: Database,
     /// `None`: no credentials are required.
     admin: Mutex<Option<Hash>>,
+    /// What the groups of users may do.
+    sign_in: Live<SignInConfig>,
     cached: Mutex<HashMap<Hash, CachedCaller>>,
     /// When tokens were last used, not yet in the database.
     uses: Mutex<HashMap<TokenId, UnixMs>>,
@@ -73,10 +78,11 @@ pub(super) struct TokenOwner {
 }
 
 impl Authenticator {
-    pub(crate) fn new(database: &Database, admin: Option<&Secret>) -> Self {
+    pub(crate) fn new(database: &Database, admin: Option<&Secret>, sign_in: Live<SignInConfig>) -> Self {
         Self {
             database: database.clone(),
             admin: Mutex::new(admin.map(|secret| Hash::of(secret.reveal()))),
+            sign_in,
             cached: Mutex::default(),
             uses: Mutex::default(),
             throttle: AuthThrottle::default(),
@@ -163,14 +169,23 @@ impl Authenticator {
         token_owner: &TokenOwner,
         lasts: Duration,
     ) -> Result<String, hob_database::Error> {
-        session::begin(&self.database, &token_owner.key, token_owner.caller.name(), lasts).await
+        session::begin(&self.database, &token_owner.key, Actor::from(&token_owner.caller), lasts).await
+    }
+
+    /// Creates a session for a user of the OpenID Connect provider.
+    pub(super) async fn create_user_session(
+        &self,
+        user: &User,
+        lasts: Duration,
+    ) -> Result<String, hob_database::Error> {
+        session::begin(&self.database, &SessionCredential::User(user.clone()), Actor::from(user), lasts).await
     }
 
     /// Ends the session of a request.
     pub(super) async fn end_session(
         &self,
         headers: &HeaderMap,
-        who: &str,
+        who: Actor<'_>,
     ) -> Result<(), hob_database::Error> {
         let Some(hash) = session_cookie(headers) else { return Ok(()) };
         lock(&self.cached).remove(&hash);
@@ -180,7 +195,7 @@ impl Authenticator {
     }
 
     /// Revokes a token, on this node at once.
-    pub(super) async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, hob_database::Error> {
+    pub(super) async fn revoke(&self, id: &TokenId, by: Actor<'_>) -> Result<bool, hob_database::Error> {
         let revoked = Tokens::new(&self.database).revoke(id, by).await?;
         lock(&self.cached).retain(|_, entry| entry.token.as_ref() != Some(id));
         self.watched.recheck();
@@ -295,6 +310,12 @@ impl Authenticator {
             let until = Some(session.expires_at);
             return same.then(|| CachedCaller { caller: Caller::admin(), token: None, until, loaded_at });
         }
+        if let Some(user) = session.user() {
+            // Without a provider, and with another one, its sessions are not valid.
+            let scopes = self.sign_in.current().oidc.as_ref()?.scopes(&user.subject, &user.groups)?;
+            let caller = Caller::user(&user.name, &user.subject, scopes.as_slice());
+            return Some(CachedCaller { caller, token: None, until: Some(session.expires_at), loaded_at });
+        }
         let (name, scopes) = (session.name?, session.scopes?);
         let until = session.token_expires_at.map_or(session.expires_at, |end| end.min(session.expires_at));
         let entry = CachedCaller {
@@ -339,10 +360,14 @@ fn credential(headers: &HeaderMap) -> Option<Credential> {
 pub(super) const COOKIE: &str = "hob_session";
 
 fn session_cookie(headers: &HeaderMap) -> Option<Hash> {
+    cookie_values(headers, COOKIE).find(|text| text.len() <= MAX_CREDENTIAL_BYTES).map(Hash::of)
+}
+
+/// The values of all cookies with this name.
+pub(super) fn cookie_values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let (_, text) = pairs.find(|(name, text)| *name == COOKIE && text.len() <= MAX_CREDENTIAL_BYTES)?;
-    Some(Hash::of(text))
+    let pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.filter(move |(found, _)| *found == name).map(|(_, text)| text)
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use futures_util::StreamExt as _;
 
+use super::audit::Actor;
 use super::{Access, Caller, Credential, Identity};
 use crate::Problem;
 use crate::console::AppContext;
@@ -96,7 +97,7 @@ async fn run_audited(
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     let audit = parts.extensions.get::<AppContext>().map(|context| context.web().audit().clone());
-    let caller = parts.extensions.get::<Caller>().map_or("anonymous", Caller::name).to_owned();
+    let caller = parts.extensions.get::<Caller>().cloned();
     let params = match RawPathParams::from_request_parts(&mut parts, &()).await {
         Ok(params) => params.iter().map(|(_, value)| value.to_owned()).collect(),
         Err(_) => Vec::new(),
@@ -110,7 +111,8 @@ async fn run_audited(
             Some(AuditDetail::Unchanged) => return response,
             None => params.join(" "),
         };
-        if let Err(error) = audit.record(&caller, action, &detail).await {
+        let who = caller.as_ref().map_or(Actor::from("anonymous"), Actor::from);
+        if let Err(error) = audit.record(who, action, &detail).await {
             tracing::warn!(%error, action, detail, "audit log entry not written");
         }
     }

@@ -4,8 +4,10 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
+use super::audit::Actor;
 use super::authenticator::COOKIE;
 use crate::server::middleware::Sender;
 use crate::{Access, Audited, Caller, Console, Form, Problem, Query, Routes, Web};
@@ -16,12 +18,20 @@ struct SignIn<'a> {
     to: &'a str,
     /// Why the last attempt failed.
     error: Option<&'a str>,
+    /// What the button for OpenID Connect says.
+    provider: Option<String>,
+}
+
+impl SignIn<'_> {
+    fn provider_href(&self) -> String {
+        format!("/sign-in/oidc?to={}", utf8_percent_encode(self.to, NON_ALPHANUMERIC))
+    }
 }
 
 #[derive(Deserialize)]
-struct ReturnTo {
+pub(super) struct ReturnTo {
     #[serde(default)]
-    to: String,
+    pub(super) to: String,
 }
 
 #[derive(Deserialize)]
@@ -47,7 +57,7 @@ async fn sign_in_page(
     if web.authenticator().is_open() {
         return Ok(Redirect::to(to).into_response());
     }
-    Ok(console.page("Sign in", &SignIn { to, error: None })?.into_response())
+    Ok(console.page("Sign in", &SignIn { to, error: None, provider: web.oidc().label() })?.into_response())
 }
 
 async fn sign_in(
@@ -62,12 +72,13 @@ async fn sign_in(
     let to = local_path(&form.to);
     let Some(token_owner) = web.authenticator().token_owner(form.token.trim(), sender.address).await? else {
         web.audit().record("anonymous", "session.refuse", &sender.address.to_string()).await?;
-        let page = console.page("Sign in", &SignIn { to, error: Some("This token is not valid.") })?;
+        let error = Some("This token is not valid.");
+        let page = console.page("Sign in", &SignIn { to, error, provider: web.oidc().label() })?;
         return Ok((StatusCode::FORBIDDEN, page).into_response());
     };
     let lasts = web.config().session_ttl.get();
     let session = web.authenticator().create_session(&token_owner, lasts).await?;
-    let cookie = cookie(sender, &session, lasts.as_secs())?;
+    let cookie = cookie(sender, COOKIE, &session, lasts.as_secs())?;
     Ok(([(header::SET_COOKIE, cookie)], Redirect::to(to)).into_response())
 }
 
@@ -77,20 +88,20 @@ async fn sign_out(
     caller: Option<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let who = caller.as_ref().map_or("anonymous", Caller::name);
+    let who = caller.as_ref().map_or(Actor::from("anonymous"), Actor::from);
     web.authenticator().end_session(&headers, who).await?;
-    Ok(([(header::SET_COOKIE, cookie(sender, "", 0)?)], Redirect::to("/sign-in")).into_response())
+    Ok(([(header::SET_COOKIE, cookie(sender, COOKIE, "", 0)?)], Redirect::to("/sign-in")).into_response())
 }
 
 /// The path to redirect to: always on this server.
-fn local_path(to: &str) -> &str {
+pub(super) fn local_path(to: &str) -> &str {
     let ours = to.starts_with('/') && !to.starts_with("//") && !to.starts_with("/\\");
     if ours && !to.contains(|c: char| c.is_control()) { to } else { "/" }
 }
 
-fn cookie(sender: Sender, value: &str, seconds: u64) -> Result<HeaderValue, Problem> {
+pub(super) fn cookie(sender: Sender, name: &str, value: &str, seconds: u64) -> Result<HeaderValue, Problem> {
     let secure = if sender.is_https { "; Secure" } else { "" };
-    let text = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut value = HeaderValue::from_str(&text).map_err(Problem::internal)?;
     value.set_sensitive(true);
     Ok(value)

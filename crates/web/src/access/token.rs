@@ -10,7 +10,7 @@ use hob_database::{
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::audit;
+use super::audit::{self, Actor};
 use super::credential::{self, Hash};
 use super::{BadScope, Scope};
 
@@ -77,7 +77,8 @@ impl Tokens {
     }
 
     /// Creates a token. `by` is the actor in the audit log.
-    pub async fn create(&self, new: &NewToken, by: &str) -> Result<TokenCreation, Error> {
+    pub async fn create(&self, new: &NewToken, by: impl Into<Actor<'_>>) -> Result<TokenCreation, Error> {
+        let by = by.into();
         let text = format!("{}{}", Self::PREFIX, credential::random());
         let id = TokenId(credential::random_id());
         let (hash, id) = (&Hash::of(&text), &id);
@@ -92,7 +93,7 @@ impl Tokens {
                     sql("INSERT INTO web_token (id, name, hash, scopes, created_at, created_by, expires_at)
                                   VALUES ($1, $2, $3, $4, $5, $6, $7)");
                 let insert = insert.bind(id).bind(&new.name).bind(hash.bytes()).bind(new.scopes.clone());
-                tx.execute(insert.bind(tx.now()).bind(by).bind(new.expires_at)).await?;
+                tx.execute(insert.bind(tx.now()).bind(by.name).bind(new.expires_at)).await?;
                 let detail = format!("{} {}: {}", id.0, new.name, new.scopes);
                 audit::write(&tx, by, "token.create", &detail).await?;
                 tx.optional(by_id(id)).await
@@ -109,7 +110,8 @@ impl Tokens {
     }
 
     /// Revokes a token and ends its sessions. Returns false if there is no such token or it is already revoked.
-    pub async fn revoke(&self, id: &TokenId, by: &str) -> Result<bool, Error> {
+    pub async fn revoke(&self, id: &TokenId, by: impl Into<Actor<'_>>) -> Result<bool, Error> {
+        let by = by.into();
         self.database
             .write(|tx| async move {
                 let revoke = sql("UPDATE web_token SET revoked_at = $2 WHERE id = $1 AND revoked_at IS NULL");

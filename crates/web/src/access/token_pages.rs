@@ -5,12 +5,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::UnixMs;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::api::NewTokenRequest;
+use super::api::{AuditFilter, NewTokenRequest};
 use super::token::{Token, TokenCreation, TokenId, Tokens};
 use super::{Access, Audited, Caller};
-use crate::access::audit::AuditEntry;
+use crate::access::audit::{Actor, AuditEntry};
 use crate::components::{Badge, Empty, Field, Pager, RelativeTime, Tone};
 use crate::{Console, Form, Page, Paging, Path, Problem, Query, Routes, Web};
 
@@ -88,7 +89,7 @@ async fn create(
             return Ok((problem.status(), console.page("Access", &page)?).into_response());
         }
     };
-    let created = Tokens::new(&web.context().database).create(&new, caller.name()).await?;
+    let created = Tokens::new(&web.context().database).create(&new, &caller).await?;
     let mut page = page(&web, &Paging::default(), &TokenForm::default(), &[]).await?;
     let status = match created {
         TokenCreation::Created { token, text } => {
@@ -111,7 +112,7 @@ async fn revoke(State(web): State<Web>, caller: Caller, Path(id): Path<String>) 
         return Err(Problem::not_found("token"));
     }
     // Idempotent: a token that is already revoked is not an error.
-    web.authenticator().revoke(&TokenId::from(id), caller.name()).await?;
+    web.authenticator().revoke(&TokenId::from(id), Actor::from(&caller)).await?;
     Ok(Redirect::to("/access"))
 }
 
@@ -157,7 +158,7 @@ impl TokenForm {
                 .autocomplete("off")
                 .required(),
             Field::text("scopes", "Scopes")
-                .hint("Separated by spaces, for example: uptime:read chat:write. admin gives full access.")
+                .hint("Separated by spaces, for example: uptime:read chat:write. *:read reads everything, admin gives full access.")
                 .value(&self.scopes)
                 .error(wrong("scopes"))
                 .autocomplete("off")
@@ -172,10 +173,11 @@ impl TokenForm {
 }
 
 /// Cursors need no escaping in a query.
-fn pager(path: &str, paging: &Paging, next: Option<String>) -> Pager {
+fn pager(href: &str, paging: &Paging, next: Option<String>) -> Pager {
+    let separator = if href.contains('?') { '&' } else { '?' };
     Pager {
-        first: paging.after.is_some().then(|| path.to_owned()),
-        next: next.map(|cursor| format!("{path}?after={cursor}")),
+        first: paging.after.is_some().then(|| href.to_owned()),
+        next: next.map(|cursor| format!("{href}{separator}after={cursor}")),
     }
 }
 
@@ -183,15 +185,47 @@ fn pager(path: &str, paging: &Paging, next: Option<String>) -> Pager {
 #[template(path = "audit.html")]
 struct AuditPage {
     entries: Vec<AuditEntry>,
+    filter: Field,
+    is_filtered: bool,
     pager: Pager,
+}
+
+impl AuditPage {
+    /// All entries of the actor of an entry.
+    fn actor_href(&self, entry: &AuditEntry) -> String {
+        audit_href(Some(entry.subject.as_deref().unwrap_or(&entry.who)))
+    }
+
+    fn none(&self) -> Empty {
+        if self.is_filtered {
+            return Empty::new(
+                "No entries of this actor",
+                "Enter the exact name, e-mail address or subject.",
+            );
+        }
+        Empty::new(
+            "The audit log is empty",
+            "Sign-ins, tokens and changes by administrators are recorded here.",
+        )
+    }
+}
+
+fn audit_href(actor: Option<&str>) -> String {
+    let query = actor.map(|actor| format!("?actor={}", utf8_percent_encode(actor, NON_ALPHANUMERIC)));
+    format!("/access/audit{}", query.unwrap_or_default())
 }
 
 async fn audit(
     console: Console,
     State(web): State<Web>,
+    Query(filter): Query<AuditFilter>,
     Query(paging): Query<Paging>,
 ) -> Result<Page, Problem> {
-    let page = web.audit().page(&paging.request()?).await?;
-    let pager = pager("/access/audit", &paging, page.next.map(|cursor| cursor.to_string()));
-    console.page("Audit log", &AuditPage { entries: page.rows, pager })
+    let actor = filter.actor.as_deref().map(str::trim).filter(|actor| !actor.is_empty());
+    let page = web.audit().page(actor, &paging.request()?).await?;
+    let pager = pager(&audit_href(actor), &paging, page.next.map(|cursor| cursor.to_string()));
+    let filter = Field::search("actor", "Actor")
+        .hint("Name, e-mail address or subject.")
+        .value(actor.unwrap_or_default());
+    console.page("Audit log", &AuditPage { entries: page.rows, filter, is_filtered: actor.is_some(), pager })
 }

@@ -7,6 +7,7 @@ mod garden;
 mod live;
 mod log;
 mod many_clients;
+mod oidc;
 mod protected;
 mod proxies;
 mod revocation;

@@ -4,7 +4,7 @@ use hob_database::UnixMs;
 use hob_fixtures::{Needs, TestApp, TestResponse};
 use hob_service::config::LiveSender;
 use hob_service::{Live, SecretRef, ServiceContext};
-use hob_web::{Config, NewToken, TokenCreation, Tokens};
+use hob_web::{Config, NewToken, SignInConfig, TokenCreation, Tokens, Web};
 use http::header;
 use tempfile::TempDir;
 
@@ -26,12 +26,21 @@ impl ProtectedApp {
     }
 
     pub(crate) async fn with(context: &ServiceContext, config: Config) -> Self {
+        Self::with_sign_in(context, config, Live::fixed(SignInConfig::default())).await
+    }
+
+    pub(crate) async fn with_sign_in(
+        context: &ServiceContext,
+        config: Config,
+        sign_in: Live<SignInConfig>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("admin");
         std::fs::write(&path, ADMIN).unwrap();
         let config = Config { admin_token: Some(SecretRef::File(path)), ..config };
         let (config, replace) = Live::new(config);
-        let app = TestApp::start_with_config(context, config, |_| routes(Garden::default())).await;
+        let web = Web::open_with(context, config, sign_in).unwrap_or_else(|error| panic!("{error}"));
+        let app = TestApp::start_with(web, routes(Garden::default())).await;
         Self { app, folder, replace }
     }
 
