@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::State;
 use hob_database::PageRequest;
 use hob_web::components::{Badge, Empty, Pager, RelativeTime, Tone};
-use hob_web::{Access, Audited, Console, Page, Paging, Problem, Query, Routes};
+use hob_web::{Access, Audited, Console, Page, Paging, Problem, Query, Routes, Scope};
 
 use self::compare::compare;
 use self::editor::{add_plan, add_run, delete_plan, edit_plan, new_plan, plan};
@@ -18,6 +18,9 @@ use crate::plan::catalog::PlanEntry;
 use crate::routes::SERVICE;
 use crate::run::{Run, RunState};
 
+/// What the buttons require.
+const MAY_WRITE: Scope = Scope::write(SERVICE);
+
 /// Runs in a list.
 const RUNS: u16 = 20;
 
@@ -25,7 +28,7 @@ pub(crate) fn routes() -> Routes<Load> {
     let (read, write) = (Access::read(SERVICE), Access::write(SERVICE));
     Routes::new()
         .page(read.clone(), "/load", home)
-        .page(read.clone(), "/load/plans/new", new_plan)
+        .page(write.clone(), "/load/plans/new", new_plan)
         .action(write.clone(), Audited::As("load.plan.add"), "/load/plans", add_plan)
         .page(read.clone(), "/load/plans/{id}", plan)
         .action(write.clone(), Audited::As("load.plan.edit"), "/load/plans/{id}", edit_plan)
@@ -46,12 +49,16 @@ struct Home {
     pager: Pager,
     pending: Vec<Run>,
     runs: Vec<Run>,
+    may_write: bool,
 }
 
 impl Home {
     fn no_plans(&self) -> Empty {
-        Empty::new("No plans yet", "A plan defines requests, their rate, and thresholds for the results.")
-            .link("New plan", "/load/plans/new")
+        let empty = Empty::new(
+            "No plans yet",
+            "A plan defines requests, their rate, and thresholds for the results.",
+        );
+        if self.may_write { empty.link("New plan", "/load/plans/new") } else { empty }
     }
 }
 
@@ -68,7 +75,8 @@ async fn home(
     let mut pending = load.pending().await?;
     pending.truncate(100);
     let runs = load.runs(None, &PageRequest::first(RUNS)).await?.rows;
-    console.page("Load", &Home { plans: plans.rows, pager, pending, runs })
+    console
+        .page("Load", &Home { plans: plans.rows, pager, pending, runs, may_write: console.may(&MAY_WRITE) })
 }
 
 /// The previous run of the same plan. `position` counts from 1 in a list with the newest run first.

@@ -16,6 +16,7 @@ mod program;
 mod schema;
 mod script;
 mod serve;
+mod sign_in;
 mod slow;
 mod token;
 mod uptime;

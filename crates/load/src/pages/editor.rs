@@ -8,7 +8,7 @@ use hob_web::components::{Choice, Field, RelativeTime, Tone};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem, Query};
 use serde::Deserialize;
 
-use super::{RUNS, badge, previous};
+use super::{MAY_WRITE, RUNS, badge, previous};
 use crate::load::{Load, RunRequest};
 use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource};
@@ -36,6 +36,7 @@ struct Editor {
     max_users: Field,
     versions: Vec<(u32, UnixMs)>,
     runs: Vec<Run>,
+    may_write: bool,
 }
 
 /// The form of the editor.
@@ -88,6 +89,7 @@ impl Editor {
             max_users: Field::number("max_users", "Max. users").between(1, 20_000),
             versions: Vec::new(),
             runs: Vec::new(),
+            may_write: true,
         }
     }
 
@@ -159,7 +161,8 @@ pub(super) async fn plan(
     let entry = load.plan_entry(id).await?.ok_or_else(|| Problem::not_found("plan"))?;
     let version = query.version.unwrap_or(entry.version);
     let draft = load.plan_version(id, version).await?.ok_or_else(|| Problem::not_found("version"))?;
-    let editor = Editor::of(&load, id, Some(version), &draft, None).await?;
+    let mut editor = Editor::of(&load, id, Some(version), &draft, None).await?;
+    editor.may_write = console.may(&MAY_WRITE);
     console.page(editor.title(), &editor)
 }
 

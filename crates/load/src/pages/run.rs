@@ -8,7 +8,7 @@ use hob_web::components::{Badge, Facts, RelativeTime, Tone};
 use hob_web::{Console, Page, Path, Problem, Query};
 use serde::Deserialize;
 
-use super::badge;
+use super::{MAY_WRITE, badge};
 use crate::load::Load;
 use crate::routes::{RunAction, apply_action, find_run, parse_run_id};
 use crate::run::logs::{LogLevel, LogLine, LogStream};
@@ -29,6 +29,7 @@ struct RunPage {
     /// The selected level; `None` for all.
     level: Option<LogLevel>,
     progress: Option<f64>,
+    may_write: bool,
 }
 
 impl RunPage {
@@ -105,6 +106,7 @@ pub(super) async fn run(
         level,
         progress: current.map(|current| current.progress),
         run,
+        may_write: console.may(&MAY_WRITE),
     };
     console.page(&id, &page)
 }

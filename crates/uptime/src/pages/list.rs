@@ -95,12 +95,12 @@ impl Dashboard {
             return Empty::new("No monitors found", "No monitor matches the filter.")
                 .link("Show all", "/uptime");
         }
-        Empty::new(
+        let empty = Empty::new(
             "No monitors yet",
             "Add a web page, a port, a domain name, a certificate or a job to monitor.",
         )
-        .command("hob uptime apply monitors.yaml")
-        .link("Add a monitor", "/uptime/new")
+        .command("hob uptime apply monitors.yaml");
+        if self.may_write { empty.link("Add a monitor", "/uptime/new") } else { empty }
     }
 }
 
