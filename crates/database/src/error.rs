@@ -37,7 +37,7 @@ pub enum Error {
     #[error("query returned no row, expected one: {sql}")]
     NoRow { sql: String },
     /// A query returned more rows than may be held in memory.
-    #[error("query returned more than {max} rows; read it by pages: {sql}")]
+    #[error("query returned more than {max} rows; read it in pages: {sql}")]
     TooManyRows { max: usize, sql: String },
     /// A stored value is not of the type that the program reads.
     #[error("cannot read column {column} as {expected}: found {found}")]

@@ -1,4 +1,4 @@
-//! Limits wrong credentials per client, for everything that checks one.
+//! Limits failed authentication attempts per client.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -13,13 +13,13 @@ const MAX_FAILURES: u32 = 10;
 const REFILL: Duration = Duration::from_secs(60);
 /// The most clients that are remembered.
 const MAX_CLIENTS: usize = 10_000;
-/// The last wrong credentials of a client that are remembered.
+/// How many recent wrong credentials are remembered per client.
 const REMEMBERED: usize = 4;
 
 /// Blocks a client after ten wrong credentials; it gets another attempt every minute. Clones share their state.
 ///
-/// The client is an address, or the /64 network of an IPv6 address. A program that repeats the same wrong credential does not
-/// guess, and is counted once.
+/// The client is an address, or the /64 network of an IPv6 address. A program that repeats the same wrong credential is not
+/// guessing, so it counts once.
 #[derive(Clone, Debug, Default)]
 pub struct AuthThrottle {
     inner: Arc<Inner>,
@@ -44,21 +44,21 @@ impl AuthThrottle {
     /// How long the client has to wait for its next attempt; `None` if it may try now.
     #[must_use]
     pub fn blocked_for(&self, client: IpAddr) -> Option<Duration> {
-        self.blocked_at(client, Instant::now())
+        self.blocked_for_at(client, Instant::now())
     }
 
     /// Counts a wrong credential.
     pub fn record_failure(&self, client: IpAddr, credential: &[u8]) {
-        self.record_at(client, credential, Instant::now());
+        self.record_failure_at(client, credential, Instant::now());
     }
 
-    fn blocked_at(&self, client: IpAddr, now: Instant) -> Option<Duration> {
+    fn blocked_for_at(&self, client: IpAddr, now: Instant) -> Option<Duration> {
         let clients = self.clients();
         let backlog = clients.get(&network(client))?.forgotten_at.saturating_duration_since(now);
         backlog.checked_sub(REFILL * (MAX_FAILURES - 1)).filter(|wait| !wait.is_zero())
     }
 
-    fn record_at(&self, client: IpAddr, credential: &[u8], now: Instant) {
+    fn record_failure_at(&self, client: IpAddr, credential: &[u8], now: Instant) {
         let digest = Some(self.inner.hasher.hash_one(credential));
         let client = network(client);
         let mut clients = self.clients();
@@ -86,10 +86,11 @@ fn make_room(clients: &mut HashMap<IpAddr, Failures>, now: Instant) {
     if clients.len() >= MAX_CLIENTS {
         let mut ends: Vec<Instant> = clients.values().map(|failures| failures.forgotten_at).collect();
         let (_, middle, _) = ends.select_nth_unstable(MAX_CLIENTS / 2);
-        let (middle, mut equal) = (*middle, 0);
+        let (middle, mut ties) = (*middle, 0);
+        // Of the clients tied with the median every other one is dropped, so that about half go even if all are equal.
         clients.retain(|_, failures| {
-            equal += usize::from(failures.forgotten_at == middle);
-            failures.forgotten_at > middle || (failures.forgotten_at == middle && equal % 2 == 0)
+            ties += usize::from(failures.forgotten_at == middle);
+            failures.forgotten_at > middle || (failures.forgotten_at == middle && ties % 2 == 0)
         });
     }
 }
@@ -114,26 +115,26 @@ mod tests {
     }
 
     fn guess(throttle: &AuthThrottle, client: IpAddr, number: usize, now: Instant) {
-        throttle.record_at(client, format!("guess {number}").as_bytes(), now);
+        throttle.record_failure_at(client, format!("guess {number}").as_bytes(), now);
     }
 
     #[test]
     fn client_is_blocked_after_ten_failures_and_gets_one_attempt_per_minute() {
         let (throttle, start) = (AuthThrottle::default(), Instant::now());
         for number in 0..10 {
-            assert_eq!(throttle.blocked_at(client(1), start), None, "{number}");
+            assert_eq!(throttle.blocked_for_at(client(1), start), None, "{number}");
             guess(&throttle, client(1), number, start);
         }
-        assert_eq!(throttle.blocked_at(client(1), start), Some(REFILL));
-        assert_eq!(throttle.blocked_at(client(2), start), None);
-        assert_eq!(throttle.blocked_at(client(1), start + REFILL), None);
+        assert_eq!(throttle.blocked_for_at(client(1), start), Some(REFILL));
+        assert_eq!(throttle.blocked_for_at(client(2), start), None);
+        assert_eq!(throttle.blocked_for_at(client(1), start + REFILL), None);
         guess(&throttle, client(1), 10, start + REFILL);
-        assert_eq!(throttle.blocked_at(client(1), start + REFILL), Some(REFILL));
+        assert_eq!(throttle.blocked_for_at(client(1), start + REFILL), Some(REFILL));
         for number in 11..100 {
             guess(&throttle, client(1), number, start + REFILL);
         }
         assert_eq!(
-            throttle.blocked_at(client(1), start + REFILL),
+            throttle.blocked_for_at(client(1), start + REFILL),
             Some(REFILL),
             "a burst is not punished longer"
         );
@@ -145,7 +146,7 @@ mod tests {
         for number in 0..1_000 {
             guess(&throttle, client(1), number % 3, start);
         }
-        assert_eq!(throttle.blocked_at(client(1), start), None);
+        assert_eq!(throttle.blocked_for_at(client(1), start), None);
     }
 
     #[test]
@@ -158,7 +159,7 @@ mod tests {
             guess(&throttle, client(number), 0, start);
             assert!(throttle.clients().len() <= MAX_CLIENTS);
         }
-        assert_eq!(throttle.blocked_at(client(7), start), Some(REFILL));
+        assert_eq!(throttle.blocked_for_at(client(7), start), Some(REFILL));
         guess(&throttle, client(8), 0, start + REFILL * MAX_FAILURES);
         for number in 0..20_000 {
             guess(&throttle, client(1_000_000 + number), 0, start + REFILL * MAX_FAILURES);

@@ -33,7 +33,7 @@ impl Backoff {
     }
 
     /// Multiplies each delay by a random factor from this range, so that clients that failed together do not retry
-    /// together. A delay can exceed the maximum by the upper end of the range.
+    /// together. Applied after the maximum: a factor above 1.0 can give a delay longer than `max`.
     #[must_use]
     pub const fn with_jitter(mut self, factors: Range<f64>) -> Self {
         self.jitter = factors;
@@ -58,7 +58,8 @@ impl Backoff {
         self.attempts
     }
 
-    /// The delay after a number of failed attempts that the caller keeps. `random`, between 0 and 1, chooses the jitter.
+    /// The delay after this many failures, for callers that count them themselves, such as in the database. `random`,
+    /// between 0 and 1, chooses the jitter.
     #[must_use]
     pub fn delay_after(&self, attempts: u32, random: f64) -> Duration {
         let factor = match self.growth {

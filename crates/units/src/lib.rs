@@ -1,5 +1,5 @@
-//! Small values that every crate uses: durations and sizes as people write them, names of enum values,
-//! backoff, secrets, a throttle of wrong credentials, the clock.
+//! Small types and helpers that all crates share: human-readable durations and sizes, names of enum values, backoff, secrets,
+//! a throttle for failed authentication, the clock.
 //!
 //! ```
 //! use std::time::Duration;

@@ -6,7 +6,7 @@ pub(crate) enum BadQuantity {
     Empty,
     /// A number without a unit.
     NoUnit(String),
-    /// A unit without a number, a sign, a fraction.
+    /// Not a whole number: the number is missing, has a sign, or has a fraction.
     NotANumber,
     /// The number does not fit into 64 bits.
     TooLarge,
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(u64, &str)>, BadQuantity> {
             return Err(BadQuantity::NotANumber);
         }
         let after = after.trim_start();
-        let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let letters = after.bytes().take_while(|byte| is_unit_byte(*byte)).count();
         let (unit, left) = after.split_at(letters);
         if unit.is_empty() {
             return Err(BadQuantity::NoUnit(number.to_owned()));
@@ -35,4 +35,9 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(u64, &str)>, BadQuantity> {
         rest = left.trim_start();
     }
     if quantities.is_empty() { Err(BadQuantity::Empty) } else { Ok(quantities) }
+}
+
+/// Letters, also those such as `µ` that are in no known unit.
+fn is_unit_byte(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || !byte.is_ascii()
 }

@@ -21,7 +21,7 @@ const UNITS: [(&str, u64); 12] = [
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is not a size: {reason}; write a whole number of bytes or a unit, such as \"4096\", \"10MB\" or \"4 KiB\""
+    "{text:?} is not a size: {reason}; write a whole number, optionally with a unit, such as \"4096\", \"10MB\" or \"4 KiB\""
 )]
 pub struct SizeError {
     text: String,

@@ -77,7 +77,7 @@ impl Chat {
         };
         if let Err(error) = leave.await {
             // What is left in Redis belongs to this incarnation and is swept with it.
-            tracing::warn!(%error, "connection not removed from Redis");
+            tracing::warn!(%error, "chat connection record not removed from Redis");
             hub.node.invalidate();
         }
     }

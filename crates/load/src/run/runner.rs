@@ -157,7 +157,7 @@ impl RunnerTask {
             },
             Ok(_) => control.stop(),
             // The lease limits how long the generator goes on without an answer.
-            Err(error) => tracing::warn!(run = %self.id.run, %error, "load run state not readable"),
+            Err(error) => tracing::warn!(run = %self.id.run, %error, "cannot read the state of the load run"),
         }
     }
 

@@ -81,7 +81,7 @@ async fn put_plan(
         (None, Some(plan)) => {
             toml::to_string(&plan).map_err(|error| Problem::invalid("plan", error.to_string()))?
         }
-        _ => return Err(Problem::invalid("toml", "send either toml or plan")),
+        _ => return Err(Problem::invalid("toml", "send exactly one of toml and plan")),
     };
     let plan = if request.dry_run {
         Plan::parse(&text).map_err(Error::from)?

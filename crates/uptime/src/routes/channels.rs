@@ -152,7 +152,7 @@ pub(crate) fn view(written: SaveOutcome) -> Result<ChannelView, Problem> {
         SaveOutcome::Invalid(errors) => Err(invalid(errors)),
         SaveOutcome::NameTaken => Err(Problem::conflict("Another channel has this name.")),
         SaveOutcome::LimitReached => {
-            Err(Problem::conflict(format!("The limit of {MAX_CHANNELS} channels is reached.")))
+            Err(Problem::conflict(format!("The limit of {MAX_CHANNELS} channels has been reached.")))
         }
         SaveOutcome::NotFound => Err(unknown()),
     }

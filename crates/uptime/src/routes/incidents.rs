@@ -115,7 +115,7 @@ pub(crate) async fn add_note(
         }
         AnnotateOutcome::NotFound => Err(Problem::not_found("incident")),
         AnnotateOutcome::LimitReached => {
-            Err(Problem::conflict(format!("The limit of {MAX_NOTES} notes is reached.")))
+            Err(Problem::conflict(format!("The limit of {MAX_NOTES} notes has been reached.")))
         }
     }
 }

@@ -289,7 +289,7 @@ pub(crate) fn added_monitor(added_monitor: AddOutcome) -> Result<Arc<Monitor>, P
         AddOutcome::Added(monitor) => Ok(monitor),
         AddOutcome::IdTaken => Err(Problem::conflict("Another monitor has this id.")),
         AddOutcome::LimitReached => {
-            Err(Problem::conflict(format!("The limit of {MAX_MONITORS} monitors is reached.")))
+            Err(Problem::conflict(format!("The limit of {MAX_MONITORS} monitors has been reached.")))
         }
         AddOutcome::Invalid(errors) => Err(invalid(errors)),
     }

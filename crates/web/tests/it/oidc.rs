@@ -3,7 +3,7 @@
 mod site;
 
 use hob_fixtures::{KeyAlgorithm, Layout, TestContext, TestIssuer, TokenSignature, every_service};
-use hob_net::{OutboundPolicy, PrivateAddresses};
+use hob_net::{InternalAddresses, OutboundPolicy};
 use hob_service::{Live, Period};
 use hob_testkit::{LIMIT, wait_for};
 use hob_web::{Config, Error, SignInConfig, Web};
@@ -375,7 +375,7 @@ async fn session_of_a_user_ends_with_its_ttl_or_its_rule() {
 #[tokio::test]
 async fn private_issuer_cannot_name_other_private_hosts() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let policy = OutboundPolicy { private: PrivateAddresses::Denied, ..OutboundPolicy::default() };
+    let policy = OutboundPolicy { private: InternalAddresses::Denied, ..OutboundPolicy::default() };
     context.outbound.replace(policy);
     let mut site = Site::start(&context).await;
     site.session_of("readers").await;
