@@ -58,7 +58,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let mut target = Command::new(workspace().join(format!("target/fuzz/{host}/release/{name}")));
         target.current_dir(&folder);
         target.arg(format!("-max_total_time={}", options.seconds));
-        target.args(["-timeout=10", "-rss_limit_mb=2048", "-print_final_stats=1", "-verbosity=0"]);
+        target.args([
+            "-timeout=10",
+            "-rss_limit_mb=2048",
+            "-print_final_stats=1",
+            "-verbosity=0",
+            "-print_funcs=0",
+        ]);
         target.arg(format!("-artifact_prefix={}/", artifacts.display()));
         // New inputs go to the first folder.
         target.arg(corpus).arg(folder.join("seeds").join(name));

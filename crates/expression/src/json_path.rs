@@ -130,7 +130,7 @@ impl Step {
     }
 }
 
-/// Parses back to the same path.
+/// Parses back to the same path, unless escapes make it longer than a path may be.
 impl fmt::Display for JsonPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("$")?;

@@ -9,6 +9,8 @@ use http::HeaderMap;
 use http::header::{CONTENT_TYPE, HeaderValue};
 
 const SAMPLE: &str = r#"{"a": {"b c": [1, 2.5, null]}, "d": [{"e": true}, {"e": "x"}], "": -1}"#;
+/// The longest path and the longest assertion. Escapes can make one longer than it was written.
+const MAX_BYTES: usize = 1000;
 const MAX_DOCUMENT_BYTES: usize = 1 << 16;
 
 /// A JSON path, a template, a quoted text, a duration: parsed or rejected, with a column that exists.
@@ -18,7 +20,8 @@ pub fn expression(data: &[u8]) {
         Ok(path) => {
             let document = serde_json::from_str(SAMPLE).expect("the sample is JSON");
             let _ = path.find(&document);
-            assert_eq!(path.to_string().parse(), Ok(path));
+            let shown = path.to_string();
+            assert!(shown.len() > MAX_BYTES || shown.parse() == Ok(path), "{shown}");
         }
         Err(mistake) => check_column(text, &mistake),
     }
@@ -38,7 +41,7 @@ pub fn assertion(data: &[u8]) {
     match text.parse::<Assertion>() {
         Ok(assertion) => {
             let shown = assertion.to_string();
-            assert_eq!(shown.parse(), Ok(assertion.clone()), "{shown}");
+            assert!(shown.len() > MAX_BYTES || shown.parse().as_ref() == Ok(&assertion), "{shown}");
             let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("text/plain"))]);
             let facts = Facts {
                 status: Some(200),
@@ -73,5 +76,6 @@ pub fn document(data: &[u8]) {
         Ok(document) => document.mistake("a.b[0].c", "wrong"),
         Err(mistake) => mistake,
     };
-    assert!(mistake.at.line <= text.split('\n').count().max(1), "{mistake:?}");
+    // In YAML, a carriage return alone ends a line.
+    assert!(mistake.at.line <= text.split(['\n', '\r']).count(), "{mistake:?}");
 }
