@@ -28,6 +28,8 @@ const NOT_FOUND_HERE: &[(&str, &str)] = &[
     ("/api/v1/load/runs/{id}/live", "without an upgrade"),
     ("/api/v1/load/runs/{id}/report", "the run has not ended"),
     ("/load/runs/{id}/report.html", "the run has not ended"),
+    ("/sign-in/oidc", "no provider is configured"),
+    ("/sign-in/oidc/callback", "no provider is configured; with one, it requires the state of a sign-in"),
 ];
 
 /// Keys that a read may write: the cache of the latest messages, filled from the database. It decides nothing.

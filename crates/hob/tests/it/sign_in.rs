@@ -16,7 +16,7 @@ mod browser {
         issuer.set_claims(json!({"groups": ["developers"]}));
         let folder = tempfile::tempdir().unwrap();
         let token = folder.path().join("token");
-        std::fs::write(&token, "a-token-long-enough").unwrap();
+        std::fs::write(&token, "a-token-with-24-characters-or-more").unwrap();
         let config = format!("[server]\nadmin_token = \"file:{}\"\n", token.display());
         let server = Server::start_configured("127.0.0.1:0", &config);
 
