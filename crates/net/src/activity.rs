@@ -26,8 +26,8 @@ impl Activity {
     }
 
     /// Completes when the connection has had no active request for `timeout`; this may take up to twice as long. hyper's
-    /// own timeout starts when the first byte has shown which protocol the client uses, so it covers neither a silent
-    /// client nor an HTTP/2 connection without requests.
+    /// header timeout starts with the first byte and exists only for HTTP/1, so it covers neither a client that sends
+    /// nothing nor an idle HTTP/2 connection.
     pub(crate) async fn idle(&self, timeout: Duration) {
         loop {
             let begun = self.begun.load(SeqCst);

@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
-/// A client connection, even after an upgrade to another protocol. Without the write timeout, the response to a
+/// A client connection, before and after an upgrade to another protocol. Without the write timeout, the response to a
 /// client that does not read would stay in memory for ever.
 #[derive(Debug)]
 pub(crate) struct Connection<G> {

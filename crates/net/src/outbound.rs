@@ -23,7 +23,7 @@ pub struct Outbound(Arc<RwLock<Arc<OutboundPolicy>>>);
 /// Addresses that are allowed besides public ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboundPolicy {
-    pub private: InternalAddresses,
+    pub internal: InternalAddresses,
     /// Networks that are allowed, whatever the class of the address.
     pub allow: Vec<Network>,
 }
@@ -75,7 +75,7 @@ impl Outbound {
         self.policy().check(address)
     }
 
-    /// The addresses of a name that are allowed. If all are denied, the error names the first.
+    /// Keeps the allowed addresses. If all are denied, the error names the first.
     pub fn allowed(&self, addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, AddressDenied> {
         let policy = self.policy();
         let mut denied = None;
@@ -130,7 +130,7 @@ impl OutboundPolicy {
         let by_class = match class {
             AddressClass::Public => true,
             AddressClass::Loopback | AddressClass::Private | AddressClass::Reserved => {
-                self.private == InternalAddresses::Allowed
+                self.internal == InternalAddresses::Allowed
             }
             AddressClass::LinkLocal
             | AddressClass::Metadata
@@ -152,9 +152,9 @@ mod tests {
 
     use super::*;
 
-    fn outbound(private: InternalAddresses, allow: &[&str]) -> Outbound {
+    fn outbound(internal: InternalAddresses, allow: &[&str]) -> Outbound {
         Outbound::new(OutboundPolicy {
-            private,
+            internal,
             allow: allow.iter().map(|net| net.parse().unwrap()).collect(),
         })
     }
@@ -163,7 +163,7 @@ mod tests {
         outbound.check(address.parse().unwrap()).is_ok()
     }
 
-    const ALWAYS_DENIED: [&str; 22] = [
+    const DENIED_UNLESS_LISTED: [&str; 22] = [
         "0.0.0.0",
         "0.1.2.3",
         "100.100.100.200",
@@ -188,7 +188,7 @@ mod tests {
         "ff02::1",
     ];
 
-    const PRIVATE: [&str; 20] = [
+    const INTERNAL: [&str; 20] = [
         "10.0.0.1",
         "100.64.0.1",
         "127.0.0.1",
@@ -224,17 +224,17 @@ mod tests {
 
     #[test]
     fn class_decides_unless_the_address_is_listed() {
-        let (local, public) = (Outbound::default(), outbound(InternalAddresses::Denied, &[]));
+        let (lenient, strict) = (Outbound::default(), outbound(InternalAddresses::Denied, &[]));
         for address in PUBLIC {
-            assert!(allows(&local, address) && allows(&public, address), "{address}");
+            assert!(allows(&lenient, address) && allows(&strict, address), "{address}");
         }
-        for address in PRIVATE {
-            assert!(allows(&local, address) && !allows(&public, address), "{address}");
+        for address in INTERNAL {
+            assert!(allows(&lenient, address) && !allows(&strict, address), "{address}");
         }
-        for address in ALWAYS_DENIED {
-            assert!(!allows(&local, address) && !allows(&public, address), "{address}");
+        for address in DENIED_UNLESS_LISTED {
+            assert!(!allows(&lenient, address) && !allows(&strict, address), "{address}");
         }
-        for address in PRIVATE.iter().chain(&ALWAYS_DENIED) {
+        for address in INTERNAL.iter().chain(&DENIED_UNLESS_LISTED) {
             assert!(
                 allows(&outbound(InternalAddresses::Denied, &["0.0.0.0/0", "::/0"]), address),
                 "{address}"
@@ -269,12 +269,12 @@ mod tests {
 
     #[test]
     fn denied_addresses_of_a_name_are_left_out() {
-        let public = outbound(InternalAddresses::Denied, &[]);
+        let strict = outbound(InternalAddresses::Denied, &[]);
         let addresses = |list: &[&str]| list.iter().map(|address| address.parse().unwrap()).collect();
-        assert_eq!(public.allowed(addresses(&["10.0.0.1", "1.1.1.1"])), Ok(addresses(&["1.1.1.1"])));
-        let refused = public.allowed(addresses(&["10.0.0.1", "127.0.0.1"])).unwrap_err();
+        assert_eq!(strict.allowed(addresses(&["10.0.0.1", "1.1.1.1"])), Ok(addresses(&["1.1.1.1"])));
+        let refused = strict.allowed(addresses(&["10.0.0.1", "127.0.0.1"])).unwrap_err();
         assert_eq!(refused.class, AddressClass::Private);
-        assert_eq!(public.allowed(Vec::new()), Ok(Vec::new()));
+        assert_eq!(strict.allowed(Vec::new()), Ok(Vec::new()));
     }
 
     #[tokio::test]
@@ -284,7 +284,7 @@ mod tests {
         let outbound = Outbound::default();
         let connected = outbound.clone().connect("localhost", port).await.unwrap();
         assert!(connected.peer_addr().unwrap().ip().is_loopback());
-        outbound.replace(OutboundPolicy { private: InternalAddresses::Denied, allow: Vec::new() });
+        outbound.replace(OutboundPolicy { internal: InternalAddresses::Denied, allow: Vec::new() });
         // getaddrinfo also reads addresses in forms such as 127.1.
         for host in ["localhost", "127.0.0.1", "127.1", "::1", "0.0.0.0", "0"] {
             let refused = outbound.connect(host, port).await;
@@ -312,7 +312,7 @@ mod tests {
         }
 
         #[test]
-        fn link_local_address_is_always_denied(bits: u128, host: u16) {
+        fn link_local_address_is_denied_unless_listed(bits: u128, host: u16) {
             let v6 = std::net::Ipv6Addr::from((bits >> 10) | (0xfe80 << 112));
             let v4 = std::net::Ipv4Addr::from(0xa9fe_0000 | u32::from(host));
             for address in [IpAddr::from(v6), IpAddr::from(v4)] {
@@ -322,10 +322,10 @@ mod tests {
         }
 
         #[test]
-        fn address_that_a_public_server_allows_is_allowed_by_a_local_one(bits: u128, v4: u32) {
+        fn address_allowed_by_the_strict_policy_is_allowed_by_the_default(bits: u128, v4: u32) {
             for address in [IpAddr::from(std::net::Ipv6Addr::from(bits)), std::net::Ipv4Addr::from(v4).into()] {
-                let public = outbound(InternalAddresses::Denied, &[]).check(address).is_ok();
-                prop_assert!(!public || Outbound::default().check(address).is_ok(), "{}", address);
+                let by_strict = outbound(InternalAddresses::Denied, &[]).check(address).is_ok();
+                prop_assert!(!by_strict || Outbound::default().check(address).is_ok(), "{}", address);
             }
         }
     }

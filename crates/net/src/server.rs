@@ -25,7 +25,7 @@ use crate::tls::ServerTls;
 /// Pause after a failed accept, such as when no file descriptors are left. Avoids a busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Interval of HTTP/2 pings and TCP keepalive probes on idle connections.
+/// Interval of HTTP/2 pings, and idle time before the first TCP keepalive probe.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
 /// The limits of a server.
@@ -37,8 +37,8 @@ pub struct ServerLimits {
     pub streams: u32,
     /// Maximum size of a request head, in bytes.
     pub head_bytes: u32,
-    /// Maximum duration of a TLS handshake and of sending a request head. An idle connection is closed after once to
-    /// twice this time.
+    /// Maximum duration of a TLS handshake and of sending a request head. Also the idle timeout:
+    /// an idle connection is closed after one to two times this duration.
     pub header_timeout: Duration,
     /// How long a write may block before the connection is closed.
     pub write_timeout: Duration,
@@ -52,8 +52,9 @@ pub struct Client {
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub secure: bool,
-    /// Cancelled when all connections are closed. Upgraded connections must end then.
-    pub closed: CancellationToken,
+    /// Cancelled when the server closes the remaining connections. It cannot close upgraded ones: their handlers must end
+    /// them then.
+    pub force_close: CancellationToken,
 }
 
 /// Answers requests. Clones share their state.
@@ -102,12 +103,12 @@ impl Server {
         listener: &TcpListener,
         stop: &CancellationToken,
     ) {
-        let closed = CancellationToken::new();
+        let force_close = CancellationToken::new();
         // Closes all connections, even when this future is dropped.
-        let _close_on_drop = closed.clone().drop_guard();
+        let _close_on_drop = force_close.clone().drop_guard();
         let graceful = GracefulShutdown::new();
         tokio::select! {
-            () = self.accept(handler, listener, &graceful, &closed) => {}
+            () = self.accept(handler, listener, &graceful, &force_close) => {}
             () = stop.cancelled() => {}
         }
         if tokio::time::timeout(self.limits.drain_timeout, graceful.shutdown()).await.is_err() {
@@ -121,7 +122,7 @@ impl Server {
         handler: &impl Handler,
         listener: &TcpListener,
         graceful: &GracefulShutdown,
-        closed: &CancellationToken,
+        force_close: &CancellationToken,
     ) {
         while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
             match listener.accept().await {
@@ -130,12 +131,13 @@ impl Server {
                     let _ = set_options(&stream);
                     let connection =
                         Connection::new(stream, self.limits.write_timeout, permit, handler.on_connect());
-                    let client = Client { address, secure: self.tls.is_some(), closed: closed.clone() };
+                    let client =
+                        Client { address, secure: self.tls.is_some(), force_close: force_close.clone() };
                     let (server, handler) = (Arc::clone(self), handler.clone());
-                    let (watcher, closed) = (graceful.watcher(), closed.clone());
+                    let (watcher, force_close) = (graceful.watcher(), force_close.clone());
                     tokio::spawn(async move {
-                        closed
-                            .run_until_cancelled(server.accept_tls(handler, connection, client, watcher))
+                        force_close
+                            .run_until_cancelled(server.run_connection(handler, connection, client, watcher))
                             .await;
                     });
                 }
@@ -147,7 +149,7 @@ impl Server {
         }
     }
 
-    async fn accept_tls<H: Handler>(
+    async fn run_connection<H: Handler>(
         &self,
         handler: H,
         connection: Connection<H::Guard>,

@@ -62,8 +62,8 @@ impl TrustedProxies {
         ClientAddress { address: client, via_proxy: true }
     }
 
-    /// Whether a trusted proxy says that the client uses HTTPS: `X-Forwarded-Proto`, or `proto` in `Forwarded`. Where
-    /// several proxies have added a value, the first one is about the client.
+    /// Whether a trusted proxy says that the client uses HTTPS: `X-Forwarded-Proto`, or `proto` in `Forwarded`. If
+    /// several proxies have added a value, the left-most one is about the client.
     #[must_use]
     pub fn is_https(&self, peer: SocketAddr, headers: &HeaderMap) -> bool {
         let name = match self.header {

@@ -18,7 +18,7 @@ pub enum Error {
     Restarted { node: String },
     #[error("the baseline is not an audit report in JSON: {0}")]
     Baseline(#[source] serde_json::Error),
-    #[error("unknown family {0:?}; use the name of a [key.NAME] of the schema")]
+    #[error("the schema has no key family {0:?}; use the NAME of one of its [key.NAME] tables")]
     UnknownFamily(String),
     #[error("several schemas have a family {0:?}; write SCHEMA.{0}")]
     AmbiguousFamily(String),

@@ -26,7 +26,7 @@ pub struct KeyMatch<'k> {
 
 /// Two families of different schemas that could have the same key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{left} and {right} could both be the key {key:?}")]
+#[error("the key families {left} and {right} conflict: the key {key:?} matches both")]
 pub struct KeyConflict {
     pub left: String,
     pub right: String,

@@ -91,7 +91,7 @@ impl Probe {
             Check::Certificate(endpoint) => self.certificate(endpoint, trace).await?,
             Check::Dns(check) => self.dns(check, trace).await?,
             Check::Heartbeat(_) => {
-                let message = "a heartbeat cannot be checked: its job calls";
+                let message = "a heartbeat monitor cannot be checked on demand: its job reports to it";
                 return Err(Failure::new(FailureClass::Misconfigured, message));
             }
         }

@@ -93,7 +93,7 @@ pub enum CheckNowOutcome {
     },
     /// The monitor is deleted or paused, or was edited during the check.
     Skipped,
-    /// A heartbeat cannot be checked: its job calls.
+    /// A heartbeat monitor cannot be checked on demand: its job reports to it.
     Heartbeat,
 }
 

@@ -339,7 +339,7 @@ impl Chat {
             }
             Ok(rule) => rule.take(rate_limit_store, &[keys.message_pace(user)], cost).await,
             Err(error) => {
-                tracing::error!(%error, "message rate limit is misconfigured");
+                tracing::error!(%error, "message rate limit is misconfigured, messages are not limited");
                 return unlimited();
             }
         };

@@ -214,10 +214,10 @@ async fn other_protocols_than_websocket_are_not_upgraded() {
     let upstream = Recorder::start().await;
     let proxy = TestProxy::start(
         &[upstream.address],
-        "count_loopback = true\nheader_timeout = \"1s\"\n[[rules]]\nname = \"all\"\nwindows = \"4/1h\"\n",
+        "count_loopback = true\nheader_timeout = \"5s\"\n[[rules]]\nname = \"all\"\nwindows = \"4/1h\"\n",
     )
     .await;
-    let hidden = "GET /hidden HTTP/1.1\r\nhost: a\r\n\r\n";
+    let hidden = get("/hidden");
     for protocol in ["upgrade: h2c", "upgrade: TLS/1.0, HTTP/2.0"] {
         // The second request does not pass as the bytes of another protocol.
         let answer = exchange(proxy.address, format!("{}{hidden}", upgrade(protocol)).as_bytes()).await;
@@ -276,7 +276,7 @@ async fn upgrade_to_another_protocol_than_requested_is_refused() {
                 .await;
         }
     });
-    let proxy = TestProxy::start(&[address], "header_timeout = \"1s\"").await;
+    let proxy = TestProxy::start(&[address], "header_timeout = \"5s\"").await;
     let answer = exchange(proxy.address, upgrade("upgrade: websocket").as_bytes()).await;
     assert_eq!(status(&answer), 502, "{answer}");
 }

@@ -9,9 +9,10 @@ use hob_testkit::LIMIT;
 use crate::recorder::{Received, Recorder, exchange};
 use crate::upstream::TestProxy;
 
-/// Idle connections are closed soon, and requests that never end are, so that a client can read to the end.
+/// Idle connections are closed soon, and requests that never end are, so that a client can read to the end. Not too soon:
+/// on a busy machine the test may be suspended for seconds before a request is on its way to the upstream.
 const CONFIG: &str =
-    "count_loopback = true\nheader_timeout = \"2s\"\nresponse_timeout = \"3s\"\nretries = 0\n";
+    "count_loopback = true\nheader_timeout = \"8s\"\nresponse_timeout = \"10s\"\nretries = 0\n";
 
 /// Sends each case on its own connection, with `PATH` replaced by its own path. Returns what the upstream got for
 /// each case.

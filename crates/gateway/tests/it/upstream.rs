@@ -17,7 +17,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use hob_fixtures::{Layout, TestContext};
 use hob_gateway::{Config, Gateway};
-use hob_service::{Live, ServiceContext};
+use hob_service::{Live, Period, ServiceContext};
 use hob_testkit::LIMIT;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::client::legacy::Client;
@@ -116,7 +116,12 @@ impl TestProxy {
 
     pub(crate) async fn with_urls(upstreams: &[&str], more: &str) -> Self {
         let toml = format!("listen = \"127.0.0.1:0\"\nupstream = {upstreams:?}\n{more}");
-        Self::with_config(Live::fixed(toml::from_str::<Config>(&toml).unwrap())).await
+        let mut config: Config = toml::from_str(&toml).unwrap();
+        if !more.contains("store_timeout") {
+            // On a busy machine a slow store must not make requests pass.
+            config.store_timeout = Period::from_secs(LIMIT.as_secs());
+        }
+        Self::with_config(Live::fixed(config)).await
     }
 
     pub(crate) async fn with_config(config: Live<Config>) -> Self {

@@ -52,12 +52,12 @@ impl OutboundConfig {
     /// The policy of a server that listens on an address.
     pub(crate) fn policy(&self, listen: SocketAddr) -> OutboundPolicy {
         let is_allowed = self.private.unwrap_or(listen.ip().is_loopback());
-        let private = if is_allowed { InternalAddresses::Allowed } else { InternalAddresses::Denied };
-        OutboundPolicy { private, allow: self.allow.clone() }
+        let internal = if is_allowed { InternalAddresses::Allowed } else { InternalAddresses::Denied };
+        OutboundPolicy { internal, allow: self.allow.clone() }
     }
 
     /// The policy of a command in the terminal. Its user can connect to private addresses without Hob.
     pub(crate) fn terminal_policy(&self) -> OutboundPolicy {
-        OutboundPolicy { private: InternalAddresses::Allowed, allow: self.allow.clone() }
+        OutboundPolicy { internal: InternalAddresses::Allowed, allow: self.allow.clone() }
     }
 }

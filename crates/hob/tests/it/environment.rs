@@ -163,8 +163,12 @@ fn unknown_hob_variable_is_logged_at_the_start() {
         let folder = command.get_current_dir().unwrap().to_owned();
         command.env("HOB_LISTN", "x").stderr(std::fs::File::create(folder.join("log")).unwrap())
     });
-    let log = server.log();
-    assert!(log.contains("unknown environment variable") && log.contains("HOB_LISTN"), "{log}");
+    // The log is written by another thread.
+    hob_testkit::wait_until("the warning in the log", || {
+        let log = server.log();
+        let is_logged = log.contains("unknown environment variable") && log.contains("HOB_LISTN");
+        if is_logged { Ok(()) } else { Err(log) }
+    });
 }
 
 /// C6, P1, P3: variables of the key schemas have no setting in the file; `config show` lists them below the sections.

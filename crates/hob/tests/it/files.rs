@@ -4,6 +4,7 @@ use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use hob_testkit::wait_until;
 use rustix::fs::Mode;
 use rustix::process::umask;
 
@@ -61,8 +62,13 @@ fn files_that_other_users_could_read_are_repaired_with_a_warning() {
     let data = server.folder.path().join("hob-data");
     assert_eq!([mode(&data), mode(&data.join("hob.db"))], ["0700", "0600"]);
     assert_eq!([mode(&data.join("hob.db-wal")), mode(&data.join("hob.db-shm"))], ["0600", "0600"]);
-    let log = server.log();
-    let warnings: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
+    let of_access = |line: &&str| line.contains("WARN") && line.contains("access of other users");
+    // The log is written by another thread.
+    let log = wait_until("three warnings in the log", || {
+        let log = server.log();
+        if log.lines().filter(of_access).count() >= 3 { Ok(log) } else { Err(log) }
+    });
+    let warnings: Vec<&str> = log.lines().filter(of_access).collect();
     assert_eq!(warnings.len(), 3, "{log}");
     for (path, old, new) in [
         ("path=hob-data ", "0755", "0700"),

@@ -136,7 +136,7 @@ mod tests {
             assert!(matches!(targets.check(&plan, 0), Err(TargetError::Denied(_))), "{host}");
         }
         // A server that does not listen on loopback.
-        let policy = OutboundPolicy { private: InternalAddresses::Denied, allow: Vec::new() };
+        let policy = OutboundPolicy { internal: InternalAddresses::Denied, allow: Vec::new() };
         targets.outbound.replace(policy);
         for host in ["127.0.0.1", "[::1]", "localhost"] {
             let plan = plan(&format!("http://{host}/"), 50.0);

@@ -354,8 +354,12 @@ impl Coordinator {
     async fn write_view(&self, view: &str, write: impl Future<Output = Result<(), Error>>) {
         match tokio::time::timeout(VIEW_TIMEOUT, write).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(run = %self.run.id, view, %error, "load view write failed"),
-            Err(_) => tracing::warn!(run = %self.run.id, view, "load view write timed out"),
+            Ok(Err(error)) => {
+                tracing::warn!(run = %self.run.id, view, %error, "cannot store a live view of the load test");
+            }
+            Err(_) => {
+                tracing::warn!(run = %self.run.id, view, "storing a live view of the load test timed out");
+            }
         }
     }
 

@@ -206,8 +206,8 @@ impl RunnerTask {
                 membership
             }
             Err(error) => {
-                let seconds = self.unwritten.len();
-                tracing::warn!(run = %self.id.run, seconds, %error, "load seconds write failed, retrying");
+                let unwritten = self.unwritten.len();
+                tracing::warn!(run = %self.id.run, unwritten, %error, "cannot store results of the load test, retrying");
                 Membership::Active
             }
         }

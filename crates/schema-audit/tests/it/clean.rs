@@ -85,6 +85,6 @@ async fn only_declared_families_can_be_cleaned() {
         clean(&open(&server.url()).await, &catalog, "everything", options, &mut |_| {}).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "unknown family \"everything\"; use the name of a [key.NAME] of the schema"
+        "the schema has no key family \"everything\"; use the NAME of one of its [key.NAME] tables"
     );
 }

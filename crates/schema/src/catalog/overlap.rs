@@ -23,7 +23,7 @@ pub(crate) fn check_schema(schema: &Schema, source: &Source<'_>, errors: &mut Ve
                 errors.push(ParseError {
                     file: source.file.clone(),
                     position: family.position,
-                    message: format!("`{}` and `{}` could both be the key {key:?}", other.name, family.name),
+                    message: format!("the key {key:?} matches both `{}` and `{}`", other.name, family.name),
                     suggestion: Some("another literal, or `not = [\"…\"]` for the id".into()),
                 });
             }
@@ -232,9 +232,9 @@ mod tests {
 
     #[test]
     fn two_families_that_share_a_key_are_reported_with_it() {
-        assert_eq!(pair("u:<a>:<a>", "u:<a>:total"), ["`one` and `two` could both be the key \"u:0:total\""]);
-        assert_eq!(pair("q:<a>", "q:<n>"), ["`one` and `two` could both be the key \"q:0\""]);
-        assert_eq!(pair("q:<r>", "q:<r>:done"), ["`one` and `two` could both be the key \"q:0:done\""]);
+        assert_eq!(pair("u:<a>:<a>", "u:<a>:total"), ["the key \"u:0:total\" matches both `one` and `two`"]);
+        assert_eq!(pair("q:<a>", "q:<n>"), ["the key \"q:0\" matches both `one` and `two`"]);
+        assert_eq!(pair("q:<r>", "q:<r>:done"), ["the key \"q:0:done\" matches both `one` and `two`"]);
         assert_eq!(pair("x", "x").len(), 1);
         assert_eq!(pair("h:<h>", "h:<a>").len(), 1);
         assert_eq!(pair("t:<w>", "t:<a>").len(), 1);

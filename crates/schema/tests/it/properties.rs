@@ -335,9 +335,9 @@ proptest! {
     #[test]
     fn reported_overlap_shows_a_key_of_two_families(text in random_schema()) {
         let Err(errors) = Schema::parse("t.toml", &text) else { return Ok(()) };
-        for error in errors.0.iter().filter(|error| error.message.contains(" could both be the key ")) {
+        for error in errors.0.iter().filter(|error| error.message.contains(" matches both ")) {
             let words: Vec<&str> = error.message.split(['`', '"']).collect();
-            let [_, left, _, right, _, key, _] = words[..] else { panic!("{}", error.message) };
+            let [_, key, _, left, _, right, _] = words[..] else { panic!("{}", error.message) };
             for name in [left, right] {
                 let family = text.split("[key.").find(|block| block.starts_with(&format!("{name}]"))).unwrap();
                 let alone = Schema::parse("t.toml", &format!("{PIECES}[key.{family}")).unwrap();

@@ -158,7 +158,7 @@ pub(crate) fn assertions(list: &[&str]) -> Vec<Assertion> {
 /// Allows public addresses and these.
 pub(crate) fn only(allow: &[&str]) -> Outbound {
     let allow = allow.iter().map(|network| network.parse().unwrap()).collect();
-    Outbound::new(OutboundPolicy { private: InternalAddresses::Denied, allow })
+    Outbound::new(OutboundPolicy { internal: InternalAddresses::Denied, allow })
 }
 
 pub(crate) fn probe(limits: Limits) -> Probe {

@@ -178,7 +178,7 @@ impl Authenticator {
                 match self.caller_of(&watched.key).await {
                     Ok(caller) => watched.confirm(caller),
                     Err(error) => {
-                        tracing::debug!(%error, "credential of a stream not checked, retrying");
+                        tracing::debug!(%error, "cannot check the credential of an open stream, retrying");
                         watched.not_checked();
                     }
                 }

@@ -377,7 +377,7 @@ async fn session_of_a_user_ends_with_its_ttl_or_its_rule() {
 #[tokio::test]
 async fn private_issuer_cannot_name_other_private_hosts() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
-    let policy = OutboundPolicy { private: InternalAddresses::Denied, ..OutboundPolicy::default() };
+    let policy = OutboundPolicy { internal: InternalAddresses::Denied, ..OutboundPolicy::default() };
     context.outbound.replace(policy);
     let mut site = Site::start(&context).await;
     site.session_of("readers").await;
