@@ -117,6 +117,11 @@ fn tests(options: &Options) -> Command {
         if options.full {
             command.args(["--profile", "full"]);
         }
+        // Most tests wait for servers and timers, not for a processor.
+        if std::env::var_os("NEXTEST_TEST_THREADS").is_none() {
+            let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+            command.env("NEXTEST_TEST_THREADS", cores.div_ceil(2).saturating_add(cores).to_string());
+        }
     } else {
         // Doc tests are another step.
         command.args(["test", "--no-fail-fast", "--lib", "--bins", "--tests", "--examples"]);
