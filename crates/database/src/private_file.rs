@@ -1,6 +1,6 @@
 //! Files and folders that only their owner may access.
 //!
-//! A file gets its mode when it is created, whatever the umask is, so that other users can open it at no time. SQLite
+//! A file gets its mode when it is created, whatever the umask is, so that other users can never open it. SQLite
 //! gives the files beside a database (`-wal`, `-shm`, `-journal`) the mode of the database.
 
 use std::ffi::OsString;

@@ -1,5 +1,6 @@
 //! Connections and event streams end when the token or the credential behind them is revoked.
 
+use futures_util::future::join_all;
 use hob_fixtures::{Layout, TestApp, TestContext, every_service};
 use hob_service::{Live, SecretRef, ServiceContext};
 use hob_testkit::{LIMIT, wait_for};
@@ -84,6 +85,15 @@ every_service! {
         })
         .await;
         other.tasks.stop(LIMIT).await;
+    }
+
+    async fn tokens_of_many_users_are_revoked_at_the_same_time(context: TestContext) {
+        let mut protected = ProtectedChat::start(&context).await;
+        protected.app.use_token(ADMIN);
+        let paths: Vec<String> = (0..20).map(|user| format!("/api/v1/chat/users/user{user}/tokens")).collect();
+        let revoked = join_all(paths.iter().map(|path| protected.app.delete(path))).await;
+        let statuses: Vec<_> = revoked.iter().map(|response| response.status.as_u16()).collect();
+        assert_eq!(statuses, vec![204; 20]);
     }
 }
 

@@ -5,31 +5,34 @@
 //! Until then, other requests wait for the store, each for at most its own timeout.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use hob_store::{Error, Store};
+use parking_lot::RwLock;
 
 const PROBE_EVERY: Duration = Duration::from_millis(100);
 
-const AVAILABLE: u8 = 0;
-/// A call has failed, and the store is being pinged.
-const SUSPECTED: u8 = 1;
-const UNAVAILABLE: u8 = 2;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Available,
+    /// A call has failed, and the store is being pinged.
+    Suspected,
+    Unavailable,
+}
 
 #[derive(Debug)]
 pub(crate) struct Availability {
     store: Store,
-    state: Arc<AtomicU8>,
+    state: Arc<RwLock<State>>,
 }
 
 impl Availability {
     pub(crate) fn new(store: &Store) -> Self {
-        Self { store: store.clone(), state: Arc::default() }
+        Self { store: store.clone(), state: Arc::new(RwLock::new(State::Available)) }
     }
 
     pub(crate) fn is_unavailable(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == UNAVAILABLE
+        *self.state.read() == State::Unavailable
     }
 
     /// Records a failed call. An error reply does not count: the store is available.
@@ -38,31 +41,34 @@ impl Availability {
             tracing::error!(%error, "limit check failed");
             return;
         }
-        let suspected =
-            self.state.compare_exchange(AVAILABLE, SUSPECTED, Ordering::Relaxed, Ordering::Relaxed);
-        if suspected.is_err() {
-            return;
+        {
+            let mut state = self.state.write();
+            if *state != State::Available {
+                return;
+            }
+            *state = State::Suspected;
         }
         tracing::warn!(%error, "limit check without reply, pinging the store");
         let (store, state) = (self.store.clone(), Arc::downgrade(&self.state));
         tokio::spawn(async move {
-            let mut was_unavailable = false;
-            while let Err(error) = store.ping().await {
+            loop {
+                let ping = store.ping().await;
                 // The limiter was dropped.
                 let Some(state) = state.upgrade() else { return };
-                state.store(UNAVAILABLE, Ordering::Relaxed);
-                if !was_unavailable {
-                    tracing::warn!(%error, "store unavailable, on_store_failure applies");
-                    was_unavailable = true;
-                }
+                let now = if ping.is_ok() { State::Available } else { State::Unavailable };
+                let before = std::mem::replace(&mut *state.write(), now);
                 drop(state);
+                match (before, ping) {
+                    (State::Unavailable, Ok(())) => tracing::info!("store available again"),
+                    (State::Suspected, Err(error)) => {
+                        tracing::warn!(%error, "store unavailable, on_store_failure applies");
+                    }
+                    _ => {}
+                }
+                if now == State::Available {
+                    return;
+                }
                 tokio::time::sleep(PROBE_EVERY).await;
-            }
-            if let Some(state) = state.upgrade() {
-                state.store(AVAILABLE, Ordering::Relaxed);
-            }
-            if was_unavailable {
-                tracing::info!("store available again");
             }
         });
     }

@@ -51,7 +51,7 @@ pub(crate) struct Settings {
 struct ClientUpgrade {
     requested: Vec<String>,
     on_upgrade: OnUpgrade,
-    cut: CancellationToken,
+    force_close: CancellationToken,
 }
 
 /// A client's connection.
@@ -62,15 +62,15 @@ pub(crate) struct ClientConnection {
     /// The peer's address as a header value.
     peer_header: HeaderValue,
     /// Cancelled when the proxy has stopped; then upgraded connections are closed too.
-    cut: CancellationToken,
+    force_close: CancellationToken,
 }
 
 impl ClientConnection {
-    pub(crate) fn new(Client { address: peer, secure, force_close: cut }: Client) -> Self {
+    pub(crate) fn new(Client { address: peer, secure, force_close }: Client) -> Self {
         let scheme = if secure { Scheme::Https } else { Scheme::Http };
         let peer_header = HeaderValue::try_from(peer.ip().to_canonical().to_string())
             .expect("an address is a valid header value");
-        Self { peer, scheme, peer_header, cut }
+        Self { peer, scheme, peer_header, force_close }
     }
 }
 
@@ -118,7 +118,7 @@ impl Forwarder {
             None
         } else {
             let on_upgrade = hyper::upgrade::on(&mut request);
-            Some(ClientUpgrade { requested, on_upgrade, cut: client.cut.clone() })
+            Some(ClientUpgrade { requested, on_upgrade, force_close: client.force_close.clone() })
         };
         let (uri, version) = (request.uri().clone(), request.version());
         let CheckedRequest { client: address, forwarding_header, .. } = *checked;
@@ -297,7 +297,7 @@ fn response_to_client(
             !protocols.is_empty()
                 && protocols.iter().all(|protocol| contains_protocol(&upgrade.requested, protocol))
         };
-        let Some(ClientUpgrade { on_upgrade, cut, .. }) = client_upgrade.filter(is_requested) else {
+        let Some(ClientUpgrade { on_upgrade, force_close, .. }) = client_upgrade.filter(is_requested) else {
             return text_response(
                 StatusCode::BAD_GATEWAY,
                 "The upstream switched protocols without a request.",
@@ -305,7 +305,7 @@ fn response_to_client(
         };
         headers::keep_upgrade(response.headers_mut(), &protocols);
         let upstream_upgrade = hyper::upgrade::on(&mut response);
-        tokio::spawn(cut.run_until_cancelled_owned(async move {
+        tokio::spawn(force_close.run_until_cancelled_owned(async move {
             let Ok((client, upstream)) = tokio::try_join!(on_upgrade, upstream_upgrade) else { return };
             let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));
             // Either side may close or disappear at any time.

@@ -70,7 +70,7 @@ enum Refusal {
     NoRole(User),
 }
 
-/// Why the provider gives no answer.
+/// Why the provider could not be used.
 #[derive(Debug, thiserror::Error)]
 enum OidcError {
     #[error("cannot fetch {url}: {source}")]
@@ -79,7 +79,7 @@ enum OidcError {
     Status { url: String, status: StatusCode, error: String },
     #[error("cannot use the response of {url}: {reason}")]
     Document { url: String, reason: String },
-    #[error("the last request has failed a moment ago")]
+    #[error("the provider is not asked again so soon after a failed request")]
     FailedBefore,
     #[error("too many sign-ins at the same time")]
     TooMany,

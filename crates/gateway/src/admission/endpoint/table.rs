@@ -40,7 +40,7 @@ impl EndpointId {
 #[derive(Debug)]
 pub struct Endpoints {
     known: RwLock<KnownEndpoints>,
-    /// By name, with their heat. Only used while there is no room.
+    /// The heat of endpoints without a name of their own, because the table is full.
     candidates: Mutex<RecentMap<String, u64>>,
 }
 

@@ -55,7 +55,7 @@ impl Publisher {
         let replaced: Vec<_> = pairs.take_while(|((hot, _), (cold, _))| hot > cold).collect();
         let calls: Vec<Call> =
             replaced.iter().map(|(_, (requests, cold))| self.drop_call(epoch, cold, *requests)).collect();
-        let dropped_before = named.len();
+        let with_room = named.len();
         for (((_, endpoint), _), answer) in replaced.iter().zip(self.sources.store.batch(&calls).await) {
             match Outcome::read(read_reply(answer)?, |reply| Ok(reply.word() == "dropped"))? {
                 Outcome::Done(true) => named.push(*endpoint),
@@ -64,7 +64,7 @@ impl Publisher {
             }
         }
         self.names.count_by_name(&named);
-        if named.len() > dropped_before { self.fold_saved(epoch).await } else { Ok(()) }
+        if named.len() > with_room { self.fold_saved(epoch).await } else { Ok(()) }
     }
 
     /// The endpoints in the store, those with the fewest requests first.
@@ -94,7 +94,8 @@ impl Publisher {
 
     fn drop_call(&self, epoch: Epoch, name: &Endpoint, requests: u64) -> Call {
         let (keys, shard) = (&self.destination.keys, self.destination.shard);
-        let this_hour = self.now_ms() - self.now_ms() % HOUR_MS;
+        let now = self.now_ms();
+        let this_hour = now - now % HOUR_MS;
         let hours: Vec<Hour> =
             (0..HOURS).filter_map(|hour| Hour::new(this_hour.saturating_sub(hour * HOUR_MS)).ok()).collect();
         let other = self.names.name(EndpointId::OTHER);

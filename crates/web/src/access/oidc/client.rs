@@ -37,7 +37,7 @@ pub(super) struct HttpResponse {
     pub(super) body: Bytes,
 }
 
-/// Why there is no response.
+/// Why a request got no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
     #[error(transparent)]

@@ -190,7 +190,7 @@ impl Provider {
         if let Some(metadata) = fresh(cache.metadata.as_ref()) {
             return Ok(metadata);
         }
-        let metadata = cache.note(async { self.fetch_metadata().await }).await?;
+        let metadata = cache.try_request(async { self.fetch_metadata().await }).await?;
         Ok(Fetched::keep(&mut cache.metadata, metadata))
     }
 
@@ -204,7 +204,7 @@ impl Provider {
             cache.refetched_at = Some(Instant::now());
         }
         let metadata = self.cached_metadata(&mut cache).await?;
-        let keys = cache.note(async { self.fetch_keys(&metadata.keys).await }).await?;
+        let keys = cache.try_request(async { self.fetch_keys(&metadata.keys).await }).await?;
         Ok(Fetched::keep(&mut cache.keys, keys))
     }
 
@@ -256,7 +256,10 @@ enum Freshness {
 
 impl Cache {
     /// Runs a request, unless one has failed a moment ago.
-    async fn note<T>(&mut self, request: impl Future<Output = Result<T, OidcError>>) -> Result<T, OidcError> {
+    async fn try_request<T>(
+        &mut self,
+        request: impl Future<Output = Result<T, OidcError>>,
+    ) -> Result<T, OidcError> {
         if self.failed_at.is_some_and(|at| at.elapsed() < FAILURE_PAUSE) {
             return Err(OidcError::FailedBefore);
         }
