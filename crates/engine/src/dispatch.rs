@@ -51,26 +51,48 @@ impl<'a> CommandContext<'a> {
 
     /// Runs one command.
     pub(crate) fn execute(&mut self, args: Args<'_>) -> Reply {
-        let command = match self.admit(args) {
+        self.execute_resolved(resolve(args), args)
+    }
+
+    /// Runs the command that was found for these arguments. The data is locked once for all checks and the command.
+    pub(crate) fn execute_resolved(
+        &mut self,
+        resolved: CommandResult<&'static Command>,
+        args: Args<'_>,
+    ) -> Reply {
+        let mut core = self.core();
+        let admitted = resolved.and_then(|command| self.admit(&mut core, command, args).map(|()| command));
+        let command = match admitted {
             Ok(command) => command,
-            Err(failure) => return self.refuse(args, failure),
+            Err(failure) => {
+                drop(core);
+                return self.refuse(args, failure);
+            }
         };
         if self.session.transaction.is_some() && !NOT_QUEUED.contains(&command.name) {
-            return self.queue(command, args);
+            let max_bytes = core.settings.max_command_bytes;
+            return self.queue(command, args, max_bytes);
         }
-        let reply = self.run(command, args).unwrap_or_else(Reply::from);
+        let outcome = match Handler::of(command) {
+            Handler::Data(run) if !self.is_subscribers_ping(command, args) => run(&mut core, args),
+            _ => {
+                drop(core);
+                let outcome = self.run(command, args);
+                core = self.core();
+                outcome
+            }
+        };
+        let reply = outcome.unwrap_or_else(Reply::from);
         if self.scripts.is_none() {
             // The guard checks the running script's changes at its end.
             return reply;
         }
-        let checked = self.core().check_guard();
-        checked.map_or_else(Reply::from, |()| reply)
+        core.check_guard().map_or_else(Reply::from, |()| reply)
     }
 
-    /// Finds the command and checks everything that does not depend on its data.
-    fn admit(&mut self, args: Args<'_>) -> CommandResult<&'static Command> {
-        let command = resolve(args)?;
-        let authenticated = self.session.check_password(&self.core.lock());
+    /// Checks everything that does not depend on the command's data.
+    fn admit(&mut self, core: &mut Core, command: &'static Command, args: Args<'_>) -> CommandResult<()> {
+        let authenticated = self.session.check_password(core);
         if !authenticated && !command.flags.has(Flags::NO_AUTH) {
             return Err(Failure::new("NOAUTH Authentication required."));
         }
@@ -79,9 +101,8 @@ impl<'a> CommandContext<'a> {
             return Err(format!("ERR {name} is not allowed on a shared handle").into());
         }
         if self.scripts.is_none() {
-            return if command.flags.has(Flags::ALLOW_BUSY) { Ok(command) } else { Err(BUSY) };
+            return if command.flags.has(Flags::ALLOW_BUSY) { Ok(()) } else { Err(BUSY) };
         }
-        let mut core = self.core();
         core.begin();
         core.commands += 1;
         let now_us = core.now_us;
@@ -91,7 +112,6 @@ impl<'a> CommandContext<'a> {
         if command.flags.has(Flags::DENYOOM) && core.is_full() {
             return Err(Failure::OUT_OF_MEMORY);
         }
-        drop(core);
         if self.session.is_resp2_subscriber()
             && !RESP2_SUBSCRIBER_COMMANDS.contains(&command.name)
             && command.name != "reset"
@@ -103,8 +123,8 @@ impl<'a> CommandContext<'a> {
             )
             .into());
         }
-        self.send_to_monitors(command, args);
-        Ok(command)
+        self.send_to_monitors(core, command, args);
+        Ok(())
     }
 
     /// A refused command aborts the transaction it belongs to.
@@ -123,10 +143,7 @@ impl<'a> CommandContext<'a> {
 
     pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> CommandResult {
         match Handler::of(command) {
-            // A RESP2 subscriber gets the reply to PING in the form of a message.
-            Handler::Data(_)
-                if command.name == "ping" && args.len() <= 2 && self.session.is_resp2_subscriber() =>
-            {
+            Handler::Data(_) if self.is_subscribers_ping(command, args) => {
                 let text = args.get(1).copied().unwrap_or_default();
                 Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
             }
@@ -135,14 +152,18 @@ impl<'a> CommandContext<'a> {
         }
     }
 
-    fn queue(&mut self, command: &Command, args: Args<'_>) -> Reply {
-        let limit = self.core().settings.max_command_bytes;
+    /// A RESP2 subscriber gets the reply to PING in the form of a message.
+    fn is_subscribers_ping(&self, command: &Command, args: Args<'_>) -> bool {
+        self.session.is_resp2_subscriber() && command.name == "ping" && args.len() <= 2
+    }
+
+    fn queue(&mut self, command: &Command, args: Args<'_>, max_bytes: usize) -> Reply {
         let Some(transaction) = &mut self.session.transaction else {
             return Failure::SYNTAX.into();
         };
         const PER_WORD: usize = size_of::<Vec<u8>>();
         transaction.queued_bytes += args.iter().map(|word| word.len() + PER_WORD).sum::<usize>();
-        if transaction.queued_bytes > limit {
+        if transaction.queued_bytes > max_bytes {
             transaction.broken = true;
             return Reply::Error("ERR the transaction is too large".into());
         }
@@ -151,8 +172,7 @@ impl<'a> CommandContext<'a> {
         Reply::QUEUED
     }
 
-    fn send_to_monitors(&self, command: &Command, args: Args<'_>) {
-        let core = self.core();
+    fn send_to_monitors(&self, core: &Core, command: &Command, args: Args<'_>) {
         if !core.hub.is_monitored() || command.flags.has(Flags::ADMIN) {
             return;
         }
@@ -170,11 +190,11 @@ impl<'a> CommandContext<'a> {
 }
 
 /// Whether a command may take long: it runs a script, or a transaction with one.
-pub(crate) fn runs_lua(session: &Session, args: Args<'_>) -> bool {
+pub(crate) fn runs_lua(session: &Session, command: &Command) -> bool {
     match &session.transaction {
         _ if !session.authenticated => false,
-        Some(transaction) => transaction.runs_lua && args[0].eq_ignore_ascii_case(b"exec"),
-        None => resolve(args).is_ok_and(|command| command.flags.has(Flags::LUA)),
+        Some(transaction) => transaction.runs_lua && command.name == "exec",
+        None => command.flags.has(Flags::LUA),
     }
 }
 

@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_commands::Command;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
@@ -18,7 +19,7 @@ use crate::config::Config;
 use crate::dispatch::CommandContext;
 use crate::engine::lock::{StoreLock, StoreLockGuard};
 use crate::interface::{Connection, Subscriber};
-use crate::reply::Reply;
+use crate::reply::{CommandResult, Reply};
 use crate::script::{Scripts, Watchdog};
 use crate::session::{Session, SessionOrigin};
 
@@ -134,6 +135,11 @@ impl Engine {
         Some(self.context(Some(&mut *guard), session).execute(args))
     }
 
+    /// The store's lock for several commands, if it is free or becomes free within a moment.
+    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
+        self.lock_briefly().map(|guard| Turn { engine: self, guard })
+    }
+
     /// Runs one command, or returns BUSY when a script holds the lock for too long or until the deadline.
     pub(crate) async fn run(
         &self,
@@ -228,6 +234,23 @@ impl Engine {
     /// How long a command waits before it gets a BUSY error.
     fn time_until_busy(&self) -> Duration {
         self.shared.watchdog.time_until_busy(self.shared.busy_after)
+    }
+}
+
+/// Holds the store's lock for some commands of a pipeline, which is cheaper than locking it for each of them.
+pub(crate) struct Turn<'a> {
+    engine: &'a Engine,
+    guard: StoreLockGuard<'a>,
+}
+
+impl Turn<'_> {
+    pub(crate) fn execute(
+        &mut self,
+        session: &mut Session,
+        resolved: CommandResult<&'static Command>,
+        args: Args<'_>,
+    ) -> Reply {
+        self.engine.context(Some(&mut *self.guard), session).execute_resolved(resolved, args)
     }
 }
 

@@ -1,41 +1,146 @@
-//! The session of a client of the listener.
+//! The session of a client of the listener, with the requests that have arrived and the replies that were not sent yet.
 
-use crate::command::Args;
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, BytesMut};
+
+use super::encode::encode;
+use super::request::RequestParser;
+use crate::command::resolve;
 use crate::dispatch::runs_lua;
 use crate::engine::Engine;
 use crate::reply::Reply;
-use crate::session::Session;
+use crate::session::{Protocol, Session};
+
+/// Replies are sent once they reach this size, so that those of a long pipeline do not accumulate.
+pub(super) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+/// How many commands of a pipeline run before others get the store's lock.
+const COMMANDS_PER_TURN: usize = 16;
+/// How long a thread runs the scripts of a pipeline before the client's task checks whether the client is still there.
+const MAX_BATCH: Duration = Duration::from_millis(5);
 
 /// A client's session. Dropping it removes the client's subscriptions, watches, and entry in the list of clients.
 pub(super) struct ClientSession {
     pub(super) engine: Engine,
     pub(super) session: Session,
+    parser: RequestParser,
+    pub(super) input: BytesMut,
+    pub(super) output: Vec<u8>,
+}
+
+/// Why the client's task has to act before the next request can run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// All requests that have arrived are executed, or the connection must be closed.
+    Idle,
+    /// The replies must be sent first.
+    OutputFull,
+    /// The next request runs a script.
+    Script,
+    /// The next request has to wait for the store's lock.
+    Locked,
 }
 
 impl ClientSession {
-    /// Runs one command. A script runs on a thread of the blocking pool, because it may take long and would block the
-    /// other tasks of this thread. `None` if it panicked there and the session is lost.
-    pub(super) async fn execute(&mut self, args: Args<'_>) -> Option<Reply> {
-        if !runs_lua(&self.session, args) {
-            return Some(self.engine.run(&mut self.session, args, None).await);
+    pub(super) fn new(engine: Engine, session: Session) -> ClientSession {
+        let parser = engine.with_core(|core| {
+            RequestParser::new(core.settings.max_value_bytes, core.settings.max_command_bytes)
+        });
+        ClientSession { engine, session, parser, input: BytesMut::new(), output: Vec::new() }
+    }
+
+    /// Runs the requests that have arrived, for as long as the client's task is not needed.
+    pub(super) fn run_ready(&mut self) -> Pause {
+        let ClientSession { engine, session, parser, input, output } = self;
+        let mut turn = None;
+        let mut left = 0;
+        loop {
+            if output.len() >= MAX_OUTPUT_BYTES {
+                return Pause::OutputFull;
+            }
+            let Some(length) = next_request(parser, input, session, output) else {
+                return Pause::Idle;
+            };
+            let words = parser.words(input);
+            if !words.is_empty() {
+                let resolved = resolve(&words);
+                if resolved.as_ref().is_ok_and(|command| runs_lua(session, command)) {
+                    return Pause::Script;
+                }
+                if left == 0 {
+                    drop(turn.take());
+                    (turn, left) = (engine.try_turn(), COMMANDS_PER_TURN);
+                }
+                let Some(turn) = &mut turn else { return Pause::Locked };
+                left -= 1;
+                let reply = turn.execute(session, resolved, &words);
+                encode(&reply, session.protocol, output);
+            }
+            drop(words);
+            parser.done();
+            input.advance(length);
         }
+    }
+
+    /// Runs the next request, once the store's lock is free.
+    pub(super) async fn run_locked(&mut self) {
+        let ClientSession { engine, session, parser, input, output } = self;
+        if let Some(length) = next_request(parser, input, session, output) {
+            let reply = engine.run(session, &parser.words(input), None).await;
+            encode(&reply, session.protocol, output);
+            parser.done();
+            input.advance(length);
+        }
+    }
+
+    /// Runs a script, and the requests after it, on a thread of the blocking pool: a script may take long and would block
+    /// the other tasks of this thread. `None` if it panicked there and the session is lost.
+    pub(super) async fn run_script(&mut self) -> Option<()> {
         let Some(script_permit) = self.engine.script_permit().await else {
-            return Some(self.engine.refuse_as_busy(&mut self.session, args));
+            self.refuse_as_busy();
+            return Some(());
         };
         // The session moves to the script's thread: it is needed until the script ends, even if this task ends before.
-        let placeholder =
-            ClientSession { engine: self.engine.clone(), session: self.engine.handle_session() };
+        let placeholder = ClientSession::new(self.engine.clone(), self.engine.handle_session());
         let mut client = std::mem::replace(self, placeholder);
-        let args: Vec<Vec<u8>> = args.iter().map(|word| word.to_vec()).collect();
         let running = tokio::task::spawn_blocking(move || {
-            let words: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
-            let reply = client.engine.run_blocking(&mut client.session, &words);
+            client.run_batch();
             drop(script_permit);
-            (client, reply)
+            client
         });
-        let (client, reply) = running.await.ok()?;
-        *self = client;
-        Some(reply)
+        *self = running.await.ok()?;
+        Some(())
+    }
+
+    /// Runs the requests that have arrived on a thread that may be blocked. The first is a script.
+    fn run_batch(&mut self) {
+        let started = Instant::now();
+        let ClientSession { engine, session, parser, input, output } = self;
+        while output.len() < MAX_OUTPUT_BYTES
+            && let Some(length) = next_request(parser, input, session, output)
+        {
+            let words = parser.words(input);
+            if !words.is_empty() {
+                let reply = engine.run_blocking(session, &words);
+                encode(&reply, session.protocol, output);
+            }
+            drop(words);
+            parser.done();
+            input.advance(length);
+            if started.elapsed() > MAX_BATCH {
+                break;
+            }
+        }
+    }
+
+    fn refuse_as_busy(&mut self) {
+        let ClientSession { engine, session, parser, input, output } = self;
+        if let Some(length) = next_request(parser, input, session, output) {
+            let reply = engine.refuse_as_busy(session, &parser.words(input));
+            encode(&reply, session.protocol, output);
+            parser.done();
+            input.advance(length);
+        }
     }
 
     pub(super) fn disconnect(&mut self) {
@@ -51,4 +156,22 @@ impl Drop for ClientSession {
     fn drop(&mut self) {
         self.disconnect();
     }
+}
+
+/// The length of the next request, if it has arrived. A request that breaks the protocol ends the connection.
+fn next_request(
+    parser: &mut RequestParser,
+    input: &[u8],
+    session: &mut Session,
+    output: &mut Vec<u8>,
+) -> Option<usize> {
+    if session.closing {
+        return None;
+    }
+    parser.set_trusted(session.authenticated);
+    parser.parse(input).unwrap_or_else(|error| {
+        encode(&Reply::Error(error.to_string().into()), Protocol::Resp2, output);
+        session.closing = true;
+        None
+    })
 }

@@ -8,23 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::BytesMut;
 use hob_units::AuthThrottle;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::client_session::ClientSession;
+use super::client_session::{ClientSession, MAX_OUTPUT_BYTES, Pause};
 use super::encode::encode;
-use super::request::RequestParser;
 use crate::engine::Engine;
 use crate::hub::{Delivery, MessageReceiver, message_queue};
 use crate::reply::Reply;
-use crate::session::{Client, Protocol, Session, SessionOrigin};
+use crate::session::{Client, Session, SessionOrigin};
 
-/// Replies are sent once they reach this size, so that those of a long pipeline do not accumulate.
-const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 const READ_BYTES: usize = 16 * 1024;
 
 /// Accepts clients of an engine.
@@ -136,11 +133,7 @@ where
         let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
         return;
     };
-    let parser = engine
-        .with_core(|core| RequestParser::new(core.settings.max_value_bytes, core.settings.max_command_bytes));
-    let client = ClientSession { engine, session };
-    let mut connection =
-        ClientConnection { stream, client, incoming, parser, input: BytesMut::new(), output: Vec::new() };
+    let mut connection = ClientConnection { stream, client: ClientSession::new(engine, session), incoming };
     tokio::select! {
         () = kill.notified() => {}
         ended = connection.run() => if let Err(error) = ended {
@@ -181,9 +174,6 @@ struct ClientConnection<S> {
     stream: S,
     client: ClientSession,
     incoming: MessageReceiver,
-    parser: RequestParser,
-    input: BytesMut,
-    output: Vec<u8>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
@@ -194,13 +184,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             if self.client.session.closing {
                 return self.close().await;
             }
-            if self.input.is_empty() && self.input.capacity() > MAX_OUTPUT_BYTES {
+            if self.client.input.is_empty() && self.client.input.capacity() > MAX_OUTPUT_BYTES {
                 // An idle client must not keep the memory of an earlier large request.
-                self.input = BytesMut::new();
+                self.client.input = BytesMut::new();
             }
-            self.input.reserve(READ_BYTES);
+            self.client.input.reserve(READ_BYTES);
             tokio::select! {
-                read = self.stream.read_buf(&mut self.input) => if read? == 0 { return Ok(()) },
+                read = self.stream.read_buf(&mut self.client.input) => if read? == 0 { return Ok(()) },
                 delivery = self.incoming.queue.recv() => match delivery {
                     Some(delivery) => self.push_deliveries(delivery),
                     None => return Ok(()),
@@ -211,30 +201,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
 
     /// Runs every complete request that has arrived.
     async fn execute_requests(&mut self) -> io::Result<()> {
-        while !self.client.session.closing {
-            self.parser.set_trusted(self.client.session.authenticated);
-            let length = match self.parser.parse(&self.input) {
-                Ok(Some(length)) => length,
-                Ok(None) => break,
-                Err(error) => {
-                    encode(&Reply::Error(error.to_string().into()), Protocol::Resp2, &mut self.output);
-                    self.client.session.closing = true;
-                    break;
+        loop {
+            match self.client.run_ready() {
+                Pause::Idle => return Ok(()),
+                Pause::OutputFull => self.flush().await?,
+                Pause::Locked => self.client.run_locked().await,
+                Pause::Script => {
+                    let ran = self.client.run_script().await;
+                    ran.ok_or_else(|| io::Error::other("the command panicked"))?;
                 }
-            };
-            let words = self.parser.words(&self.input);
-            if !words.is_empty() {
-                let reply = self.client.execute(&words).await;
-                let reply = reply.ok_or_else(|| io::Error::other("the command panicked"))?;
-                encode(&reply, self.client.session.protocol, &mut self.output);
-            }
-            self.parser.done();
-            self.input.advance(length);
-            if self.output.len() >= MAX_OUTPUT_BYTES {
-                self.flush().await?;
             }
         }
-        Ok(())
     }
 
     /// Disconnects first, so that a client whose connection is closed is no longer in the list.
@@ -244,10 +221,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        if !self.output.is_empty() {
-            self.stream.write_all(&self.output).await?;
-            self.output.clear();
-            self.output.shrink_to(MAX_OUTPUT_BYTES);
+        let output = &mut self.client.output;
+        if !output.is_empty() {
+            self.stream.write_all(output).await?;
+            output.clear();
+            output.shrink_to(MAX_OUTPUT_BYTES);
         }
         Ok(())
     }
@@ -266,9 +244,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
                     Reply::Simple(String::from_utf8_lossy(&line).into_owned().into())
                 }
             };
-            encode(&reply, self.client.session.protocol, &mut self.output);
-            next =
-                if self.output.len() < MAX_OUTPUT_BYTES { self.incoming.queue.try_recv().ok() } else { None };
+            encode(&reply, self.client.session.protocol, &mut self.client.output);
+            let full = self.client.output.len() >= MAX_OUTPUT_BYTES;
+            next = if full { None } else { self.incoming.queue.try_recv().ok() };
         }
         // As in Redis, a subscriber that cannot keep up is disconnected.
         self.client.session.closing |= self.incoming.missed.load(Ordering::Relaxed) > 0;

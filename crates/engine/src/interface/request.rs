@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
 /// Longer lines are refused.
 const MAX_LINE_BYTES: usize = 64 * 1024;
 const MAX_WORDS: i64 = 1024 * 1024;
@@ -91,7 +93,8 @@ impl RequestParser {
         Ok(Some(self.at))
     }
 
-    pub fn words<'a>(&'a self, buffer: &'a [u8]) -> Vec<&'a [u8]> {
+    /// The arguments of the request; those of most commands fit on the stack.
+    pub fn words<'a>(&'a self, buffer: &'a [u8]) -> SmallVec<[&'a [u8]; 8]> {
         let bytes = |word: &'a Argument| match word {
             Argument::Buffered(range) => &buffer[range.clone()],
             Argument::Unescaped(bytes) => bytes,
