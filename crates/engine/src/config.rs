@@ -23,8 +23,8 @@ pub struct Config {
     pub max_command_bytes: usize,
     /// The maximum number of items in a reply with repetitions (`SRANDMEMBER key -n`).
     pub max_reply_items: usize,
-    /// The maximum number of messages that are queued for one subscriber.
-    pub subscriber_queue: usize,
+    /// What is queued for one subscriber.
+    pub subscriber_limits: SubscriberLimits,
     /// The maximum number of channels and patterns of one connection.
     pub max_subscriptions: usize,
     pub max_script_instructions: u64,
@@ -50,7 +50,7 @@ impl Default for Config {
             max_value_bytes: 64 * MIB,
             max_command_bytes: 128 * MIB,
             max_reply_items: 1_000_000,
-            subscriber_queue: 4096,
+            subscriber_limits: SubscriberLimits::default(),
             max_subscriptions: 10_000,
             max_script_instructions: 200_000_000,
             max_script_duration: Duration::from_secs(30),
@@ -59,6 +59,29 @@ impl Default for Config {
             busy_after: Duration::from_secs(5),
             strict: Strict::Off,
             guard: None,
+        }
+    }
+}
+
+/// How much a subscriber may fall behind. Beyond a limit, a client of the listener is disconnected, and a subscriber in this
+/// process loses messages and is told how many. The limits of bytes are those of Redis
+/// (`client-output-buffer-limit pubsub`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SubscriberLimits {
+    pub messages: usize,
+    pub hard_bytes: usize,
+    /// May be exceeded for `soft_duration`.
+    pub soft_bytes: usize,
+    pub soft_duration: Duration,
+}
+
+impl Default for SubscriberLimits {
+    fn default() -> SubscriberLimits {
+        SubscriberLimits {
+            messages: 4096,
+            hard_bytes: 32 << 20,
+            soft_bytes: 8 << 20,
+            soft_duration: Duration::from_secs(60),
         }
     }
 }

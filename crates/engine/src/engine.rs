@@ -107,9 +107,9 @@ impl Engine {
         self.with_core(|core| core.set_password(password));
     }
 
-    /// Memory used by keys and values, in bytes.
+    /// Memory used by keys and values and by messages that subscribers have not read yet, in bytes.
     pub fn memory(&self) -> usize {
-        self.with_core(|core| core.keys.memory())
+        self.with_core(|core| core.memory())
     }
 
     /// Number of keys, including expired ones that were not removed yet.

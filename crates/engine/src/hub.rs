@@ -1,71 +1,28 @@
 //! Pub/sub: subscribers by channel and pattern.
 
+mod queue;
+
+pub(crate) use queue::{Delivery, MessageReceiver, MessageSender};
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{self, error::TrySendError};
 
+use crate::config::SubscriberLimits;
 use crate::glob;
-
-/// A message that is pushed to a connection.
-#[derive(Clone, Debug)]
-pub(crate) enum Delivery {
-    Message {
-        channel: Bytes,
-        pattern: Option<Bytes>,
-        payload: Bytes,
-    },
-    /// A command, as `MONITOR` shows it.
-    MonitorLine(Bytes),
-}
-
-/// The sending end of a subscriber's bounded queue.
-#[derive(Clone, Debug)]
-pub(crate) struct MessageSender {
-    sender: mpsc::Sender<Delivery>,
-    missed: Arc<AtomicU64>,
-    /// Notified when a delivery is dropped: a socket's task may be blocked in a write, and must end.
-    on_loss: Option<Arc<Notify>>,
-}
-
-/// The receiving end, with the number of dropped deliveries.
-#[derive(Debug)]
-pub(crate) struct MessageReceiver {
-    pub(crate) queue: mpsc::Receiver<Delivery>,
-    pub(crate) missed: Arc<AtomicU64>,
-}
-
-pub(crate) fn message_queue(
-    capacity: usize,
-    on_loss: Option<Arc<Notify>>,
-) -> (MessageSender, MessageReceiver) {
-    let (sender, receiver) = mpsc::channel(capacity.max(1));
-    let missed = Arc::new(AtomicU64::new(0));
-    (
-        MessageSender { sender, missed: Arc::clone(&missed), on_loss },
-        MessageReceiver { queue: receiver, missed },
-    )
-}
-
-impl MessageSender {
-    pub(crate) fn deliver(&self, delivery: Delivery) {
-        if let Err(TrySendError::Full(_)) = self.sender.try_send(delivery) {
-            self.missed.fetch_add(1, Ordering::Relaxed);
-            if let Some(kill) = &self.on_loss {
-                kill.notify_one();
-            }
-        }
-    }
-}
 
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     channels: SubscriberTable,
     patterns: SubscriberTable,
     monitors: HashMap<u64, MessageSender>,
+    /// Bytes of all messages that subscribers have not processed yet. A message counts once for each of its subscribers.
+    buffered_bytes: Arc<AtomicUsize>,
+    /// The time of the current command.
+    pub(crate) now_us: u64,
 }
 
 type SubscriberTable = HashMap<Bytes, HashMap<u64, MessageSender>>;
@@ -78,6 +35,19 @@ pub(crate) enum SubscriptionKind {
 }
 
 impl Hub {
+    /// A queue for a new subscriber. `on_loss` is notified when a message is dropped.
+    pub(crate) fn message_queue(
+        &self,
+        limits: SubscriberLimits,
+        on_loss: Option<Arc<Notify>>,
+    ) -> (MessageSender, MessageReceiver) {
+        queue::message_queue(limits, &self.buffered_bytes, on_loss)
+    }
+
+    pub(crate) fn buffered_bytes(&self) -> usize {
+        self.buffered_bytes.load(Ordering::Relaxed)
+    }
+
     fn table(&mut self, kind: SubscriptionKind) -> &mut SubscriberTable {
         match kind {
             SubscriptionKind::Channel => &mut self.channels,
@@ -116,7 +86,8 @@ impl Hub {
             for sender in subscribers.values() {
                 let copy = || (Bytes::copy_from_slice(channel), Bytes::copy_from_slice(payload));
                 let (channel, payload) = shared.get_or_insert_with(copy).clone();
-                sender.deliver(Delivery::Message { channel, pattern: pattern.cloned(), payload });
+                let delivery = Delivery::Message { channel, pattern: pattern.cloned(), payload };
+                sender.deliver(delivery, self.now_us);
                 count += 1;
             }
         }
@@ -149,7 +120,7 @@ impl Hub {
 
     pub(crate) fn send_to_monitors(&self, line: &Bytes) {
         for sender in self.monitors.values() {
-            sender.deliver(Delivery::MonitorLine(line.clone()));
+            sender.deliver(Delivery::MonitorLine(line.clone()), self.now_us);
         }
     }
 }

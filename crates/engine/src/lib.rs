@@ -31,7 +31,7 @@ mod session;
 mod store;
 
 pub use command::documentation;
-pub use config::{Clock, Config, DrivenClock};
+pub use config::{Clock, Config, DrivenClock, SubscriberLimits};
 pub use engine::Engine;
 pub use glob::matches as glob_matches;
 pub use guard::{Changes, Guard, Strict};

@@ -32,7 +32,7 @@ pub(super) fn info(core: &mut Core, args: Args<'_>) -> CommandResult {
 type Section = (&'static str, Vec<(&'static str, String)>);
 
 fn sections(core: &mut Core) -> Vec<Section> {
-    let memory = core.keys.memory();
+    let memory = core.memory();
     let peak = core.peak_memory();
     let uptime_s = core.now_us.saturating_sub(core.started_us) / 1_000_000;
     let subscribed = core.clients.connected.values().filter(|client| client.subscribed).count();
@@ -64,6 +64,7 @@ fn sections(core: &mut Core) -> Vec<Section> {
             vec![
                 ("used_memory", memory.to_string()),
                 ("used_memory_peak", peak.to_string()),
+                ("mem_clients_normal", core.hub.buffered_bytes().to_string()),
                 ("maxmemory", core.settings.max_memory_bytes.to_string()),
                 ("maxmemory_policy", "noeviction".into()),
             ],

@@ -3,6 +3,7 @@
 use hob_commands::{Command, Entry, Flags, Keys, ServerCommand, entries, key_slot, lookup};
 
 use super::{Args, Handler};
+use crate::config::SubscriberLimits;
 use crate::dispatch::CommandContext;
 use crate::engine::Core;
 use crate::glob;
@@ -301,6 +302,7 @@ fn parameters(core: &Core) -> Vec<(&'static str, String)> {
         ("maxmemory", settings.max_memory_bytes.to_string()),
         ("maxmemory-policy", "noeviction".into()),
         ("maxclients", settings.max_clients.to_string()),
+        ("client-output-buffer-limit", output_buffer_limits(settings.subscriber_limits)),
         ("proto-max-bulk-len", settings.max_value_bytes.to_string()),
         ("busy-reply-threshold", settings.busy_after.as_millis().to_string()),
         ("lua-time-limit", settings.busy_after.as_millis().to_string()),
@@ -308,6 +310,12 @@ fn parameters(core: &Core) -> Vec<(&'static str, String)> {
         ("appendonly", "no".into()),
         ("databases", "1".into()),
     ]
+}
+
+/// The limits in Redis's format: a class of clients, its hard and soft limit, and the seconds of the soft limit.
+fn output_buffer_limits(limits: SubscriberLimits) -> String {
+    let SubscriberLimits { hard_bytes, soft_bytes, soft_duration, .. } = limits;
+    format!("normal 0 0 0 slave 0 0 0 pubsub {hard_bytes} {soft_bytes} {}", soft_duration.as_secs())
 }
 
 fn config_get(core: &mut Core, args: Args<'_>) -> CommandResult {

@@ -11,7 +11,15 @@ const DIFFERENCES: &[(&str, &str)] = &[
     (
         "Eviction",
         "None (`noeviction`): above `maxmemory`, commands that need memory return Redis's OOM error. \
-         `used_memory` counts keys, values and tables; client buffers have separate limits.",
+         `used_memory` counts keys, values and tables, and the messages that subscribers have not read yet \
+         (`mem_clients_normal`); other client buffers have separate limits.",
+    ),
+    (
+        "Slow subscribers",
+        "As in Redis (`client-output-buffer-limit pubsub 32mb 8mb 60`), a subscriber is disconnected when more than \
+         32 MiB wait for it, or more than 8 MiB for 60 seconds; also when more than 4096 messages wait. The limits are \
+         checked when a message is published, and they apply to clients of `MONITOR` as well. A subscriber in the same \
+         process is not disconnected: it loses messages and learns how many.",
     ),
     (
         "Order",

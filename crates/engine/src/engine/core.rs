@@ -70,7 +70,13 @@ impl Core {
     pub(crate) fn begin(&mut self) {
         self.now_us = self.clock().now_us();
         self.keys.now_ms = self.now_us / 1000;
-        self.peak_memory = self.peak_memory.max(self.keys.memory());
+        self.hub.now_us = self.now_us;
+        self.peak_memory = self.peak_memory.max(self.memory());
+    }
+
+    /// Memory of keys and values, and of messages that subscribers have not read yet.
+    pub(crate) fn memory(&self) -> usize {
+        self.keys.memory() + self.hub.buffered_bytes()
     }
 
     fn clock(&self) -> &Clock {
@@ -85,7 +91,7 @@ impl Core {
     pub(crate) fn is_full(&mut self) -> bool {
         const MAX_KEYS: usize = 10_000;
         let limit = self.settings.max_memory_bytes;
-        let over = |core: &Core| limit > 0 && core.keys.memory() > limit;
+        let over = |core: &Core| limit > 0 && core.memory() > limit;
         if over(self) {
             self.keys.sweep(MAX_KEYS);
         }

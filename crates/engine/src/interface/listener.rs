@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -18,7 +17,7 @@ use tokio::task::JoinSet;
 use super::client_session::{ClientSession, MAX_OUTPUT_BYTES, Pause};
 use super::encode::encode;
 use crate::engine::Engine;
-use crate::hub::{Delivery, MessageReceiver, message_queue};
+use crate::hub::{Delivery, MessageReceiver};
 use crate::reply::Reply;
 use crate::session::{Client, Session, SessionOrigin};
 
@@ -161,7 +160,8 @@ fn register(engine: &Engine, kill: &Arc<Notify>, ends: Ends) -> Option<(Session,
             kill: Arc::clone(kill),
         };
         core.clients.add(id, client);
-        let (sender, incoming) = message_queue(core.settings.subscriber_queue, Some(Arc::clone(kill)));
+        let limits = core.settings.subscriber_limits;
+        let (sender, incoming) = core.hub.message_queue(limits, Some(Arc::clone(kill)));
         let open = core.settings.password.is_none();
         let mut session = Session::new(id, SessionOrigin::Socket, open, Some(sender));
         session.set_authenticated(open, core);
@@ -191,7 +191,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             self.client.input.reserve(READ_BYTES);
             tokio::select! {
                 read = self.stream.read_buf(&mut self.client.input) => if read? == 0 { return Ok(()) },
-                delivery = self.incoming.queue.recv() => match delivery {
+                delivery = self.incoming.recv() => match delivery {
                     Some(delivery) => self.push_deliveries(delivery),
                     None => return Ok(()),
                 },
@@ -226,6 +226,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             self.stream.write_all(output).await?;
             output.clear();
             output.shrink_to(MAX_OUTPUT_BYTES);
+            self.incoming.processed();
         }
         Ok(())
     }
@@ -246,10 +247,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             };
             encode(&reply, self.client.session.protocol, &mut self.client.output);
             let full = self.client.output.len() >= MAX_OUTPUT_BYTES;
-            next = if full { None } else { self.incoming.queue.try_recv().ok() };
+            next = if full { None } else { self.incoming.try_recv() };
         }
         // As in Redis, a subscriber that cannot keep up is disconnected.
-        self.client.session.closing |= self.incoming.missed.load(Ordering::Relaxed) > 0;
+        self.client.session.closing |= self.incoming.has_missed();
     }
 }
 

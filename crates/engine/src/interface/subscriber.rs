@@ -1,12 +1,11 @@
 //! Pub/sub within the process.
 
 use std::fmt;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 
 use crate::engine::Engine;
-use crate::hub::{Delivery, MessageReceiver, MessageSender, SubscriptionKind, message_queue};
+use crate::hub::{Delivery, MessageReceiver, MessageSender, SubscriptionKind};
 
 /// An event of a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub enum Event {
         pattern: Option<Bytes>,
         payload: Bytes,
     },
-    /// This many messages were dropped because the queue was full.
+    /// This many messages were dropped because the queue was full: too many messages, or too many bytes.
     Missed(u64),
 }
 
@@ -31,8 +30,9 @@ pub struct Subscriber {
 
 impl Subscriber {
     pub(crate) fn new(engine: Engine) -> Subscriber {
-        let (id, queue) = engine.with_core(|core| (core.clients.next_id(), core.settings.subscriber_queue));
-        let (sender, incoming) = message_queue(queue, None);
+        let (id, (sender, incoming)) = engine.with_core(|core| {
+            (core.clients.next_id(), core.hub.message_queue(core.settings.subscriber_limits, None))
+        });
         Subscriber { engine, id, sender, incoming, subscriptions: Vec::new() }
     }
 
@@ -55,11 +55,13 @@ impl Subscriber {
     /// Waits for the next event. Dropped messages are reported before the messages that follow them.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            let missed = self.incoming.missed.swap(0, Ordering::Relaxed);
+            let missed = self.incoming.take_missed();
             if missed > 0 {
                 return Some(Event::Missed(missed));
             }
-            if let Delivery::Message { channel, pattern, payload } = self.incoming.queue.recv().await? {
+            let delivery = self.incoming.recv().await?;
+            self.incoming.processed();
+            if let Delivery::Message { channel, pattern, payload } = delivery {
                 return Some(Event::Message { channel, pattern, payload });
             }
         }

@@ -5,6 +5,7 @@ use std::io::Read;
 use hob_engine::{Config, Engine, Event, Listener};
 use redis::{AsyncCommands, AsyncIter, Pipeline};
 
+use crate::messages;
 use crate::server::{Server, ask, read_to};
 
 #[tokio::test]
@@ -112,7 +113,7 @@ async fn shared_handle_refuses_commands_that_change_its_state() {
 
 #[tokio::test]
 async fn subscriber_gets_messages_and_the_number_of_missed_ones() {
-    let engine = Engine::new(Config { subscriber_queue: 3, ..Config::default() });
+    let engine = Engine::new(Config { subscriber_limits: messages(3), ..Config::default() });
     let mut subscriber = engine.subscriber();
     subscriber.subscribe(b"news");
     subscriber.psubscribe(b"n*");

@@ -2,12 +2,13 @@
 
 use std::io::Read;
 use std::io::Write;
+use std::time::Duration;
 
-use hob_engine::{Config, Engine, Reply};
-use hob_testkit::{LIMIT, wait_for};
+use hob_engine::{Clock, Config, DrivenClock, Engine, Event, Reply, SubscriberLimits};
+use hob_testkit::{LIMIT, wait_for, wait_until};
 
 use crate::server::{Server, ask};
-use crate::{error, eval, run};
+use crate::{error, eval, messages, run};
 
 const OOM: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 
@@ -91,13 +92,106 @@ fn client_beyond_the_maximum_is_refused() {
 
 #[test]
 fn slow_subscriber_is_disconnected() {
-    let server = Server::start(Config { subscriber_queue: 100, ..Config::default() });
+    let server = Server::start(Config { subscriber_limits: messages(100), ..Config::default() });
     let mut slow = server.connect();
     ask(&mut slow, "SUBSCRIBE news", ":1\r\n");
     // Far more than the queue and the socket's buffers hold.
     let message = format!("PUBLISH news {}", "x".repeat(60_000));
     let disconnected = (0..10_000).any(|_| run(&server.engine, &message) == Reply::Int(0));
     assert!(disconnected, "the subscriber is disconnected");
+}
+
+#[test]
+fn slow_subscriber_is_disconnected_when_too_many_bytes_wait_for_it() {
+    let limits = SubscriberLimits { hard_bytes: 4 << 20, ..messages(1_000_000) };
+    let server = Server::start(Config { subscriber_limits: limits, ..Config::default() });
+    let mut slow = server.connect();
+    ask(&mut slow, "SUBSCRIBE news", ":1\r\n");
+    let message = format!("PUBLISH news {}", "x".repeat(1 << 20));
+    let mut peak = 0;
+    wait_until("the subscriber to be disconnected", || {
+        let subscribers = run(&server.engine, &message);
+        peak = peak.max(server.engine.memory());
+        subscribers == Reply::Int(0)
+    });
+    assert!((1 << 20..5 << 20).contains(&peak), "{peak} bytes were buffered");
+    wait_until("the buffers to be freed", || server.engine.memory() < 1 << 20);
+}
+
+/// A large message that is being written to the socket still counts.
+#[test]
+fn unread_messages_are_part_of_the_memory() {
+    let server = Server::start(Config::default());
+    let mut slow = server.connect();
+    ask(&mut slow, "SUBSCRIBE news", ":1\r\n");
+    let message = format!("PUBLISH news {}", "x".repeat(1 << 20));
+    let buffered = |engine: &Engine| match run(engine, "INFO memory") {
+        Reply::Text(text) => {
+            let value = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
+            let used: usize = value("used_memory:").unwrap();
+            (value("mem_clients_normal:").unwrap(), used)
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(buffered(&server.engine).0, 0_usize);
+    // More than the buffers of the two sockets hold.
+    (0..20).for_each(|_| assert_eq!(run(&server.engine, &message), Reply::Int(1)));
+    let (waiting, used) = buffered(&server.engine);
+    assert!(waiting > 1 << 20 && used >= waiting, "{waiting} of {used} bytes");
+    let mut read = vec![0; 20 << 20];
+    slow.read_exact(&mut read).unwrap();
+    wait_until("the buffers to be freed", || buffered(&server.engine).0 == 0);
+}
+
+#[tokio::test]
+async fn subscriber_in_this_process_loses_messages_beyond_its_limits_of_bytes() {
+    let clock = DrivenClock::starting_at(Duration::from_secs(1_700_000_000));
+    let limits = SubscriberLimits {
+        hard_bytes: 1_000_000,
+        soft_bytes: 400_000,
+        soft_duration: Duration::from_secs(60),
+        ..messages(100)
+    };
+    let engine = Engine::new(Config {
+        clock: Clock::Driven(clock.clone()),
+        subscriber_limits: limits,
+        ..Config::default()
+    });
+    let empty = engine.memory();
+    let mut subscriber = engine.subscriber();
+    subscriber.subscribe(b"news");
+    let publish = |count: usize| {
+        let message = format!("PUBLISH news {}", "x".repeat(300_000));
+        (0..count).for_each(|_| assert_eq!(run(&engine, &message), Reply::Int(1)));
+    };
+    let read = async |subscriber: &mut hob_engine::Subscriber, count: usize| {
+        for _ in 0..count {
+            let event = subscriber.next().await;
+            assert!(matches!(event, Some(Event::Message { .. })), "{event:?}");
+        }
+    };
+    publish(5);
+    assert!(engine.memory() > empty + 900_000);
+    assert_eq!(subscriber.next().await, Some(Event::Missed(2)), "the hard limit");
+    read(&mut subscriber, 3).await;
+    assert_eq!(engine.memory(), empty);
+
+    publish(2);
+    clock.advance(Duration::from_secs(59));
+    publish(1);
+    clock.advance(Duration::from_secs(2));
+    publish(1);
+    assert_eq!(subscriber.next().await, Some(Event::Missed(1)), "over the soft limit for 61 seconds");
+    read(&mut subscriber, 3).await;
+    publish(2);
+    clock.advance(Duration::from_secs(59));
+    publish(1);
+    read(&mut subscriber, 3).await;
+
+    publish(1);
+    assert!(engine.memory() > empty);
+    drop(subscriber);
+    assert_eq!(engine.memory(), empty, "the messages of a subscriber that was dropped are freed");
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod script;
 mod server;
 mod strict;
 
-use hob_engine::{Engine, Reply};
+use hob_engine::{Engine, Reply, SubscriberLimits};
 
 /// Runs a command written as arguments separated by spaces.
 fn run(engine: &Engine, line: &str) -> Reply {
@@ -25,6 +25,11 @@ fn eval(engine: &Engine, script: &str, keys: &[&str]) -> Reply {
     let mut words: Vec<&[u8]> = vec![b"EVAL", script.as_bytes(), count.as_bytes()];
     words.extend(keys.iter().map(|key| key.as_bytes()));
     engine.execute(&words)
+}
+
+/// Limits of a subscriber with a small queue.
+fn messages(messages: usize) -> SubscriberLimits {
+    SubscriberLimits { messages, ..SubscriberLimits::default() }
 }
 
 #[track_caller]
