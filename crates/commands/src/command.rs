@@ -82,13 +82,17 @@ impl Flags {
     /// Runs or compiles Lua, which may take long. Redis has no such flag, so it has no name.
     pub const LUA: Flags = Flags(1 << 9);
 
-    const NAMES: [(Flags, &'static str); 9] = [
+    /// May make the client wait.
+    pub const BLOCKING: Flags = Flags(1 << 10);
+
+    const NAMES: [(Flags, &'static str); 10] = [
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),
         (Flags::DENYOOM, "denyoom"),
         (Flags::ADMIN, "admin"),
         (Flags::PUBSUB, "pubsub"),
         (Flags::NOSCRIPT, "noscript"),
+        (Flags::BLOCKING, "blocking"),
         (Flags::FAST, "fast"),
         (Flags::NO_AUTH, "no_auth"),
         (Flags::ALLOW_BUSY, "allow_busy"),

@@ -17,6 +17,11 @@ const WRITE_FAST: Flags = Flags::WRITE.and(Flags::FAST);
 /// Writes that may need memory.
 const GROW: Flags = Flags::WRITE.and(Flags::DENYOOM);
 const GROW_FAST: Flags = GROW.and(Flags::FAST);
+/// Pops that may wait. In a script they could not, so scripts may use only those that were added later.
+const BLOCK: Flags = BLOCK_OR_SCRIPT.and(Flags::NOSCRIPT);
+const BLOCK_FAST: Flags = BLOCK.and(Flags::FAST);
+const BLOCK_GROW: Flags = BLOCK.and(Flags::DENYOOM);
+const BLOCK_OR_SCRIPT: Flags = Flags::WRITE.and(Flags::BLOCKING);
 const CONTROL: Flags = Flags::NOSCRIPT;
 const CONTROL_FAST: Flags = CONTROL.and(Flags::FAST);
 const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
@@ -39,6 +44,9 @@ const REST: Keys = Keys::Range { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 /// The argument after a subcommand.
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+/// All but the last, which is a timeout.
+const UNTIL_LAST: Keys = Keys::Range { first: 1, last: -2, step: 1 };
+const COUNTED_FIRST: Keys = Keys::Counted { at: 1 };
 const COUNTED: Keys = Keys::Counted { at: 2 };
 
 /// Declares the families: for each an enum with one variant per command, which is also a variant of [`CommandId`], and
@@ -160,6 +168,15 @@ families! {
         LSet: "lset", 4, GROW, ONE;
         LRem: "lrem", 4, WRITE, ONE;
         LMove: "lmove", 5, GROW, TWO;
+        RPopLPush: "rpoplpush", 3, GROW, TWO;
+        LMPop: "lmpop", -4, WRITE, COUNTED_FIRST;
+        LPos: "lpos", -3, READ, ONE;
+        LInsert: "linsert", 5, GROW, ONE;
+        BLPop: "blpop", -3, BLOCK, UNTIL_LAST;
+        BRPop: "brpop", -3, BLOCK, UNTIL_LAST;
+        BLMove: "blmove", 6, BLOCK_GROW, TWO;
+        BRPopLPush: "brpoplpush", 4, BLOCK_GROW, TWO;
+        BLMPop: "blmpop", -5, BLOCK_OR_SCRIPT, COUNTED;
     }
 
     "Sets" SetCommand as Set {
@@ -196,6 +213,10 @@ families! {
         ZPopMin: "zpopmin", -2, WRITE_FAST, ONE;
         ZPopMax: "zpopmax", -2, WRITE_FAST, ONE;
         ZScan: "zscan", -3, READ, ONE;
+        ZMPop: "zmpop", -4, WRITE, COUNTED_FIRST;
+        BZPopMin: "bzpopmin", -3, BLOCK_FAST, UNTIL_LAST;
+        BZPopMax: "bzpopmax", -3, BLOCK_FAST, UNTIL_LAST;
+        BZMPop: "bzmpop", -5, BLOCK_OR_SCRIPT, COUNTED;
     }
 
     "Pub/sub" PubSubCommand as PubSub {
@@ -241,11 +262,13 @@ families! {
         ClientInfo: "client|info", 2, CONTROL, NO_KEY;
         ClientList: "client|list", -2, ADMIN, NO_KEY;
         ClientKill: "client|kill", -3, ADMIN, NO_KEY;
+        ClientUnblock: "client|unblock", -3, ADMIN, NO_KEY;
         ConfigGet: "config|get", -3, ADMIN, NO_KEY;
         ConfigSet: "config|set", -4, ADMIN, NO_KEY;
         Command: "command", -1, NONE, NO_KEY;
         Info: "info", -1, NONE, NO_KEY;
         Time: "time", 1, FAST, NO_KEY;
+        Wait: "wait", 3, CONTROL, NO_KEY;
         Monitor: "monitor", 1, ADMIN, NO_KEY;
         ClusterKeySlot: "cluster|keyslot", 3, NONE, NO_KEY;
         // As in Redis, connections that send HTTP are closed: otherwise a web page could make a browser send commands.

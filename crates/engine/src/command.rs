@@ -5,6 +5,7 @@ mod info;
 mod keys;
 mod lists;
 mod options;
+mod pops;
 mod pubsub;
 mod scripts;
 mod server;
@@ -18,9 +19,11 @@ pub use subset::documentation;
 
 use hob_commands::{Command, CommandId, Unresolved};
 
+use crate::blocked::Attempt;
 use crate::dispatch::CommandContext;
 use crate::engine::Core;
 use crate::reply::{CommandResult, Failure};
+use options::Options;
 
 /// A command's arguments, with its name first.
 pub(crate) type Args<'a> = &'a [&'a [u8]];
@@ -30,6 +33,8 @@ pub(crate) type Args<'a> = &'a [&'a [u8]];
 pub(crate) enum Handler {
     /// Needs only the data, so a script may call it.
     Data(fn(&mut Core, Args<'_>) -> CommandResult),
+    /// May make the client wait. Where it must not, as in a transaction, the command replies at once.
+    Blocking(fn(&mut Core, Args<'_>) -> CommandResult<Attempt>),
     /// Also needs the session or the scripts.
     Session(fn(&mut CommandContext<'_>, Args<'_>) -> CommandResult),
 }

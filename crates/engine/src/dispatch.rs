@@ -3,6 +3,7 @@
 use hob_commands::{Command, Flags};
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::blocked::Attempt;
 use crate::command::{Args, Handler, resolve};
 use crate::engine::Core;
 use crate::reply::{CommandResult, Failure, Reply};
@@ -75,6 +76,7 @@ impl<'a> CommandContext<'a> {
         }
         let outcome = match Handler::of(command) {
             Handler::Data(run) if !self.is_subscribers_ping(command, args) => run(&mut core, args),
+            Handler::Blocking(attempt) => self.run_or_wait(&mut core, attempt, args),
             _ => {
                 drop(core);
                 let outcome = self.run(command, args);
@@ -87,7 +89,23 @@ impl<'a> CommandContext<'a> {
             // The guard checks the running script's changes at its end.
             return reply;
         }
-        core.check_guard().map_or_else(Reply::from, |()| reply)
+        core.finish(reply)
+    }
+
+    /// Runs a blocking command. If it has to wait, it replies with nothing yet, and is in `session.blocked`.
+    fn run_or_wait(
+        &mut self,
+        core: &mut Core,
+        attempt: fn(&mut Core, Args<'_>) -> CommandResult<Attempt>,
+        args: Args<'_>,
+    ) -> CommandResult {
+        match attempt(core, args)? {
+            Attempt::Done(reply) => Ok(reply),
+            Attempt::Wait(wait) => {
+                self.session.blocked = Some(core.block(self.session.id, wait)?);
+                Ok(Reply::Nothing)
+            }
+        }
     }
 
     /// Checks everything that does not depend on the command's data.
@@ -141,6 +159,7 @@ impl<'a> CommandContext<'a> {
         failure.into()
     }
 
+    /// Runs a command that must not wait.
     pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> CommandResult {
         match Handler::of(command) {
             Handler::Data(_) if self.is_subscribers_ping(command, args) => {
@@ -148,6 +167,7 @@ impl<'a> CommandContext<'a> {
                 Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
             }
             Handler::Data(run) => run(&mut self.core(), args),
+            Handler::Blocking(attempt) => Ok(attempt(&mut self.core(), args)?.without_wait()),
             Handler::Session(run) => run(self, args),
         }
     }

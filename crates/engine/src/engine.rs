@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use crate::blocked::Pending;
 use crate::command::Args;
 use crate::config::Config;
 use crate::dispatch::CommandContext;
@@ -67,9 +68,12 @@ impl Engine {
     }
 
     /// Runs one command. Blocks the thread while another command or script runs, so tasks use a
-    /// [`connection`](Engine::connection) instead.
+    /// [`connection`](Engine::connection) instead. A command that would wait for a key (`BLPOP`) replies at once, as in a
+    /// transaction.
     pub fn execute(&self, words: &[&[u8]]) -> Reply {
-        self.run_blocking(&mut self.handle_session(), words)
+        let mut session = self.handle_session();
+        let reply = self.run_blocking(&mut session, words);
+        self.pending(&mut session).map_or(reply, Pending::reply_without_wait)
     }
 
     /// Removes expired keys ten times a second, for as long as the future is polled. Without it, expired keys are never
@@ -127,6 +131,11 @@ impl Engine {
 
     pub(crate) fn with_core<R>(&self, access: impl FnOnce(&mut Core) -> R) -> R {
         access(&mut self.shared.core.lock())
+    }
+
+    /// The session's command that waits for its reply, if there is one.
+    pub(crate) fn pending(&self, session: &mut Session) -> Option<Pending> {
+        session.blocked.take().and_then(|id| Pending::new(&self.shared.core, id))
     }
 
     /// Runs one command if the lock is free or becomes free within a moment.

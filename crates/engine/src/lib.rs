@@ -16,6 +16,7 @@
 //!     "WRONGTYPE Operation against a key holding the wrong kind of value".into()));
 //! ```
 
+mod blocked;
 mod command;
 mod config;
 mod dispatch;

@@ -9,6 +9,7 @@ use hob_units::AuthThrottle;
 use indexmap::IndexMap;
 use tokio::sync::Notify;
 
+use crate::blocked::BlockedId;
 use crate::engine::Core;
 use crate::hub::{MessageSender, SubscriptionKind};
 use crate::store::Watch;
@@ -45,6 +46,8 @@ pub(crate) struct Session {
     /// Receives messages for this connection; only for sockets.
     pub(crate) sender: Option<MessageSender>,
     pub(crate) closing: bool,
+    /// The command that waits for its reply. The interface waits for it before the next command.
+    pub(crate) blocked: Option<BlockedId>,
 }
 
 /// Commands between MULTI and EXEC.
@@ -78,6 +81,7 @@ impl Session {
             patterns: BTreeSet::new(),
             sender,
             closing: false,
+            blocked: None,
         }
     }
 

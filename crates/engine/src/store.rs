@@ -1,5 +1,6 @@
 //! The data: the keyspace and the five types of value.
 
+mod awaited;
 pub(crate) mod keyspace;
 mod ranked_list;
 pub(crate) mod sorted_set;

@@ -54,8 +54,7 @@ fn sections(core: &mut Core) -> Vec<Section> {
             vec![
                 ("connected_clients", core.clients.connected.len().to_string()),
                 ("maxclients", core.settings.max_clients.to_string()),
-                // Always 0, but `redis-cli --stat` needs it.
-                ("blocked_clients", "0".into()),
+                ("blocked_clients", core.blocked.len().to_string()),
                 ("pubsub_clients", subscribed.to_string()),
             ],
         ),
@@ -91,9 +90,14 @@ fn sections(core: &mut Core) -> Vec<Section> {
     sections
 }
 
-pub(super) fn client_line(id: u64, client: &Client, now_us: u64) -> String {
-    let seconds = |since_us: u64| now_us.saturating_sub(since_us) / 1_000_000;
-    let flags = if client.subscribed { 'P' } else { 'N' };
+pub(super) fn client_line(id: u64, client: &Client, core: &Core) -> String {
+    let seconds = |since_us: u64| core.now_us.saturating_sub(since_us) / 1_000_000;
+    let flags = match (core.blocked.is_blocked(id), client.subscribed) {
+        (true, true) => "Pb",
+        (true, false) => "b",
+        (false, true) => "P",
+        (false, false) => "N",
+    };
     format!(
         "id={id} addr={} laddr={} fd=-1 name={} age={} idle={} flags={flags} db=0 cmd={} user=default\n",
         client.address,

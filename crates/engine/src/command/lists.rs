@@ -2,11 +2,13 @@
 
 use hob_commands::ListCommand;
 
-use super::options::index_range;
+use super::options::{Options, index_range};
+use super::pops::{Kind, Pop, blmove, brpoplpush, pop_or_wait, pop_several, pop_several_or_wait};
 use super::{Args, Handler};
 use crate::engine::Core;
-use crate::number::{int, positive};
+use crate::number::{int, positive, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
+use crate::store::value::Bytes;
 use crate::store::{End, List};
 
 pub(super) fn handler(id: ListCommand) -> Handler {
@@ -24,6 +26,15 @@ pub(super) fn handler(id: ListCommand) -> Handler {
         ListCommand::LSet => Handler::Data(lset),
         ListCommand::LRem => Handler::Data(lrem),
         ListCommand::LMove => Handler::Data(lmove),
+        ListCommand::RPopLPush => Handler::Data(rpoplpush),
+        ListCommand::LMPop => Handler::Data(|core, args| pop_several(core, args, Kind::List)),
+        ListCommand::LPos => Handler::Data(lpos),
+        ListCommand::LInsert => Handler::Data(linsert),
+        ListCommand::BLPop => Handler::Blocking(|core, args| pop_or_wait(core, args, Pop::Item(End::Left))),
+        ListCommand::BRPop => Handler::Blocking(|core, args| pop_or_wait(core, args, Pop::Item(End::Right))),
+        ListCommand::BLMove => Handler::Blocking(blmove),
+        ListCommand::BRPopLPush => Handler::Blocking(brpoplpush),
+        ListCommand::BLMPop => Handler::Blocking(|core, args| pop_several_or_wait(core, args, Kind::List)),
     }
 }
 
@@ -50,19 +61,29 @@ fn pop(core: &mut Core, args: Args<'_>, end: End, command: &str) -> CommandResul
         [_, _, count] => Some(positive(count)?),
         _ => return Err(Failure::arity(command)),
     };
-    let most = count.unwrap_or(1);
-    let popped = core.keys.update(key, |list: &mut List| {
-        (0..most.min(list.len())).filter_map(|_| list.pop(end)).collect::<Vec<_>>()
-    })?;
-    if popped.as_ref().is_some_and(|items| !items.is_empty()) {
-        core.keys.touch(key);
-    }
+    let popped = pop_items(core, key, end, count.unwrap_or(1))?;
     Ok(match (popped, count) {
         (None, None) => Reply::Null,
         (None, Some(_)) => Reply::NullArray,
         (Some(items), None) => Reply::bulk_or_null(items.into_iter().next().map(Vec::from)),
         (Some(items), Some(_)) => Reply::bulks(items),
     })
+}
+
+/// Removes up to `max_items` items from one end; `None` if the key does not exist.
+pub(super) fn pop_items(
+    core: &mut Core,
+    key: &[u8],
+    end: End,
+    max_items: usize,
+) -> CommandResult<Option<Vec<Bytes>>> {
+    let popped = core.keys.update(key, |list: &mut List| {
+        (0..max_items.min(list.len())).filter_map(|_| list.pop(end)).collect::<Vec<_>>()
+    })?;
+    if popped.as_ref().is_some_and(|items| !items.is_empty()) {
+        core.keys.touch(key);
+    }
+    Ok(popped)
 }
 
 fn lrange(core: &mut Core, args: Args<'_>) -> CommandResult {
@@ -121,7 +142,7 @@ fn lrem(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(removed))
 }
 
-fn end(word: &[u8]) -> CommandResult<End> {
+pub(super) fn end(word: &[u8]) -> CommandResult<End> {
     match word {
         word if word.eq_ignore_ascii_case(b"left") => Ok(End::Left),
         word if word.eq_ignore_ascii_case(b"right") => Ok(End::Right),
@@ -130,10 +151,24 @@ fn end(word: &[u8]) -> CommandResult<End> {
 }
 
 fn lmove(core: &mut Core, args: Args<'_>) -> CommandResult {
-    let (source, target) = (args[1], args[2]);
     let (from, to) = (end(args[3])?, end(args[4])?);
+    Ok(Reply::bulk_or_null(move_item(core, args[1], args[2], from, to)?.map(Vec::from)))
+}
+
+fn rpoplpush(core: &mut Core, args: Args<'_>) -> CommandResult {
+    Ok(Reply::bulk_or_null(move_item(core, args[1], args[2], End::Right, End::Left)?.map(Vec::from)))
+}
+
+/// Moves an item between lists, or from one end of a list to the other; `None` if the source does not exist.
+pub(super) fn move_item(
+    core: &mut Core,
+    source: &[u8],
+    target: &[u8],
+    from: End,
+    to: End,
+) -> CommandResult<Option<Bytes>> {
     if core.keys.read::<List>(source)?.is_none() {
-        return Ok(Reply::Null);
+        return Ok(None);
     }
     core.keys.read::<List>(target)?;
     if source == target {
@@ -144,12 +179,94 @@ fn lmove(core: &mut Core, args: Args<'_>) -> CommandResult {
             Some(item)
         })?;
         core.keys.touch(source);
-        return Ok(Reply::bulk_or_null(turned.flatten().map(Vec::from)));
+        return Ok(turned.flatten());
     }
     let popped = core.keys.update(source, |list: &mut List| list.pop(from))?;
     let item = popped.flatten().expect("a list that is there holds an item");
     core.keys.upsert(target, |list: &mut List| list.push(to, &item))?;
     core.keys.touch(source);
     core.keys.touch(target);
-    Ok(Reply::Bulk(item.into()))
+    Ok(Some(item))
+}
+
+fn linsert(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let after = match args[2] {
+        word if word.eq_ignore_ascii_case(b"before") => 0,
+        word if word.eq_ignore_ascii_case(b"after") => 1,
+        _ => return Err(Failure::SYNTAX),
+    };
+    let Some(list) = core.keys.read::<List>(args[1])? else { return Ok(Reply::Int(0)) };
+    let Some(pivot) = list.range(0..list.len()).position(|item| item == args[3]) else {
+        return Ok(Reply::Int(-1));
+    };
+    let length = core.keys.update(args[1], |list: &mut List| {
+        list.insert(pivot + after, args[4]);
+        list.len()
+    })?;
+    core.keys.touch(args[1]);
+    Ok(Reply::len(length.unwrap_or(0)))
+}
+
+/// The options of `LPOS`.
+struct Search {
+    /// Skips this many matches.
+    skip: usize,
+    from: End,
+    /// How many positions to return; 0: all. `None`: one, and not in an array.
+    count: Option<usize>,
+    /// How many items to compare; 0: all.
+    max_items: usize,
+}
+
+impl Search {
+    fn parse(args: Args<'_>) -> CommandResult<Search> {
+        let mut search = Search { skip: 0, from: End::Left, count: None, max_items: 0 };
+        let mut options = Options::after(args, 3);
+        while let Some(word) = options.next_word() {
+            let value = options.value()?;
+            match word.as_str() {
+                "rank" => {
+                    let rank = int(value)?;
+                    search.from = if rank < 0 { End::Right } else { End::Left };
+                    search.skip = rank.unsigned_abs().checked_sub(1).ok_or(Failure::new(
+                        "ERR RANK can't be zero: use 1 to start from the first match, 2 from the second ... or use \
+                         negative to start from the end of the list",
+                    ))? as usize;
+                }
+                "count" => search.count = Some(not_negative(value, "ERR COUNT can't be negative")?),
+                "maxlen" => search.max_items = not_negative(value, "ERR MAXLEN can't be negative")?,
+                _ => return Err(Failure::SYNTAX),
+            }
+        }
+        Ok(search)
+    }
+
+    fn find(&self, list: &List, wanted: &[u8]) -> Vec<usize> {
+        let unlimited = |limit: usize| if limit == 0 { usize::MAX } else { limit };
+        let place = |place: usize| match self.from {
+            End::Left => place,
+            End::Right => list.len() - 1 - place,
+        };
+        (0..list.len().min(unlimited(self.max_items)))
+            .map(place)
+            .filter(|index| list.get(*index) == Some(wanted))
+            .skip(self.skip)
+            .take(self.count.map_or(1, unlimited))
+            .collect()
+    }
+}
+
+fn not_negative(text: &[u8], message: &'static str) -> CommandResult<usize> {
+    let value = read_int(text).ok_or(Failure::new(message))?;
+    usize::try_from(value).map_err(|_| Failure::new(message))
+}
+
+fn lpos(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let search = Search::parse(args)?;
+    let list = core.keys.read::<List>(args[1])?;
+    let found = list.map(|list| search.find(list, args[2])).unwrap_or_default();
+    if search.count.is_some() {
+        return Ok(Reply::Array(found.into_iter().map(Reply::len).collect()));
+    }
+    Ok(found.first().copied().map_or(Reply::Null, Reply::len))
 }

@@ -3,6 +3,7 @@
 use hob_commands::{Command, Entry, Flags, Keys, ServerCommand, entries, key_slot, lookup};
 
 use super::{Args, Handler};
+use crate::blocked::timeout_ms;
 use crate::config::SubscriberLimits;
 use crate::dispatch::CommandContext;
 use crate::engine::Core;
@@ -34,11 +35,13 @@ pub(super) fn handler(id: ServerCommand) -> Handler {
         ServerCommand::ClientInfo => Handler::Session(client_info),
         ServerCommand::ClientList => Handler::Session(client_list),
         ServerCommand::ClientKill => Handler::Session(client_kill),
+        ServerCommand::ClientUnblock => Handler::Data(client_unblock),
         ServerCommand::ConfigGet => Handler::Data(config_get),
         ServerCommand::ConfigSet => Handler::Data(config_set),
         ServerCommand::Command => Handler::Data(command),
         ServerCommand::Info => Handler::Data(info),
         ServerCommand::Time => Handler::Data(time),
+        ServerCommand::Wait => Handler::Data(wait),
         ServerCommand::Monitor => Handler::Session(monitor),
         ServerCommand::ClusterKeySlot => Handler::Data(|_, args| Ok(Reply::Int(key_slot(args[2]).into()))),
         ServerCommand::HttpPost | ServerCommand::HttpHost => Handler::Session(drop_http),
@@ -203,7 +206,7 @@ fn set_name(context: &mut CommandContext<'_>, name: &[u8]) -> CommandResult {
 fn client_info(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     let core = context.core();
     let client = core.clients.connected.get(&context.session.id);
-    let line = client.map(|client| client_line(context.session.id, client, core.now_us));
+    let line = client.map(|client| client_line(context.session.id, client, &core));
     Ok(Reply::Text(line.unwrap_or_default()))
 }
 
@@ -215,7 +218,7 @@ fn client_list(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResul
     };
     let core = context.core();
     let clients = core.clients.connected.iter().filter(|(_, client)| wanted.fits(client.subscribed));
-    Ok(Reply::Text(clients.map(|(id, client)| client_line(*id, client, core.now_us)).collect()))
+    Ok(Reply::Text(clients.map(|(id, client)| client_line(*id, client, &core)).collect()))
 }
 
 #[derive(Clone, Copy)]
@@ -293,6 +296,26 @@ fn client_kill(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResul
         }
     }
     Ok(Reply::Int(killed))
+}
+
+fn client_unblock(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let reply = match &args[3..] {
+        [] => Reply::NullArray,
+        [word] if word.eq_ignore_ascii_case(b"timeout") => Reply::NullArray,
+        [word] if word.eq_ignore_ascii_case(b"error") => {
+            Reply::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())
+        }
+        [_] => return Err(Failure::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
+        _ => {
+            let name = super::printable(args[1], 128);
+            return Err(format!(
+                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
+            )
+            .into());
+        }
+    };
+    let client = int(args[2])?;
+    Ok(Reply::flag(u64::try_from(client).is_ok_and(|client| core.unblock_client(client, reply))))
 }
 
 /// The configuration parameters and their values.
@@ -422,6 +445,13 @@ fn description(name: &str, arity: i32, flags: Flags, keys: Keys, subcommands: Ve
 fn time(core: &mut Core, _: Args<'_>) -> CommandResult {
     let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);
     Ok(Reply::bulks([seconds.to_string(), micros.to_string()]))
+}
+
+/// There are no replicas, so none has acknowledged the writes, and waiting for one would be in vain.
+fn wait(core: &mut Core, args: Args<'_>) -> CommandResult {
+    int(args[1])?;
+    timeout_ms(core, args[2])?;
+    Ok(Reply::Int(0))
 }
 
 fn monitor(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {

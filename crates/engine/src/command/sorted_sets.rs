@@ -6,6 +6,7 @@ use hob_commands::SortedSetCommand;
 
 use super::keys::ScanOptions;
 use super::options::{Options, index_range};
+use super::pops::{Kind, Pop, pop_or_wait, pop_several, pop_several_or_wait};
 use super::{Args, Handler};
 use crate::engine::Core;
 use crate::number::{float, int, parse_decimal, positive, write_float};
@@ -38,6 +39,16 @@ pub(super) fn handler(id: SortedSetCommand) -> Handler {
         SortedSetCommand::ZPopMin => Handler::Data(|core, args| pop(core, args, End::Left)),
         SortedSetCommand::ZPopMax => Handler::Data(|core, args| pop(core, args, End::Right)),
         SortedSetCommand::ZScan => Handler::Data(zscan),
+        SortedSetCommand::ZMPop => Handler::Data(|core, args| pop_several(core, args, Kind::SortedSet)),
+        SortedSetCommand::BZPopMin => {
+            Handler::Blocking(|core, args| pop_or_wait(core, args, Pop::Member(End::Left)))
+        }
+        SortedSetCommand::BZPopMax => {
+            Handler::Blocking(|core, args| pop_or_wait(core, args, Pop::Member(End::Right)))
+        }
+        SortedSetCommand::BZMPop => {
+            Handler::Blocking(|core, args| pop_several_or_wait(core, args, Kind::SortedSet))
+        }
     }
 }
 
@@ -354,21 +365,34 @@ fn pop(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
         [_, _, count] => Some(positive(count)?),
         _ => return Err(Failure::SYNTAX),
     };
-    let popped = core.keys.update(args[1], |set: &mut SortedSet| {
-        let most = count.unwrap_or(1).min(set.len());
-        let mut take = || set.take(if end == End::Left { 0 } else { set.len() - 1 });
-        (0..most).map(|_| take()).map(|ranked| (ranked.member.to_vec(), ranked.score)).collect::<Vec<_>>()
-    })?;
-    let popped = popped.unwrap_or_default();
-    if !popped.is_empty() {
-        core.keys.touch(args[1]);
-    }
+    let popped = pop_members(core, args[1], end, count.unwrap_or(1))?.unwrap_or_default();
     if count.is_some() {
         return Ok(Reply::Scored(popped));
     }
     // Without a count, RESP3 returns one flat pair instead of an array of pairs.
     let flat = popped.into_iter().flat_map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
     Ok(Reply::Array(flat.collect()))
+}
+
+/// Members with their scores.
+type Scored = Vec<(Vec<u8>, f64)>;
+
+/// Removes up to `max_members` members from one end; `None` if the key does not exist.
+pub(super) fn pop_members(
+    core: &mut Core,
+    key: &[u8],
+    end: End,
+    max_members: usize,
+) -> CommandResult<Option<Scored>> {
+    let popped = core.keys.update(key, |set: &mut SortedSet| {
+        let most = max_members.min(set.len());
+        let mut take = || set.take(if end == End::Left { 0 } else { set.len() - 1 });
+        (0..most).map(|_| take()).map(|ranked| (ranked.member.to_vec(), ranked.score)).collect::<Vec<_>>()
+    })?;
+    if popped.as_ref().is_some_and(|members| !members.is_empty()) {
+        core.keys.touch(key);
+    }
+    Ok(popped)
 }
 
 fn zscan(core: &mut Core, args: Args<'_>) -> CommandResult {

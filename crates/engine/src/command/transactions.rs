@@ -90,7 +90,6 @@ impl CommandContext<'_> {
             }
         }
         let reply = exec(self, &[]).unwrap_or_else(Reply::from);
-        let checked = self.core().check_guard();
-        checked.map_or_else(Reply::from, |()| reply)
+        self.core().finish(reply)
     }
 }

@@ -2,11 +2,12 @@
 
 use hob_commands::{Flags, Unresolved};
 
+use crate::blocked::{Attempt, Blocked};
 use crate::command::{Args, Handler};
 use crate::config::{Clock, Config};
 use crate::guard::{Changes, Guard, Strict};
 use crate::hub::Hub;
-use crate::reply::{CommandResult, Failure};
+use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::Clients;
 use crate::store::Keyspace;
 
@@ -15,6 +16,7 @@ pub(crate) struct Core {
     pub(crate) keys: Keyspace,
     pub(crate) hub: Hub,
     pub(crate) clients: Clients,
+    pub(crate) blocked: Blocked,
     pub(crate) settings: Config,
     /// Counts the changes of the password.
     pub(crate) password_version: u64,
@@ -34,6 +36,12 @@ struct ScriptFrame {
     wrote: bool,
 }
 
+/// A handler that a script may call.
+enum ScriptHandler {
+    Data(fn(&mut Core, Args<'_>) -> CommandResult),
+    Blocking(fn(&mut Core, Args<'_>) -> CommandResult<Attempt>),
+}
+
 impl Core {
     pub(crate) fn new(settings: Config) -> Core {
         let mut keys = Keyspace::default();
@@ -45,6 +53,7 @@ impl Core {
             keys,
             hub: Hub::default(),
             clients: Clients::default(),
+            blocked: Blocked::default(),
             settings,
             password_version: 0,
             now_us,
@@ -114,6 +123,12 @@ impl Core {
         guard.check(&mut Changes { core: self, keys })
     }
 
+    /// Serves blocked clients and calls the guard, after a command, transaction or script.
+    pub(crate) fn finish(&mut self, reply: Reply) -> Reply {
+        self.serve_blocked();
+        self.check_guard().map_or_else(Reply::from, |()| reply)
+    }
+
     pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> CommandResult<()> {
         self.settings.strict.check_keys(keys)?;
         let began_full = self.is_full();
@@ -130,15 +145,17 @@ impl Core {
 
     /// Runs a command that the current script calls. `may_write` is called before the script's first write.
     pub(crate) fn call_from_script(&mut self, args: Args<'_>, may_write: impl Fn() -> bool) -> CommandResult {
-        let run = self.admit_from_script(args, may_write)?;
-        run(self, args)
+        match self.admit_from_script(args, may_write)? {
+            ScriptHandler::Data(run) => run(self, args),
+            ScriptHandler::Blocking(attempt) => Ok(attempt(self, args)?.without_wait()),
+        }
     }
 
     fn admit_from_script(
         &mut self,
         args: Args<'_>,
         may_write: impl Fn() -> bool,
-    ) -> CommandResult<fn(&mut Core, Args<'_>) -> CommandResult> {
+    ) -> CommandResult<ScriptHandler> {
         let command = hob_commands::resolve(args).map_err(|reason| match reason {
             Unresolved::UnknownCommand | Unresolved::UnknownSubcommand { .. } => {
                 Failure::new("ERR Unknown Redis command called from script")
@@ -148,7 +165,8 @@ impl Core {
             }
         })?;
         let run = match Handler::of(command) {
-            Handler::Data(run) if !command.flags.has(Flags::NOSCRIPT) => run,
+            Handler::Data(run) if !command.flags.has(Flags::NOSCRIPT) => ScriptHandler::Data(run),
+            Handler::Blocking(run) if !command.flags.has(Flags::NOSCRIPT) => ScriptHandler::Blocking(run),
             _ => return Err(Failure::new("ERR This Redis command is not allowed from script")),
         };
         let frame = self.script.as_mut().ok_or(Failure::new("ERR no script is running"))?;

@@ -6,6 +6,7 @@ use bytes::{Buf, BytesMut};
 
 use super::encode::encode;
 use super::request::RequestParser;
+use crate::blocked::Pending;
 use crate::command::resolve;
 use crate::dispatch::runs_lua;
 use crate::engine::Engine;
@@ -31,7 +32,7 @@ pub(super) struct ClientSession {
 /// Why the client's task has to act before the next request can run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pause {
-    /// All requests that have arrived are executed, or the connection must be closed.
+    /// All requests that have arrived are executed, or the client waits for a reply, or the connection must be closed.
     Idle,
     /// The replies must be sent first.
     OutputFull,
@@ -143,6 +144,11 @@ impl ClientSession {
         }
     }
 
+    /// The command that waits for its reply, if there is one.
+    pub(super) fn pending(&mut self) -> Option<Pending> {
+        self.engine.pending(&mut self.session)
+    }
+
     pub(super) fn disconnect(&mut self) {
         let session = &mut self.session;
         self.engine.with_core(|core| {
@@ -158,14 +164,15 @@ impl Drop for ClientSession {
     }
 }
 
-/// The length of the next request, if it has arrived. A request that breaks the protocol ends the connection.
+/// The length of the next request, if it has arrived and the client does not wait for a reply. A request that breaks the
+/// protocol ends the connection.
 fn next_request(
     parser: &mut RequestParser,
     input: &[u8],
     session: &mut Session,
     output: &mut Vec<u8>,
 ) -> Option<usize> {
-    if session.closing {
+    if session.closing || session.blocked.is_some() {
         return None;
     }
     parser.set_trusted(session.authenticated);

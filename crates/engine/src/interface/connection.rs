@@ -14,7 +14,7 @@ use crate::session::Session;
 
 /// A handle to an engine that implements redis-rs's connection trait. Clones may be used concurrently, so commands that
 /// change the state of a connection (WATCH, SUBSCRIBE, MONITOR…) are refused; an atomic [`Pipeline`] runs as a
-/// transaction.
+/// transaction. A blocking command (BLPOP…) waits without blocking its thread; dropping its future ends the wait.
 ///
 /// While a client's script runs, a call waits without blocking its thread, and then fails with the code `BUSY`. This
 /// needs a tokio runtime with timers.
@@ -87,7 +87,10 @@ impl Connection {
                 self.engine.run(&mut self.session, &words, self.deadline).await
             }
         };
-        to_value(reply)
+        match self.engine.pending(&mut self.session) {
+            Some(mut pending) => to_value(pending.reply().await),
+            None => to_value(reply),
+        }
     }
 
     async fn run_transaction(&mut self, pipeline: &Pipeline) -> RedisResult<Value> {

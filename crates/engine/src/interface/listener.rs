@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 
 use super::client_session::{ClientSession, MAX_OUTPUT_BYTES, Pause};
 use super::encode::encode;
+use crate::blocked::Pending;
 use crate::engine::Engine;
 use crate::hub::{Delivery, MessageReceiver};
 use crate::reply::Reply;
@@ -202,7 +203,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     /// Runs every complete request that has arrived.
     async fn execute_requests(&mut self) -> io::Result<()> {
         loop {
+            if let Some(pending) = self.client.pending() {
+                let reply = self.wait(pending).await?;
+                encode(&reply, self.client.session.protocol, &mut self.client.output);
+            }
             match self.client.run_ready() {
+                Pause::Idle if self.client.session.blocked.is_some() => {}
                 Pause::Idle => return Ok(()),
                 Pause::OutputFull => self.flush().await?,
                 Pause::Locked => self.client.run_locked().await,
@@ -212,6 +218,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
                 }
             }
         }
+    }
+
+    /// Waits for the reply to a blocking command. Meanwhile messages are delivered, further requests are read but not
+    /// run, and the end of the connection ends the wait.
+    async fn wait(&mut self, mut pending: Pending) -> io::Result<Reply> {
+        let max_input_bytes = self.client.engine.with_core(|core| core.settings.max_command_bytes);
+        while !self.client.session.closing {
+            self.flush().await?;
+            self.client.input.reserve(READ_BYTES);
+            tokio::select! {
+                reply = pending.reply() => return Ok(reply),
+                read = self.stream.read_buf(&mut self.client.input) => {
+                    if read? == 0 || self.client.input.len() > max_input_bytes {
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                }
+                delivery = self.incoming.recv() => match delivery {
+                    Some(delivery) => self.push_deliveries(delivery),
+                    None => return Err(io::ErrorKind::ConnectionAborted.into()),
+                },
+            }
+        }
+        Ok(Reply::Nothing)
     }
 
     /// Disconnects first, so that a client whose connection is closed is no longer in the list.

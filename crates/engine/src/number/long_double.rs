@@ -1,8 +1,8 @@
 //! `INCRBYFLOAT` and `HINCRBYFLOAT` add x87 long doubles. Doubles would give other digits than Redis for 10.5 + 0.1, so
 //! the 80-bit sum is computed in software and formatted as in Redis: `%.17Lf` without trailing zeros.
 
-use rustc_apfloat::ieee::X87DoubleExtended;
-use rustc_apfloat::{Float, Round, Status};
+use rustc_apfloat::ieee::{Double, X87DoubleExtended};
+use rustc_apfloat::{Float, FloatConvert, Round, Status};
 
 use crate::number::trim_zeros;
 use crate::reply::{CommandResult, Failure};
@@ -38,6 +38,12 @@ impl LongDouble {
     pub(crate) fn plus(self, other: LongDouble) -> CommandResult<LongDouble> {
         let sum = (self.0 + other.0).value;
         if sum.is_finite() { Ok(LongDouble(sum)) } else { Err(Failure::NOT_FINITE) }
+    }
+
+    /// The nearest double.
+    pub(crate) fn to_f64(self) -> f64 {
+        let double: Double = self.0.convert(&mut false).value;
+        f64::from_bits(double.to_bits() as u64)
     }
 
     pub(crate) fn is_finite(self) -> bool {

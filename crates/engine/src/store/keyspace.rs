@@ -3,8 +3,10 @@
 
 use indexmap::IndexMap;
 
+use super::awaited::Awaited;
 use super::value::{Bytes, Value, ValueType, allocation, table};
 use super::watch::{Watch, Watches};
+use crate::blocked::BlockedId;
 use crate::reply::{CommandResult, Failure};
 
 #[derive(Debug, Default)]
@@ -16,6 +18,7 @@ pub(crate) struct Keyspace {
     /// Constant while a command, transaction or script runs, so that a key cannot expire half way.
     pub(crate) now_ms: u64,
     watches: Watches,
+    awaited: Awaited,
     /// Keys changed since the last `take_touched`; only recorded for a guard.
     touched: Option<Vec<Vec<u8>>>,
     sweep_at: usize,
@@ -174,6 +177,28 @@ impl Keyspace {
         if let Some(touched) = &mut self.touched {
             touched.push(key.to_vec());
         }
+        if !self.awaited.is_empty() && self.entries.get(key).is_some_and(|entry| entry.value.is_awaitable()) {
+            self.awaited.written(key);
+        }
+    }
+
+    /// Records that a blocked client waits for a key.
+    pub(crate) fn await_key(&mut self, key: &[u8], id: BlockedId) {
+        self.awaited.add(key, id);
+    }
+
+    pub(crate) fn stop_awaiting(&mut self, key: &[u8], id: BlockedId) {
+        self.awaited.remove(key, id);
+    }
+
+    /// The client at this place in the queue of those that wait for a key.
+    pub(crate) fn awaiting(&self, key: &[u8], place: usize) -> Option<BlockedId> {
+        self.awaited.at(key, place)
+    }
+
+    /// The awaited keys that were written since the last call, in this order.
+    pub(crate) fn take_written(&mut self) -> Vec<Bytes> {
+        self.awaited.take_written()
     }
 
     pub(crate) fn report_touched(&mut self) {

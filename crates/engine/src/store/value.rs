@@ -52,6 +52,14 @@ impl Value {
         }
     }
 
+    /// Whether a client can wait for a value of this type.
+    pub(crate) fn is_awaitable(&self) -> bool {
+        match self {
+            Value::List(_) | Value::SortedSet(_) => true,
+            Value::Str(_) | Value::Hash(_) | Value::Set(_) => false,
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Value::Str(_) => false,
@@ -231,6 +239,11 @@ impl List {
         self.payload += allocation(item.len());
         self.payload -= allocation(self.items[index].len());
         self.items[index] = item.into();
+    }
+
+    pub(crate) fn insert(&mut self, index: usize, item: &[u8]) {
+        self.payload += allocation(item.len());
+        self.items.insert(index, item.into());
     }
 
     pub(crate) fn keep(&mut self, range: std::ops::Range<usize>) {

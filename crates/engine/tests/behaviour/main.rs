@@ -1,5 +1,6 @@
 //! The engine's behaviour beyond Redis's replies: its interfaces, limits and strict mode.
 
+mod blocking;
 mod busy;
 mod clients;
 mod documentation;
