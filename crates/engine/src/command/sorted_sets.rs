@@ -7,11 +7,14 @@ use hob_commands::SortedSetCommand;
 use super::keys::ScanOptions;
 use super::options::{Options, index_range};
 use super::pops::{Kind, Pop, pop_or_wait, pop_several, pop_several_or_wait};
+use super::sorted_set_ranges::{
+    By, Direction, lex_bounds, range, range_store, score_bounds, zcount, zlexcount,
+};
 use super::{Args, Handler};
 use crate::engine::Core;
-use crate::number::{float, int, parse_decimal, positive, write_float};
+use crate::number::{float, int, positive, write_float};
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::store::{Bound, End, Scan, SortedSet};
+use crate::store::{End, Scan, SortedSet};
 
 pub(super) fn handler(id: SortedSetCommand) -> Handler {
     match id {
@@ -22,20 +25,29 @@ pub(super) fn handler(id: SortedSetCommand) -> Handler {
         SortedSetCommand::ZIncrBy => Handler::Data(zincrby),
         SortedSetCommand::ZCard => Handler::Data(zcard),
         SortedSetCommand::ZCount => Handler::Data(zcount),
-        SortedSetCommand::ZRange => Handler::Data(|core, args| range(core, args, RangeCommand::ByOptions)),
+        SortedSetCommand::ZLexCount => Handler::Data(zlexcount),
+        SortedSetCommand::ZRange => Handler::Data(|core, args| range(core, args, None, None)),
+        SortedSetCommand::ZRevRange => {
+            Handler::Data(|core, args| range(core, args, Some(By::Rank), Some(Direction::Down)))
+        }
         SortedSetCommand::ZRangeByScore => {
-            Handler::Data(|core, args| range(core, args, RangeCommand::Scores(Direction::Up)))
+            Handler::Data(|core, args| range(core, args, Some(By::Score), Some(Direction::Up)))
         }
         SortedSetCommand::ZRevRangeByScore => {
-            Handler::Data(|core, args| range(core, args, RangeCommand::Scores(Direction::Down)))
+            Handler::Data(|core, args| range(core, args, Some(By::Score), Some(Direction::Down)))
         }
-        SortedSetCommand::ZRevRange => {
-            Handler::Data(|core, args| range(core, args, RangeCommand::RankedList(Direction::Down)))
+        SortedSetCommand::ZRangeByLex => {
+            Handler::Data(|core, args| range(core, args, Some(By::Lex), Some(Direction::Up)))
         }
+        SortedSetCommand::ZRevRangeByLex => {
+            Handler::Data(|core, args| range(core, args, Some(By::Lex), Some(Direction::Down)))
+        }
+        SortedSetCommand::ZRangeStore => Handler::Data(range_store),
         SortedSetCommand::ZRank => Handler::Data(|core, args| rank(core, args, Direction::Up)),
         SortedSetCommand::ZRevRank => Handler::Data(|core, args| rank(core, args, Direction::Down)),
         SortedSetCommand::ZRemRangeByRank => Handler::Data(zremrangebyrank),
         SortedSetCommand::ZRemRangeByScore => Handler::Data(zremrangebyscore),
+        SortedSetCommand::ZRemRangeByLex => Handler::Data(zremrangebylex),
         SortedSetCommand::ZPopMin => Handler::Data(|core, args| pop(core, args, End::Left)),
         SortedSetCommand::ZPopMax => Handler::Data(|core, args| pop(core, args, End::Right)),
         SortedSetCommand::ZScan => Handler::Data(zscan),
@@ -50,12 +62,6 @@ pub(super) fn handler(id: SortedSetCommand) -> Handler {
             Handler::Blocking(|core, args| pop_several_or_wait(core, args, Kind::SortedSet))
         }
     }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Direction {
-    Up,
-    Down,
 }
 
 const NOT_A_NUMBER: Failure = Failure::new("ERR resulting score is not a number (NaN)");
@@ -198,129 +204,6 @@ fn zcard(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::len(core.keys.read::<SortedSet>(args[1])?.map_or(0, SortedSet::len)))
 }
 
-fn bound(text: &[u8]) -> CommandResult<Bound> {
-    let (exclusive, number) = match text {
-        [b'(', number @ ..] => (true, number),
-        number => (false, number),
-    };
-    // An empty number is zero, as with `strtod`.
-    let score = if number.is_empty() { Some(0.0) } else { parse_decimal(number) };
-    let score = score.ok_or(Failure::new("ERR min or max is not a float"))?;
-    Ok(Bound { score, exclusive })
-}
-
-fn zcount(core: &mut Core, args: Args<'_>) -> CommandResult {
-    let (min, max) = (bound(args[2])?, bound(args[3])?);
-    let set = core.keys.read::<SortedSet>(args[1])?;
-    Ok(Reply::len(set.map_or(0, |set| set.ranks(min, max).len())))
-}
-
-/// The parsed arguments of a range command.
-struct RangeQuery {
-    bounds: RangeBounds,
-    direction: Direction,
-    limit: Option<(i64, i64)>,
-    with_scores: bool,
-}
-
-enum RangeBounds {
-    RankedList(i64, i64),
-    Scores(Bound, Bound),
-}
-
-impl RangeQuery {
-    fn answer(&self, set: Option<&SortedSet>) -> Reply {
-        let Some(set) = set else {
-            return self.reply(std::iter::empty());
-        };
-        let ranks = self.limited(self.ranks(set));
-        let items = set.range(ranks).map(|ranked| (&*ranked.member, ranked.score));
-        match self.direction {
-            Direction::Up => self.reply(items),
-            Direction::Down => self.reply(items.rev()),
-        }
-    }
-
-    fn ranks(&self, set: &SortedSet) -> Range<usize> {
-        match self.bounds {
-            RangeBounds::Scores(min, max) => set.ranks(min, max),
-            RangeBounds::RankedList(start, stop) => {
-                let chosen = index_range(start, stop, set.len());
-                match self.direction {
-                    Direction::Up => chosen,
-                    Direction::Down => set.len() - chosen.end..set.len() - chosen.start,
-                }
-            }
-        }
-    }
-
-    fn limited(&self, ranks: Range<usize>) -> Range<usize> {
-        let Some((offset, count)) = self.limit else {
-            return ranks;
-        };
-        let Ok(offset) = usize::try_from(offset) else {
-            return ranks.start..ranks.start;
-        };
-        let offset = offset.min(ranks.len());
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(ranks.len() - offset);
-        match self.direction {
-            Direction::Up => ranks.start + offset..ranks.start + offset + count,
-            Direction::Down => ranks.end - offset - count..ranks.end - offset,
-        }
-    }
-
-    fn reply<'a>(&self, items: impl Iterator<Item = (&'a [u8], f64)>) -> Reply {
-        if self.with_scores {
-            Reply::Scored(items.map(|(member, score)| (member.to_vec(), score)).collect())
-        } else {
-            Reply::bulks(items.map(|(member, _)| member))
-        }
-    }
-}
-
-/// What the command's name determines; `ZRANGE` has options instead.
-#[derive(Clone, Copy)]
-enum RangeCommand {
-    ByOptions,
-    RankedList(Direction),
-    Scores(Direction),
-}
-
-fn range(core: &mut Core, args: Args<'_>, command: RangeCommand) -> CommandResult {
-    let (mut by_score, mut direction) = match command {
-        RangeCommand::ByOptions => (None, None),
-        RangeCommand::RankedList(direction) => (Some(false), Some(direction)),
-        RangeCommand::Scores(direction) => (Some(true), Some(direction)),
-    };
-    let (mut limit, mut with_scores) = (None, false);
-    let mut options = Options::after(args, 4);
-    while let Some(word) = options.next_word() {
-        match word.as_str() {
-            "byscore" if by_score.is_none() => by_score = Some(true),
-            "rev" if direction.is_none() => direction = Some(Direction::Down),
-            "withscores" => with_scores = true,
-            "limit" => {
-                let (offset, count) = (options.value()?, options.value()?);
-                limit = Some((int(offset)?, int(count)?));
-            }
-            _ => return Err(Failure::SYNTAX),
-        }
-    }
-    let (by_score, direction) = (by_score.unwrap_or(false), direction.unwrap_or(Direction::Up));
-    if limit.is_some() && !by_score {
-        return Err(Failure::new(
-            "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX",
-        ));
-    }
-    let bounds = match (by_score, direction) {
-        (false, _) => RangeBounds::RankedList(int(args[2])?, int(args[3])?),
-        (true, Direction::Up) => RangeBounds::Scores(bound(args[2])?, bound(args[3])?),
-        (true, Direction::Down) => RangeBounds::Scores(bound(args[3])?, bound(args[2])?),
-    };
-    let query = RangeQuery { bounds, direction, limit, with_scores };
-    Ok(query.answer(core.keys.read(args[1])?))
-}
-
 fn rank(core: &mut Core, args: Args<'_>, direction: Direction) -> CommandResult {
     let Some(set) = core.keys.read::<SortedSet>(args[1])? else {
         return Ok(Reply::Null);
@@ -355,8 +238,13 @@ fn zremrangebyrank(core: &mut Core, args: Args<'_>) -> CommandResult {
 }
 
 fn zremrangebyscore(core: &mut Core, args: Args<'_>) -> CommandResult {
-    let (min, max) = (bound(args[2])?, bound(args[3])?);
+    let (min, max) = score_bounds(args[2], args[3])?;
     remove_ranks(core, args[1], |set| set.ranks(min, max))
+}
+
+fn zremrangebylex(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let (min, max) = lex_bounds(args[2], args[3])?;
+    remove_ranks(core, args[1], |set| set.lex_ranks(min, max))
 }
 
 fn pop(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {

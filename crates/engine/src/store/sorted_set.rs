@@ -36,6 +36,15 @@ pub(crate) struct Bound {
     pub(crate) exclusive: bool,
 }
 
+/// A bound of a range of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LexBound<'a> {
+    Lowest,
+    Inclusive(&'a [u8]),
+    Exclusive(&'a [u8]),
+    Highest,
+}
+
 impl SortedSet {
     pub(crate) fn score(&self, member: &[u8]) -> Option<f64> {
         self.scores.get(member).copied()
@@ -95,6 +104,23 @@ impl SortedSet {
         };
         let start = self.order.partition(|other| below(min, other.score, true));
         let end = self.order.partition(|other| below(max, other.score, false));
+        start..end.max(start)
+    }
+
+    /// The ranks of the members between the bounds. As in Redis, it is only meaningful if all scores are equal.
+    pub(crate) fn lex_ranks(&self, min: LexBound<'_>, max: LexBound<'_>) -> std::ops::Range<usize> {
+        let start = self.order.partition(|other| match min {
+            LexBound::Lowest => false,
+            LexBound::Inclusive(bound) => *other.member < *bound,
+            LexBound::Exclusive(bound) => *other.member <= *bound,
+            LexBound::Highest => true,
+        });
+        let end = self.order.partition(|other| match max {
+            LexBound::Lowest => false,
+            LexBound::Inclusive(bound) => *other.member <= *bound,
+            LexBound::Exclusive(bound) => *other.member < *bound,
+            LexBound::Highest => true,
+        });
         start..end.max(start)
     }
 

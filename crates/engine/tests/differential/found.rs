@@ -131,3 +131,31 @@ fn transaction_that_subscribes_runs_to_its_end() {
 fn subcommand_is_refused_by_its_full_name() {
     both_agree_on_a_connection(&["SUBSCRIBE a", "CONFIG GET maxmemory"]);
 }
+
+#[test]
+fn ranges_of_members_match_redis() {
+    both_agree(&[
+        "ZADD lex 0 a 0 b 0 c 0 d 0 e 0 ''",
+        "ZRANGE lex - + BYLEX",
+        "ZRANGE lex + [b BYLEX REV LIMIT 1 2",
+        "ZRANGE lex [b (d BYLEX LIMIT 0 -1",
+        "ZRANGE lex [b (d BYLEX WITHSCORES",
+        "ZRANGE lex [b (d BYLEX BYSCORE",
+        "ZRANGE lex b d BYLEX",
+        "ZRANGEBYLEX lex (a [c",
+        "ZRANGEBYLEX lex (c (c",
+        "ZRANGEBYLEX none - +",
+        "ZREVRANGEBYLEX lex (d - LIMIT 1 10",
+        "ZLEXCOUNT lex - [c",
+        "ZLEXCOUNT lex + -",
+        "ZRANGESTORE copy lex [b + BYLEX LIMIT 1 2",
+        "ZRANGE copy 0 -1 WITHSCORES",
+        "ZRANGESTORE copy lex 0 -1 WITHSCORES",
+        "ZRANGESTORE copy none 0 -1",
+        "EXISTS copy",
+        "ZREMRANGEBYLEX lex [a (c",
+        "ZRANGE lex 0 -1",
+        "ZREMRANGEBYLEX lex - +",
+        "EXISTS lex",
+    ]);
+}

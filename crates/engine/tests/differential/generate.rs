@@ -124,6 +124,14 @@ const TEMPLATES: &[&str] = &[
     "ZRANGEBYSCORE key bound bound | WITHSCORES|LIMIT index index",
     "ZREVRANGEBYSCORE key bound bound | WITHSCORES|LIMIT index index",
     "ZREVRANGE key index index | WITHSCORES",
+    "ZADD lex_key 0 member 0 member 0 member",
+    "ZRANGE lex_key lex lex BYLEX | REV|WITHSCORES|LIMIT index index",
+    "ZRANGEBYLEX lex_key lex lex | LIMIT index index|WITHSCORES",
+    "ZREVRANGEBYLEX lex_key lex lex | LIMIT index index",
+    "ZLEXCOUNT lex_key lex lex",
+    "ZREMRANGEBYLEX lex_key lex lex",
+    "ZRANGESTORE key key index index | REV|WITHSCORES",
+    "ZRANGESTORE key key bound bound BYSCORE | REV|LIMIT index index",
     "ZRANK key field",
     "ZREVRANK key field",
     "ZREMRANGEBYRANK key index index",
@@ -227,6 +235,14 @@ fn class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
         .boxed(),
         "count" => prop_oneof![4 => number(0..5), 1 => texts(&["-1", "x", "1000000", "9223372036854775808"])].boxed(),
         "end" => prop_oneof![6 => texts(&["LEFT", "RIGHT", "left"]), 1 => texts(&["UP", ""])].boxed(),
+        // A key of its own: ranges of members are only defined while all scores are equal.
+        "lex_key" => texts(&["lex"]),
+        "member" => texts(&["", "a", "aa", "ab", "b", "ba", "c", "\u{ff}"]),
+        "lex" => prop_oneof![
+            6 => texts(&["-", "+", "[a", "(a", "[aa", "(aa", "[b", "(b", "[c", "(c"]),
+            1 => texts(&["[", "(", "", "a", "--", "+a", "inf"]),
+        ]
+        .boxed(),
         "seconds" => prop_oneof![
             4 => number(100..10_000),
             1 => texts(&["0", "-1", "x", "9223372036854775807", "-9223372036854775808", "99999999999999999"]),
