@@ -23,6 +23,15 @@ pub enum Reply {
     /// Members with scores: flat in RESP2, an array of pairs in RESP3.
     Scored(Vec<(Vec<u8>, f64)>),
     Double(f64),
+    /// An integer in RESP2.
+    Bool(bool),
+    /// Digits of any number: a bulk string in RESP2.
+    BigNumber(String),
+    /// A bulk string in RESP2, with the name of its format in RESP3.
+    Verbatim {
+        format: String,
+        text: Vec<u8>,
+    },
     /// Human-readable text (`INFO`): a bulk string in RESP2, a verbatim string in RESP3.
     Text(String),
     /// An out-of-band message: an array in RESP2, a push in RESP3.

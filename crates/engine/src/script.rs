@@ -1,6 +1,8 @@
 //! Lua 5.1: scripts cached by their hash, in one Lua state that is reused.
 
+mod api;
 mod convert;
+mod shebang;
 mod watchdog;
 
 use std::borrow::Cow;
@@ -9,9 +11,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use mlua::chunk::ChunkMode;
 use mlua::state::{GcIncParams, GcMode};
-use mlua::{
-    Function, HookTriggers, Lua, LuaOptions, LuaString, MultiValue, Result, StdLib, Table, Value, VmState,
-};
+use mlua::{Function, HookTriggers, Lua, LuaOptions, MultiValue, Result, StdLib, Table, Value, VmState};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -19,14 +19,23 @@ use crate::command::Args;
 use crate::engine::Core;
 use crate::number::write_float;
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::session::SessionOrigin;
+use crate::session::{Protocol, SessionOrigin};
+use api::ScriptProtocol;
 use convert::{LuaArgument, one_line, to_lua, to_reply};
 
+pub(crate) use shebang::Declared;
 use watchdog::FIRST_PERIOD;
 pub(crate) use watchdog::Watchdog;
 
 /// A script's SHA-1 as 40 hexadecimal digits.
 pub(crate) type Sha = [u8; 40];
+
+/// Whether the caller lets a script write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ScriptAccess {
+    ReadWrite,
+    ReadOnly,
+}
 
 /// The name of scripts in errors, as in Redis.
 const SOURCE: &str = "@user_script";
@@ -35,11 +44,19 @@ pub(crate) struct Scripts {
     lua: Lua,
     run: Function,
     environment: Table,
-    loaded: IndexMap<Sha, Function>,
+    protocol: ScriptProtocol,
+    loaded: IndexMap<Sha, Script>,
     max_scripts: usize,
     memory: usize,
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
+}
+
+/// A compiled script.
+#[derive(Clone)]
+struct Script {
+    function: Function,
+    declared: Declared,
 }
 
 impl Scripts {
@@ -49,9 +66,10 @@ impl Scripts {
         memory: usize,
         max_scripts: usize,
     ) -> Scripts {
+        let protocol = ScriptProtocol::default();
         let build = || -> Result<(Lua, Function, Table)> {
             let lua = Lua::new_with(StdLib::MATH | StdLib::STRING | StdLib::TABLE, LuaOptions::default())?;
-            let (run, environment) = load_prelude(&lua, &core, &watchdog, memory)?;
+            let (run, environment) = load_prelude(&lua, &core, &watchdog, &protocol, memory)?;
             // A script's heap is small and short-lived: a collection each time it doubles would cost more than the
             // scripts.
             let rarely = GcIncParams::default().pause(1000);
@@ -60,7 +78,17 @@ impl Scripts {
             Ok((lua, run, environment))
         };
         let (lua, run, environment) = build().expect("the prelude is part of this crate and loads");
-        Scripts { lua, run, environment, loaded: IndexMap::new(), max_scripts, memory, core, watchdog }
+        Scripts {
+            lua,
+            run,
+            environment,
+            protocol,
+            loaded: IndexMap::new(),
+            max_scripts,
+            memory,
+            core,
+            watchdog,
+        }
     }
 
     /// Compiles and caches a script; returns its hash.
@@ -69,6 +97,7 @@ impl Scripts {
         if self.loaded.contains_key(&sha) {
             return Ok(sha);
         }
+        let (declared, body) = shebang::parse(body)?;
         // Cached scripts use at most three quarters of the memory; the rest is left for running.
         self.free_memory().map_err(|error| internal(&error))?;
         self.lua
@@ -84,7 +113,7 @@ impl Scripts {
         if self.loaded.len() >= self.max_scripts {
             self.loaded.shift_remove_index(0);
         }
-        self.loaded.insert(sha, function);
+        self.loaded.insert(sha, Script { function, declared });
         Ok(sha)
     }
 
@@ -103,15 +132,18 @@ impl Scripts {
         keys: Args<'_>,
         argv: Args<'_>,
         origin: SessionOrigin,
+        access: ScriptAccess,
     ) -> CommandResult {
         const MISSING: Failure = Failure::new("NOSCRIPT No matching script. Please use EVAL.");
         let sha = parse_sha(sha).ok_or(MISSING)?;
         let script = self.loaded.get(&sha).ok_or(MISSING)?.clone();
-        self.core.lock().enter_script(keys)?;
+        let declared = if access == ScriptAccess::ReadOnly { Declared::Reads } else { script.declared };
+        self.core.lock().enter_script(keys, declared)?;
+        self.protocol.set(Protocol::Resp2);
         if self.watchdog.begin(origin) != FIRST_PERIOD {
             set_watchdog_hook(&self.lua, &self.watchdog, FIRST_PERIOD).map_err(|error| internal(&error))?;
         }
-        let outcome = self.call(script, keys, argv);
+        let outcome = self.call(script.function, keys, argv);
         let verdict = self.watchdog.end();
         self.core.lock().leave_script();
         self.free_memory().map_err(|error| internal(&error))?;
@@ -120,7 +152,9 @@ impl Scripts {
         }
         let sha = String::from_utf8_lossy(&sha);
         match outcome.map_err(|error| internal(&error))? {
-            (true, value) => to_reply(&value, self.memory).map_err(|error| internal(&error)),
+            (true, value) => {
+                to_reply(&value, self.protocol.get(), self.memory).map_err(|error| internal(&error))
+            }
             (false, error) => Err(script_error(&error, &sha)),
         }
     }
@@ -187,8 +221,11 @@ fn load_prelude(
     lua: &Lua,
     core: &Arc<Mutex<Core>>,
     watchdog: &Arc<Watchdog>,
+    protocol: &ScriptProtocol,
     memory: usize,
 ) -> Result<(Function, Table)> {
+    let api = api::table(lua, protocol)?;
+    let (protocol, protocol_of_pcall) = (protocol.clone(), protocol.clone());
     let (core, watchdog, watchdog_of_pcall) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
     let store = Arc::new(move |words: &MultiValue| {
         // A script that must stop does so here, even if it calls `redis.pcall`.
@@ -197,29 +234,17 @@ fn load_prelude(
     let store_pcall = Arc::clone(&store);
     let call = lua.create_function(move |lua, words: MultiValue| match store(&words)? {
         Ok(Reply::Error(text)) | Err(Failure(text)) => Err(mlua::Error::external(CallFailed(text))),
-        Ok(reply) => without_memory_limit(lua, memory, || to_lua(lua, reply)),
+        Ok(reply) => without_memory_limit(lua, memory, || to_lua(lua, reply, protocol.get())),
     })?;
     let pcall = lua.create_function(move |lua, words: MultiValue| {
         let reply = store_pcall(&words)?.unwrap_or_else(Reply::from);
-        without_memory_limit(lua, memory, || to_lua(lua, reply))
+        without_memory_limit(lua, memory, || to_lua(lua, reply, protocol_of_pcall.get()))
     })?;
     let check_stop = lua
         .create_function(move |_, ()| if watchdog_of_pcall.count_call() { Err(stopped()) } else { Ok(()) })?;
     let text = lua.create_function(|_, error: mlua::Error| {
         let failed = error.downcast_ref::<CallFailed>();
         Ok(failed.map_or_else(|| one_line(error.to_string().as_bytes()), CallFailed::to_string))
-    })?;
-    let log = lua.create_function(|_, (level, text): (i64, LuaString)| {
-        let text = one_line(&text.as_bytes());
-        match level {
-            ..=1 => tracing::debug!(target: "hob_engine::script", text, "script log"),
-            2 => tracing::info!(target: "hob_engine::script", text, "script log"),
-            _ => tracing::warn!(target: "hob_engine::script", text, "script log"),
-        }
-        Ok(())
-    })?;
-    let sha1hex = lua.create_function(|_, text: LuaString| {
-        Ok(String::from_utf8_lossy(&sha1(&text.as_bytes())).into_owned())
     })?;
     let line = lua.create_function(|lua, ()| {
         let line = |frame: &mlua::debug::Debug<'_>| {
@@ -229,7 +254,7 @@ fn load_prelude(
         Ok((0..).map_while(|level| lua.inspect_stack(level, line)).find_map(|line| line))
     })?;
     let loader = lua.load(include_str!("script/prelude.lua")).set_name("=prelude");
-    loader.call((call, pcall, text, check_stop, log, sha1hex, line))
+    loader.call((api, call, pcall, text, check_stop, line))
 }
 
 /// One `redis.call`: formats the arguments as Redis does, then runs the command.

@@ -7,11 +7,20 @@ use super::{Args, Handler};
 use crate::dispatch::CommandContext;
 use crate::number::int;
 use crate::reply::{CommandResult, Failure, Reply};
+use crate::script::ScriptAccess;
 
 pub(super) fn handler(id: ScriptCommand) -> Handler {
     match id {
-        ScriptCommand::Eval => Handler::Session(eval),
-        ScriptCommand::EvalSha => Handler::Session(|context, args| run(context, args[1], args)),
+        ScriptCommand::Eval => Handler::Session(|context, args| eval(context, args, ScriptAccess::ReadWrite)),
+        ScriptCommand::EvalRo => {
+            Handler::Session(|context, args| eval(context, args, ScriptAccess::ReadOnly))
+        }
+        ScriptCommand::EvalSha => {
+            Handler::Session(|context, args| run(context, args[1], args, ScriptAccess::ReadWrite))
+        }
+        ScriptCommand::EvalShaRo => {
+            Handler::Session(|context, args| run(context, args[1], args, ScriptAccess::ReadOnly))
+        }
         ScriptCommand::Load => Handler::Session(load),
         ScriptCommand::Exists => Handler::Session(exists),
         ScriptCommand::Flush => Handler::Session(flush),
@@ -19,16 +28,16 @@ pub(super) fn handler(id: ScriptCommand) -> Handler {
     }
 }
 
-fn eval(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
+fn eval(context: &mut CommandContext<'_>, args: Args<'_>, access: ScriptAccess) -> CommandResult {
     split(args)?;
     let sha = context.scripts()?.load(args[1])?;
-    run(context, &sha, args)
+    run(context, &sha, args, access)
 }
 
-fn run(context: &mut CommandContext<'_>, sha: &[u8], args: Args<'_>) -> CommandResult {
+fn run(context: &mut CommandContext<'_>, sha: &[u8], args: Args<'_>, access: ScriptAccess) -> CommandResult {
     let (keys, argv) = split(args)?;
     let origin = context.session.origin;
-    context.scripts()?.run(sha, keys, argv, origin)
+    context.scripts()?.run(sha, keys, argv, origin, access)
 }
 
 /// A script's KEYS and ARGV.

@@ -138,6 +138,9 @@ fn to_value(reply: Reply) -> RedisResult<Value> {
     Ok(match reply {
         Reply::Null | Reply::NullArray | Reply::Nothing => Value::Nil,
         Reply::Int(value) => Value::Int(value),
+        Reply::Bool(value) => Value::Int(value.into()),
+        Reply::BigNumber(digits) => Value::BulkString(digits.into_bytes()),
+        Reply::Verbatim { text, .. } => Value::BulkString(text),
         Reply::Bulk(bytes) => Value::BulkString(bytes),
         Reply::Text(text) => Value::BulkString(text.into_bytes()),
         Reply::Double(value) => Value::BulkString(write_float(value).into_bytes()),

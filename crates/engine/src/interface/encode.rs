@@ -38,14 +38,24 @@ pub(super) fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
         }
         Reply::Double(value) if resp3 => line(b',', &write_float(*value), out),
         Reply::Double(value) => bulk(write_float(*value).as_bytes(), out),
-        Reply::Text(text) if resp3 => {
-            count(b'=', text.len() + 4, out);
-            out.extend_from_slice(b"txt:");
-            out.extend_from_slice(text.as_bytes());
-            out.extend_from_slice(b"\r\n");
-        }
+        Reply::Bool(value) if resp3 => line(b'#', if *value { "t" } else { "f" }, out),
+        Reply::Bool(value) => head(b':', i64::from(*value), out),
+        Reply::BigNumber(digits) if resp3 => line(b'(', digits, out),
+        Reply::BigNumber(digits) => bulk(digits.as_bytes(), out),
+        Reply::Text(text) if resp3 => verbatim("txt", text.as_bytes(), out),
         Reply::Text(text) => bulk(text.as_bytes(), out),
+        Reply::Verbatim { format, text } if resp3 => verbatim(format, text, out),
+        Reply::Verbatim { text, .. } => bulk(text, out),
     }
+}
+
+/// A format has three characters.
+fn verbatim(format: &str, text: &[u8], out: &mut Vec<u8>) {
+    count(b'=', text.len() + 4, out);
+    out.extend((0..3).map(|at| format.as_bytes().get(at).copied().unwrap_or(b' ')));
+    out.push(b':');
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
 }
 
 fn list(sign: u8, items: &[Reply], protocol: Protocol, out: &mut Vec<u8>) {

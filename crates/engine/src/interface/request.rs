@@ -182,7 +182,7 @@ impl RequestParser {
 
 /// Splits a line into arguments separated by spaces, with `"…"` (and escapes in it) and `'…'`; `None` if a quote is not
 /// closed, or closed in the middle of an argument.
-fn split_inline(line: &[u8]) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn split_inline(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut words = Vec::new();
     let mut rest = line.trim_ascii_start();
     while !rest.is_empty() {

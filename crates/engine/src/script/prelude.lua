@@ -1,11 +1,12 @@
 -- The environment of scripts: an allow list of Lua's functions and the `redis` table, all read-only.
 --
--- Given:   call(...), pcall(...)         call the store
+-- Given:   redis, the table of functions that need no store
+--          call(...), pcall(...)         call the store
 --          text(error) -> the text of a failed `call`
 --          check_stop() fails once the script must stop
---          log(level, text), sha1hex(text), line() -> the current line of the script
+--          line() -> the current line of the script
 -- Returns: run(script, keys, argv) -> ok, result, and the environment to load scripts with
-local call, store_pcall, text_of, check_stop, log, sha1hex, line = ...
+local redis, call, store_pcall, text_of, check_stop, line = ...
 local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
 local rawset, tostring, type, xpcall = rawset, tostring, type, xpcall
 
@@ -17,13 +18,7 @@ local function readonly(real)
   })
 end
 
-local redis = {
-  LOG_DEBUG = 0, LOG_VERBOSE = 1, LOG_NOTICE = 2, LOG_WARNING = 3,
-  call = call,
-  log = log,
-  pcall = store_pcall,
-  sha1hex = sha1hex,
-}
+redis.call, redis.pcall = call, store_pcall
 
 function redis.status_reply(text)
   if type(text) ~= 'string' then return { err = 'ERR wrong number or type of arguments' } end
