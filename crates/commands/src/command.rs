@@ -81,11 +81,19 @@ impl Flags {
     pub const ALLOW_BUSY: Flags = Flags(1 << 8);
     /// Runs or compiles Lua, which may take long. Redis has no such flag, so it has no name.
     pub const LUA: Flags = Flags(1 << 9);
-
     /// May make the client wait.
     pub const BLOCKING: Flags = Flags(1 << 10);
+    /// Allowed while Redis loads its data. The engine has none to load.
+    pub const LOADING: Flags = Flags(1 << 11);
+    /// Allowed on a replica with old data. The engine has no replicas.
+    pub const STALE: Flags = Flags(1 << 12);
+    /// Shows itself to `MONITOR`, before the commands that it runs.
+    pub const SKIP_MONITOR: Flags = Flags(1 << 13);
+    pub const SKIP_SLOWLOG: Flags = Flags(1 << 14);
+    /// May have no keys, although it can have some.
+    pub const NO_MANDATORY_KEYS: Flags = Flags(1 << 15);
 
-    const NAMES: [(Flags, &'static str); 10] = [
+    const NAMES: [(Flags, &'static str); 15] = [
         (Flags::WRITE, "write"),
         (Flags::READONLY, "readonly"),
         (Flags::DENYOOM, "denyoom"),
@@ -93,8 +101,13 @@ impl Flags {
         (Flags::PUBSUB, "pubsub"),
         (Flags::NOSCRIPT, "noscript"),
         (Flags::BLOCKING, "blocking"),
+        (Flags::LOADING, "loading"),
+        (Flags::STALE, "stale"),
+        (Flags::SKIP_MONITOR, "skip_monitor"),
+        (Flags::SKIP_SLOWLOG, "skip_slowlog"),
         (Flags::FAST, "fast"),
         (Flags::NO_AUTH, "no_auth"),
+        (Flags::NO_MANDATORY_KEYS, "no_mandatory_keys"),
         (Flags::ALLOW_BUSY, "allow_busy"),
     ];
 

@@ -13,6 +13,7 @@
 //! assert_eq!(key_slot(keys[0]), key_slot(b"queue"));
 //! ```
 
+mod categories;
 mod command;
 mod lookup;
 mod slot;

@@ -22,17 +22,26 @@ const BLOCK: Flags = BLOCK_OR_SCRIPT.and(Flags::NOSCRIPT);
 const BLOCK_FAST: Flags = BLOCK.and(Flags::FAST);
 const BLOCK_GROW: Flags = BLOCK.and(Flags::DENYOOM);
 const BLOCK_OR_SCRIPT: Flags = Flags::WRITE.and(Flags::BLOCKING);
-const CONTROL: Flags = Flags::NOSCRIPT;
-const CONTROL_FAST: Flags = CONTROL.and(Flags::FAST);
-const ADMIN: Flags = Flags::ADMIN.and(Flags::NOSCRIPT);
-const PUBSUB: Flags = Flags::PUBSUB;
-const PUBLISH: Flags = Flags::PUBSUB.and(Flags::FAST);
+/// Allowed in every state of a server.
+const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
+const ALWAYS_FAST: Flags = ALWAYS.and(Flags::FAST);
+const STALE: Flags = Flags::STALE;
+const CONTROL: Flags = Flags::NOSCRIPT.and(ALWAYS);
+/// While a script keeps the store busy, a client may begin and end a transaction, but not queue commands.
+const TRANSACTION: Flags = CONTROL.and(Flags::FAST).and(Flags::ALLOW_BUSY);
+const EXEC: Flags = CONTROL.and(Flags::SKIP_SLOWLOG);
+const ADMIN: Flags = CONTROL.and(Flags::ADMIN);
+const PUBSUB: Flags = Flags::PUBSUB.and(ALWAYS);
+const PUBLISH: Flags = PUBSUB.and(Flags::FAST);
 const SUBSCRIBE: Flags = CONTROL.and(Flags::PUBSUB);
-const LUA: Flags = CONTROL.and(Flags::LUA);
+const SCRIPT: Flags = Flags::NOSCRIPT;
+const LOAD: Flags = SCRIPT.and(Flags::STALE).and(Flags::LUA);
+const EVAL: Flags = LOAD.and(Flags::SKIP_MONITOR).and(Flags::NO_MANDATORY_KEYS);
+const EVAL_READ: Flags = EVAL.and(Flags::READONLY);
 /// Ends a script that keeps the store busy.
-const KILL: Flags = CONTROL.and(Flags::ALLOW_BUSY);
+const KILL: Flags = SCRIPT.and(Flags::ALLOW_BUSY);
 /// While a script keeps the store busy, a client must be able to authenticate in order to kill it.
-const GREETING: Flags = CONTROL.and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
+const GREETING: Flags = CONTROL.and(Flags::FAST).and(Flags::NO_AUTH).and(Flags::ALLOW_BUSY);
 const FAST: Flags = Flags::FAST;
 const NONE: Flags = Flags::NONE;
 
@@ -112,6 +121,9 @@ families! {
         DbSize: "dbsize", 1, READ_FAST, NO_KEY;
         FlushDb: "flushdb", -1, WRITE, NO_KEY;
         FlushAll: "flushall", -1, WRITE, NO_KEY;
+        ObjectEncoding: "object|encoding", 3, READ, SECOND;
+        ObjectFreq: "object|freq", 3, READ, SECOND;
+        ObjectRefCount: "object|refcount", 3, READ, SECOND;
         MemoryUsage: "memory|usage", -3, READ, SECOND;
         MemoryStats: "memory|stats", 2, NONE, NO_KEY;
     }
@@ -202,14 +214,19 @@ families! {
         ZIncrBy: "zincrby", 4, GROW_FAST, ONE;
         ZCard: "zcard", 2, READ_FAST, ONE;
         ZCount: "zcount", 4, READ_FAST, ONE;
+        ZLexCount: "zlexcount", 4, READ_FAST, ONE;
         ZRange: "zrange", -4, READ, ONE;
         ZRangeByScore: "zrangebyscore", -4, READ, ONE;
         ZRevRangeByScore: "zrevrangebyscore", -4, READ, ONE;
         ZRevRange: "zrevrange", -4, READ, ONE;
+        ZRangeByLex: "zrangebylex", -4, READ, ONE;
+        ZRevRangeByLex: "zrevrangebylex", -4, READ, ONE;
+        ZRangeStore: "zrangestore", -5, GROW, TWO;
         ZRank: "zrank", 3, READ_FAST, ONE;
         ZRevRank: "zrevrank", 3, READ_FAST, ONE;
         ZRemRangeByRank: "zremrangebyrank", 4, WRITE, ONE;
         ZRemRangeByScore: "zremrangebyscore", 4, WRITE, ONE;
+        ZRemRangeByLex: "zremrangebylex", 4, WRITE, ONE;
         ZPopMin: "zpopmin", -2, WRITE_FAST, ONE;
         ZPopMax: "zpopmax", -2, WRITE_FAST, ONE;
         ZScan: "zscan", -3, READ, ONE;
@@ -231,28 +248,30 @@ families! {
     }
 
     "Transactions" TransactionCommand as Transaction {
-        Multi: "multi", 1, CONTROL_FAST, NO_KEY;
-        Exec: "exec", 1, CONTROL, NO_KEY;
-        Discard: "discard", 1, CONTROL_FAST, NO_KEY;
-        Watch: "watch", -2, CONTROL_FAST, REST;
-        Unwatch: "unwatch", 1, CONTROL_FAST, NO_KEY;
+        Multi: "multi", 1, TRANSACTION, NO_KEY;
+        Exec: "exec", 1, EXEC, NO_KEY;
+        Discard: "discard", 1, TRANSACTION, NO_KEY;
+        Watch: "watch", -2, TRANSACTION, REST;
+        Unwatch: "unwatch", 1, TRANSACTION, NO_KEY;
     }
 
     "Scripts" ScriptCommand as Script {
-        Eval: "eval", -3, LUA, COUNTED;
-        EvalSha: "evalsha", -3, LUA, COUNTED;
-        Load: "script|load", 3, LUA, NO_KEY;
-        Exists: "script|exists", -3, CONTROL, NO_KEY;
-        Flush: "script|flush", -2, CONTROL, NO_KEY;
+        Eval: "eval", -3, EVAL, COUNTED;
+        EvalRo: "eval_ro", -3, EVAL_READ, COUNTED;
+        EvalSha: "evalsha", -3, EVAL, COUNTED;
+        EvalShaRo: "evalsha_ro", -3, EVAL_READ, COUNTED;
+        Load: "script|load", 3, LOAD, NO_KEY;
+        Exists: "script|exists", -3, SCRIPT, NO_KEY;
+        Flush: "script|flush", -2, SCRIPT, NO_KEY;
         Kill: "script|kill", 2, KILL, NO_KEY;
     }
 
     "Server and connection" ServerCommand as Server {
         Ping: "ping", -1, FAST, NO_KEY;
-        Echo: "echo", 2, FAST, NO_KEY;
+        Echo: "echo", 2, ALWAYS_FAST, NO_KEY;
         Hello: "hello", -1, GREETING, NO_KEY;
         Auth: "auth", -2, GREETING, NO_KEY;
-        Select: "select", 2, FAST, NO_KEY;
+        Select: "select", 2, ALWAYS_FAST, NO_KEY;
         Reset: "reset", 1, GREETING, NO_KEY;
         Quit: "quit", -1, GREETING, NO_KEY;
         ClientId: "client|id", 2, CONTROL, NO_KEY;
@@ -263,14 +282,16 @@ families! {
         ClientList: "client|list", -2, ADMIN, NO_KEY;
         ClientKill: "client|kill", -3, ADMIN, NO_KEY;
         ClientUnblock: "client|unblock", -3, ADMIN, NO_KEY;
+        ClientNoEvict: "client|no-evict", 3, ADMIN, NO_KEY;
         ConfigGet: "config|get", -3, ADMIN, NO_KEY;
         ConfigSet: "config|set", -4, ADMIN, NO_KEY;
-        Command: "command", -1, NONE, NO_KEY;
-        Info: "info", -1, NONE, NO_KEY;
-        Time: "time", 1, FAST, NO_KEY;
-        Wait: "wait", 3, CONTROL, NO_KEY;
+        ConfigResetStat: "config|resetstat", 2, ADMIN, NO_KEY;
+        Command: "command", -1, ALWAYS, NO_KEY;
+        Info: "info", -1, ALWAYS, NO_KEY;
+        Time: "time", 1, ALWAYS_FAST, NO_KEY;
+        Wait: "wait", 3, SCRIPT, NO_KEY;
         Monitor: "monitor", 1, ADMIN, NO_KEY;
-        ClusterKeySlot: "cluster|keyslot", 3, NONE, NO_KEY;
+        ClusterKeySlot: "cluster|keyslot", 3, STALE, NO_KEY;
         // As in Redis, connections that send HTTP are closed: otherwise a web page could make a browser send commands.
         HttpPost: "post", -1, GREETING, NO_KEY;
         HttpHost: "host:", -1, GREETING, NO_KEY;
