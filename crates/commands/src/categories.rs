@@ -81,6 +81,7 @@ impl Command {
                     | ServerCommand::Reset
                     | ServerCommand::Quit
                     | ServerCommand::Command
+                    | ServerCommand::Wait
             )
     }
 }

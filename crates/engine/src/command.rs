@@ -1,20 +1,26 @@
 //! How the engine runs the commands of the table in `hob-commands`, one file per family.
 
+mod clients;
 mod hashes;
 mod info;
+mod introspection;
 mod keys;
 mod lists;
+mod objects;
 mod options;
 mod pops;
+mod process;
 mod pubsub;
 mod scripts;
 mod server;
 mod sets;
+mod sorted_set_ranges;
 mod sorted_sets;
 mod strings;
 mod subset;
 mod transactions;
 
+pub(crate) use server::{REDIS_VERSION, REDIS_VERSION_NUM};
 pub use subset::documentation;
 
 use hob_commands::{Command, CommandId, Unresolved};

@@ -1,5 +1,7 @@
 //! Runs one command, from its arguments to its reply, with the same order of checks as Redis.
 
+use std::time::Instant;
+
 use hob_commands::{Command, Flags};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -8,7 +10,7 @@ use crate::command::{Args, Handler, resolve};
 use crate::engine::Core;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::script::{Scripts, Watchdog};
-use crate::session::{Session, SessionOrigin};
+use crate::session::{Queued, Session, SessionOrigin};
 
 pub(crate) struct CommandContext<'a> {
     pub(crate) core: &'a Mutex<Core>,
@@ -62,7 +64,7 @@ impl<'a> CommandContext<'a> {
         args: Args<'_>,
     ) -> Reply {
         let mut core = self.core();
-        let admitted = resolved.and_then(|command| self.admit(&mut core, command, args).map(|()| command));
+        let admitted = resolved.and_then(|command| self.admit(&mut core, command).map(|()| command));
         let command = match admitted {
             Ok(command) => command,
             Err(failure) => {
@@ -71,12 +73,20 @@ impl<'a> CommandContext<'a> {
             }
         };
         if self.session.transaction.is_some() && !NOT_QUEUED.contains(&command.name) {
-            let max_bytes = core.settings.max_command_bytes;
-            return self.queue(command, args, max_bytes);
+            return self.queue(&mut core, command, args);
         }
         let outcome = match Handler::of(command) {
-            Handler::Data(run) if !self.is_subscribers_ping(command, args) => run(&mut core, args),
-            Handler::Blocking(attempt) => self.run_or_wait(&mut core, attempt, args),
+            Handler::Data(run) if !self.is_subscribers_ping(command, args) => {
+                self.show_to_monitors(&core, command, args);
+                core.call(command, |core| run(core, args))
+            }
+            Handler::Blocking(attempt) => {
+                self.show_to_monitors(&core, command, args);
+                let started = Instant::now();
+                let outcome = self.run_or_wait(&mut core, attempt, args);
+                core.count_call(command.name, started, &outcome);
+                outcome
+            }
             _ => {
                 drop(core);
                 let outcome = self.run(command, args);
@@ -109,7 +119,7 @@ impl<'a> CommandContext<'a> {
     }
 
     /// Checks everything that does not depend on the command's data.
-    fn admit(&mut self, core: &mut Core, command: &'static Command, args: Args<'_>) -> CommandResult<()> {
+    fn admit(&mut self, core: &mut Core, command: &'static Command) -> CommandResult<()> {
         let authenticated = self.session.check_password(core);
         if !authenticated && !command.flags.has(Flags::NO_AUTH) {
             return Err(Failure::new("NOAUTH Authentication required."));
@@ -127,7 +137,7 @@ impl<'a> CommandContext<'a> {
         if let Some(client) = core.clients.connected.get_mut(&self.session.id) {
             (client.active_us, client.last_command) = (now_us, command.name);
         }
-        if command.flags.has(Flags::DENYOOM) && core.is_full() {
+        if self.needs_memory(command) && core.is_full() {
             return Err(Failure::OUT_OF_MEMORY);
         }
         if self.session.is_resp2_subscriber()
@@ -141,15 +151,25 @@ impl<'a> CommandContext<'a> {
             )
             .into());
         }
-        self.send_to_monitors(core, command, args);
         Ok(())
+    }
+
+    /// Whether a command is refused when the store is full: one that may grow a value, one that would be queued, because
+    /// the queue needs memory too, and the execution of a queue with one that may grow a value.
+    fn needs_memory(&self, command: &Command) -> bool {
+        match &self.session.transaction {
+            Some(transaction) if command.name == "exec" => transaction.needs_memory,
+            Some(_) => !NOT_QUEUED.contains(&command.name),
+            None => command.flags.has(Flags::DENYOOM),
+        }
     }
 
     /// A refused command aborts the transaction it belongs to.
     fn refuse(&mut self, args: Args<'_>, failure: Failure) -> Reply {
+        let name = resolve(args).ok().map(|command| command.name);
+        self.core().count_rejected(name, &failure);
         if args[0].eq_ignore_ascii_case(b"exec") {
-            self.session.transaction = None;
-            self.unwatch();
+            self.end_transaction();
             let reason = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
             return Reply::Error(format!("EXECABORT Transaction discarded because of: {reason}").into());
         }
@@ -160,15 +180,38 @@ impl<'a> CommandContext<'a> {
     }
 
     /// Runs a command that must not wait.
-    pub(crate) fn run(&mut self, command: &Command, args: Args<'_>) -> CommandResult {
-        match Handler::of(command) {
+    pub(crate) fn run(&mut self, command: &'static Command, args: Args<'_>) -> CommandResult {
+        // EXEC is shown after the commands that it runs.
+        let shown_first = command.name != "exec";
+        if shown_first {
+            self.show_to_monitors(&self.core(), command, args);
+        }
+        let outcome = match Handler::of(command) {
             Handler::Data(_) if self.is_subscribers_ping(command, args) => {
                 let text = args.get(1).copied().unwrap_or_default();
                 Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
             }
-            Handler::Data(run) => run(&mut self.core(), args),
-            Handler::Blocking(attempt) => Ok(attempt(&mut self.core(), args)?.without_wait()),
-            Handler::Session(run) => run(self, args),
+            Handler::Data(run) => self.core().call(command, |core| run(core, args)),
+            Handler::Blocking(attempt) => {
+                self.core().call(command, |core| Ok(attempt(core, args)?.without_wait()))
+            }
+            Handler::Session(run) => {
+                let started = Instant::now();
+                let outcome = run(self, args);
+                self.core().count_call(command.name, started, &outcome);
+                outcome
+            }
+        };
+        if !shown_first {
+            self.show_to_monitors(&self.core(), command, args);
+        }
+        outcome
+    }
+
+    fn show_to_monitors(&self, core: &Core, command: &Command, args: Args<'_>) {
+        if core.hub.is_monitored() && !command.flags.has(Flags::ADMIN) {
+            let client = core.clients.connected.get(&self.session.id);
+            core.send_to_monitors(client.map_or("in-process", |client| &client.address), command, args);
         }
     }
 
@@ -177,35 +220,24 @@ impl<'a> CommandContext<'a> {
         self.session.is_resp2_subscriber() && command.name == "ping" && args.len() <= 2
     }
 
-    fn queue(&mut self, command: &Command, args: Args<'_>, max_bytes: usize) -> Reply {
+    fn queue(&mut self, core: &mut Core, command: &Command, args: Args<'_>) -> Reply {
         let Some(transaction) = &mut self.session.transaction else {
             return Failure::SYNTAX.into();
         };
         const PER_WORD: usize = size_of::<Vec<u8>>();
         transaction.queued_bytes += args.iter().map(|word| word.len() + PER_WORD).sum::<usize>();
-        if transaction.queued_bytes > max_bytes {
+        if transaction.queued_bytes > core.settings.max_command_bytes {
             transaction.broken = true;
             return Reply::Error("ERR the transaction is too large".into());
         }
         transaction.runs_lua |= command.flags.has(Flags::LUA);
+        transaction.needs_memory |= command.flags.has(Flags::DENYOOM);
         transaction.queue.push(args.iter().map(|word| word.to_vec()).collect());
-        Reply::QUEUED
-    }
-
-    fn send_to_monitors(&self, core: &Core, command: &Command, args: Args<'_>) {
-        if !core.hub.is_monitored() || command.flags.has(Flags::ADMIN) {
-            return;
+        let queued = Queued { commands: transaction.queue.len(), bytes: transaction.queued_bytes };
+        if let Some(client) = core.clients.connected.get_mut(&self.session.id) {
+            client.queued = Some(queued);
         }
-        let address =
-            core.clients.connected.get(&self.session.id).map_or("in-process", |client| &client.address);
-        let words = args.iter().enumerate().map(|(at, word)| {
-            let secret = at > 0 && matches!(command.name, "auth" | "hello");
-            if secret { "\"(redacted)\"".to_owned() } else { quoted(word) }
-        });
-        let words: Vec<String> = words.collect();
-        let (seconds, micros) = (core.now_us / 1_000_000, core.now_us % 1_000_000);
-        let line = format!("{seconds}.{micros:06} [0 {address}] {}", words.join(" "));
-        core.hub.send_to_monitors(&line.into());
+        Reply::QUEUED
     }
 }
 
@@ -216,10 +248,4 @@ pub(crate) fn runs_lua(session: &Session, command: &Command) -> bool {
         Some(transaction) => transaction.runs_lua && command.name == "exec",
         None => command.flags.has(Flags::LUA),
     }
-}
-
-/// An argument as `MONITOR` shows it.
-fn quoted(word: &[u8]) -> String {
-    let escaped: String = word.escape_ascii().map(char::from).collect();
-    format!("\"{}\"", escaped.replace("\\'", "'"))
 }

@@ -2,8 +2,10 @@
 
 mod core;
 mod lock;
+mod stats;
 
 pub(crate) use self::core::Core;
+pub(crate) use stats::CommandStats;
 
 use std::fmt;
 use std::sync::Arc;

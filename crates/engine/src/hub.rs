@@ -114,6 +114,10 @@ impl Hub {
         self.monitors.remove(&subscriber);
     }
 
+    pub(crate) fn is_monitor(&self, subscriber: u64) -> bool {
+        self.monitors.contains_key(&subscriber)
+    }
+
     pub(crate) fn is_monitored(&self) -> bool {
         !self.monitors.is_empty()
     }

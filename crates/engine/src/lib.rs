@@ -25,6 +25,7 @@ mod glob;
 mod guard;
 mod hub;
 mod interface;
+mod monitor;
 mod number;
 mod reply;
 mod script;

@@ -57,6 +57,8 @@ pub(crate) struct Transaction {
     pub(crate) queued_bytes: usize,
     /// Whether one of the commands runs a script.
     pub(crate) runs_lua: bool,
+    /// Whether one of the commands may need memory.
+    pub(crate) needs_memory: bool,
     /// A command was refused while queueing: EXEC will fail.
     pub(crate) broken: bool,
 }
@@ -100,7 +102,9 @@ impl Session {
         core.hub.remove_monitor(self.id);
         if let Some(client) = core.clients.connected.get_mut(&self.id) {
             client.name.clear();
-            client.subscribed = false;
+            (client.channels, client.patterns, client.queued) = (0, 0, None);
+            client.protocol = Protocol::Resp2;
+            client.no_evict = false;
         }
     }
 
@@ -150,9 +154,49 @@ pub(crate) struct Client {
     pub(crate) since_us: u64,
     pub(crate) active_us: u64,
     pub(crate) last_command: &'static str,
-    pub(crate) subscribed: bool,
+    pub(crate) channels: usize,
+    pub(crate) patterns: usize,
+    /// What waits for EXEC, in a transaction.
+    pub(crate) queued: Option<Queued>,
+    pub(crate) protocol: Protocol,
+    /// As the client's library calls itself.
+    pub(crate) library_name: String,
+    pub(crate) library_version: String,
+    pub(crate) no_evict: bool,
     /// Ends the connection's task.
     pub(crate) kill: Arc<Notify>,
+}
+
+/// The commands of a transaction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Queued {
+    pub(crate) commands: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Client {
+    pub(crate) fn new(address: String, local_address: String, now_us: u64, kill: Arc<Notify>) -> Client {
+        Client {
+            address,
+            local_address,
+            name: String::new(),
+            since_us: now_us,
+            active_us: now_us,
+            last_command: "NULL",
+            channels: 0,
+            patterns: 0,
+            queued: None,
+            protocol: Protocol::Resp2,
+            library_name: String::new(),
+            library_version: String::new(),
+            no_evict: false,
+            kill,
+        }
+    }
+
+    pub(crate) fn is_subscribed(&self) -> bool {
+        self.channels + self.patterns > 0
+    }
 }
 
 impl Clients {

@@ -7,7 +7,7 @@ pub(crate) mod sorted_set;
 pub(crate) mod value;
 mod watch;
 
-pub(crate) use keyspace::{Keyspace, Scan};
-pub(crate) use sorted_set::{Bound, SortedSet};
+pub(crate) use keyspace::{Keyspace, Lookups, Scan};
+pub(crate) use sorted_set::{Bound, LexBound, SortedSet};
 pub(crate) use value::{End, Hash, List, Set, Str, Value};
 pub(crate) use watch::Watch;

@@ -3,7 +3,7 @@
 use hob_commands::KeyCommand;
 
 use super::options::{Options, is_flush_mode};
-use super::{Args, Handler};
+use super::{Args, Handler, objects};
 use crate::engine::Core;
 use crate::glob;
 use crate::number::{int, read_int};
@@ -34,6 +34,9 @@ pub(super) fn handler(id: KeyCommand) -> Handler {
         KeyCommand::Rename => Handler::Data(rename),
         KeyCommand::DbSize => Handler::Data(|core, _| Ok(Reply::len(core.keys.len()))),
         KeyCommand::FlushDb | KeyCommand::FlushAll => Handler::Data(flush),
+        KeyCommand::ObjectEncoding => Handler::Data(objects::encoding),
+        KeyCommand::ObjectFreq => Handler::Data(objects::freq),
+        KeyCommand::ObjectRefCount => Handler::Data(objects::refcount),
         KeyCommand::MemoryUsage => Handler::Data(memory_usage),
         KeyCommand::MemoryStats => Handler::Data(memory_stats),
     }

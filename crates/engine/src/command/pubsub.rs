@@ -78,10 +78,8 @@ fn unsubscribe(context: &mut CommandContext<'_>, args: Args<'_>, kind: Subscript
 }
 
 fn mark_subscribed(context: &mut CommandContext<'_>) {
-    let (id, subscribed) = (context.session.id, context.session.subscriptions() > 0);
-    if let Some(client) = context.core().clients.connected.get_mut(&id) {
-        client.subscribed = subscribed;
-    }
+    let (channels, patterns) = (context.session.channels.len(), context.session.patterns.len());
+    context.update_client(|client| (client.channels, client.patterns) = (channels, patterns));
 }
 
 fn confirmation(message: &str, name: Reply, count: usize) -> Reply {

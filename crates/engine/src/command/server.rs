@@ -1,6 +1,6 @@
 //! Commands for the server and the connection.
 
-use hob_commands::{Command, Entry, Flags, Keys, ServerCommand, entries, key_slot, lookup};
+use hob_commands::{ServerCommand, key_slot};
 
 use super::{Args, Handler};
 use crate::blocked::timeout_ms;
@@ -12,10 +12,14 @@ use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::{Protocol, Session};
 
-use super::info::{client_line, info};
+use super::clients::{self, set_name};
+use super::info::info;
+use super::introspection;
 
 /// The version of Redis whose behaviour this store follows.
-pub(super) const REDIS_VERSION: &str = "7.0.15";
+pub(crate) const REDIS_VERSION: &str = "7.0.15";
+/// The same version as one number: a byte each for major, minor and patch.
+pub(crate) const REDIS_VERSION_NUM: i64 = 0x07_00_0f;
 
 pub(super) fn handler(id: ServerCommand) -> Handler {
     match id {
@@ -26,19 +30,19 @@ pub(super) fn handler(id: ServerCommand) -> Handler {
         ServerCommand::Select => Handler::Data(select),
         ServerCommand::Reset => Handler::Session(reset),
         ServerCommand::Quit => Handler::Session(quit),
-        ServerCommand::ClientId => {
-            Handler::Session(|context, _| Ok(Reply::Int(context.session.id.cast_signed())))
-        }
-        ServerCommand::ClientGetName => Handler::Session(client_getname),
+        ServerCommand::ClientId => Handler::Session(clients::id),
+        ServerCommand::ClientGetName => Handler::Session(clients::getname),
         ServerCommand::ClientSetName => Handler::Session(|context, args| set_name(context, args[2])),
-        ServerCommand::ClientSetInfo => Handler::Session(|_, _| Ok(Reply::OK)),
-        ServerCommand::ClientInfo => Handler::Session(client_info),
-        ServerCommand::ClientList => Handler::Session(client_list),
-        ServerCommand::ClientKill => Handler::Session(client_kill),
-        ServerCommand::ClientUnblock => Handler::Data(client_unblock),
+        ServerCommand::ClientSetInfo => Handler::Session(clients::setinfo),
+        ServerCommand::ClientInfo => Handler::Session(clients::info),
+        ServerCommand::ClientList => Handler::Session(clients::list),
+        ServerCommand::ClientKill => Handler::Session(clients::kill),
+        ServerCommand::ClientUnblock => Handler::Data(clients::unblock),
+        ServerCommand::ClientNoEvict => Handler::Session(clients::no_evict),
         ServerCommand::ConfigGet => Handler::Data(config_get),
         ServerCommand::ConfigSet => Handler::Data(config_set),
-        ServerCommand::Command => Handler::Data(command),
+        ServerCommand::ConfigResetStat => Handler::Data(config_resetstat),
+        ServerCommand::Command => Handler::Data(introspection::command),
         ServerCommand::Info => Handler::Data(info),
         ServerCommand::Time => Handler::Data(time),
         ServerCommand::Wait => Handler::Data(wait),
@@ -134,7 +138,9 @@ fn hello(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
     if let Some(name) = name {
         set_name(context, name)?;
     }
-    context.session.protocol = protocol.unwrap_or(context.session.protocol);
+    let protocol = protocol.unwrap_or(context.session.protocol);
+    context.session.protocol = protocol;
+    context.update_client(|client| client.protocol = protocol);
     Ok(greeting(context.session))
 }
 
@@ -181,141 +187,6 @@ fn reset(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
 fn quit(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     context.session.closing = true;
     Ok(Reply::OK)
-}
-
-fn client_getname(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
-    let core = context.core();
-    let client = core.clients.connected.get(&context.session.id);
-    Ok(match client {
-        Some(client) if !client.name.is_empty() => Reply::bulk(&client.name),
-        _ => Reply::Null,
-    })
-}
-
-fn set_name(context: &mut CommandContext<'_>, name: &[u8]) -> CommandResult {
-    if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
-        return Err(Failure::new("ERR Client names cannot contain spaces, newlines or special characters."));
-    }
-    let id = context.session.id;
-    if let Some(client) = context.core().clients.connected.get_mut(&id) {
-        client.name = String::from_utf8_lossy(name).into_owned();
-    }
-    Ok(Reply::OK)
-}
-
-fn client_info(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
-    let core = context.core();
-    let client = core.clients.connected.get(&context.session.id);
-    let line = client.map(|client| client_line(context.session.id, client, &core));
-    Ok(Reply::Text(line.unwrap_or_default()))
-}
-
-fn client_list(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
-    let wanted = match &args[2..] {
-        [] => ClientType::Any,
-        [word, kind] if word.eq_ignore_ascii_case(b"type") => ClientType::parse(kind)?,
-        _ => return Err(Failure::SYNTAX),
-    };
-    let core = context.core();
-    let clients = core.clients.connected.iter().filter(|(_, client)| wanted.fits(client.subscribed));
-    Ok(Reply::Text(clients.map(|(id, client)| client_line(*id, client, &core)).collect()))
-}
-
-#[derive(Clone, Copy)]
-enum ClientType {
-    Any,
-    Normal,
-    Subscribed,
-    /// Types that do not exist here, such as replicas.
-    Absent,
-}
-
-impl ClientType {
-    fn parse(word: &[u8]) -> CommandResult<ClientType> {
-        match word.to_ascii_lowercase().as_slice() {
-            b"normal" => Ok(ClientType::Normal),
-            b"pubsub" => Ok(ClientType::Subscribed),
-            b"master" | b"replica" | b"slave" => Ok(ClientType::Absent),
-            _ => Err(format!("ERR Unknown client type '{}'", super::printable(word, 128)).into()),
-        }
-    }
-
-    fn fits(self, subscribed: bool) -> bool {
-        match self {
-            ClientType::Any => true,
-            ClientType::Normal => !subscribed,
-            ClientType::Subscribed => subscribed,
-            ClientType::Absent => false,
-        }
-    }
-}
-
-fn client_kill(context: &mut CommandContext<'_>, args: Args<'_>) -> CommandResult {
-    let own_id = context.session.id;
-    if let [_, _, address] = args {
-        let core = context.core();
-        let found = core.clients.connected.iter().find(|(_, client)| client.address.as_bytes() == *address);
-        let (id, client) = found.ok_or(Failure::new("ERR No such client"))?;
-        client.kill.notify_one();
-        let own = *id == own_id;
-        drop(core);
-        context.session.closing |= own;
-        return Ok(Reply::OK);
-    }
-    let (mut wanted_id, mut wanted_type, mut wanted_address, mut skip_me) =
-        (None, ClientType::Any, None, true);
-    for pair in args[2..].chunks(2) {
-        let [word, value] = pair else {
-            return Err(Failure::SYNTAX);
-        };
-        match word.to_ascii_lowercase().as_slice() {
-            b"id" => {
-                wanted_id = Some(
-                    read_int(value)
-                        .filter(|id| *id > 0)
-                        .ok_or(Failure::new("ERR client-id should be greater than 0"))?,
-                );
-            }
-            b"type" => wanted_type = ClientType::parse(value)?,
-            b"addr" => wanted_address = Some(*value),
-            b"skipme" if value.eq_ignore_ascii_case(b"yes") => skip_me = true,
-            b"skipme" if value.eq_ignore_ascii_case(b"no") => skip_me = false,
-            _ => return Err(Failure::SYNTAX),
-        }
-    }
-    let mut killed = 0;
-    let core = context.core();
-    for (id, client) in &core.clients.connected {
-        let wanted = wanted_id.is_none_or(|wanted| wanted.unsigned_abs() == *id)
-            && wanted_type.fits(client.subscribed)
-            && wanted_address.is_none_or(|address| client.address.as_bytes() == address)
-            && !(skip_me && *id == own_id);
-        if wanted {
-            client.kill.notify_one();
-            killed += 1;
-        }
-    }
-    Ok(Reply::Int(killed))
-}
-
-fn client_unblock(core: &mut Core, args: Args<'_>) -> CommandResult {
-    let reply = match &args[3..] {
-        [] => Reply::NullArray,
-        [word] if word.eq_ignore_ascii_case(b"timeout") => Reply::NullArray,
-        [word] if word.eq_ignore_ascii_case(b"error") => {
-            Reply::Error("UNBLOCKED client unblocked via CLIENT UNBLOCK".into())
-        }
-        [_] => return Err(Failure::new("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
-        _ => {
-            let name = super::printable(args[1], 128);
-            return Err(format!(
-                "ERR unknown subcommand or wrong number of arguments for '{name}'. Try CLIENT HELP."
-            )
-            .into());
-        }
-    };
-    let client = int(args[2])?;
-    Ok(Reply::flag(u64::try_from(client).is_ok_and(|client| core.unblock_client(client, reply))))
 }
 
 /// The configuration parameters and their values.
@@ -374,6 +245,11 @@ fn config_set(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::OK)
 }
 
+fn config_resetstat(core: &mut Core, _: Args<'_>) -> CommandResult {
+    core.reset_stats();
+    Ok(Reply::OK)
+}
+
 /// A memory size as in the configuration: `100`, `64kb`, `2gb`.
 fn memory_size(text: &[u8]) -> Option<usize> {
     let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
@@ -389,57 +265,6 @@ fn memory_size(text: &[u8]) -> Option<usize> {
         _ => return None,
     };
     digits.parse::<usize>().ok()?.checked_mul(unit)
-}
-
-fn command(_: &mut Core, args: Args<'_>) -> CommandResult {
-    let Some(sub) = args.get(1) else {
-        return Ok(Reply::Array(entries().iter().map(describe).collect()));
-    };
-    match sub.to_ascii_lowercase().as_slice() {
-        b"count" if args.len() > 2 => Err(Failure::arity("command|count")),
-        b"count" => Ok(Reply::len(entries().len())),
-        b"info" if args.len() == 2 => Ok(Reply::Array(entries().iter().map(describe).collect())),
-        b"info" => Ok(Reply::Array(
-            args[2..].iter().map(|name| lookup(name).map_or(Reply::NullArray, describe)).collect(),
-        )),
-        _ => {
-            let sub = super::printable(sub, 128);
-            Err(format!("ERR unknown subcommand '{sub}'. Try COMMAND HELP.").into())
-        }
-    }
-}
-
-fn describe(entry: &Entry) -> Reply {
-    match entry {
-        Entry::Command(command) => describe_command(command),
-        Entry::Container { name, subcommands } => {
-            let subcommands = subcommands.iter().map(|sub| describe_command(sub)).collect();
-            description(name, -2, Flags::NONE, Keys::None, subcommands)
-        }
-    }
-}
-
-fn describe_command(command: &Command) -> Reply {
-    description(command.name, command.arity, command.flags, command.keys, vec![])
-}
-
-fn description(name: &str, arity: i32, flags: Flags, keys: Keys, subcommands: Vec<Reply>) -> Reply {
-    let (first, last, step) = match keys {
-        Keys::Range { first, last, step } => (first as i64, i64::from(last), step as i64),
-        Keys::None | Keys::Counted { .. } => (0, 0, 0),
-    };
-    Reply::Array(vec![
-        Reply::bulk(name),
-        Reply::Int(arity.into()),
-        Reply::Set(flags.names().map(|name| Reply::Simple(name.into())).collect()),
-        Reply::Int(first),
-        Reply::Int(last),
-        Reply::Int(step),
-        Reply::Set(vec![]),
-        Reply::Array(vec![]),
-        Reply::Array(vec![]),
-        Reply::Array(subcommands),
-    ])
 }
 
 fn time(core: &mut Core, _: Args<'_>) -> CommandResult {

@@ -33,8 +33,8 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("Numbers", "Hexadecimal floats (`0x1p3`) are not supported."),
     (
         "Lua",
-        "There is no `cjson`, `cmsgpack`, `struct`, `bit`, `coroutine`, `loadstring`, `rawset`, `redis.setresp` or \
-         `redis.breakpoint`. A script is stopped after 200 million instructions or 30 seconds, or when it needs \
+        "There is no `cjson`, `cmsgpack`, `struct`, `bit`, `coroutine`, `loadstring` or `rawset`. There is no debugger: \
+         `redis.breakpoint` and `redis.debug` do nothing, as in Redis without `SCRIPT DEBUG`. A script is stopped after 200 million instructions or 30 seconds, or when it needs \
          more than 256 MiB. The script cache is bounded: when it is full, the oldest scripts are dropped.",
     ),
     (
@@ -54,7 +54,33 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     (
         "CONFIG",
-        "Only the parameters that apply to the engine exist. `maxmemory` and `maxclients` can be set.",
+        "Only the parameters that apply to the engine exist. `maxmemory` and `maxclients` can be set, until the \
+         process ends.",
+    ),
+    (
+        "Clients",
+        "At most `maxclients` connections, 1000 by default (Redis: 10000): a further one gets `ERR max number of clients \
+         reached` and is closed. `CLIENT LIST` has all fields of Redis, but `fd` is -1 and the sizes of buffers are 0. \
+         There is no `CLIENT REPLY`, `PAUSE`, `TRACKING` or `NO-TOUCH`.",
+    ),
+    (
+        "INFO",
+        "`used_memory` is the engine's own count, `used_memory_rss` and the processor time are those of the whole process. \
+         Sections about modules, latencies and persistence are short or missing, and there are no network counters.",
+    ),
+    (
+        "COMMAND",
+        "No `COMMAND DOCS` and no `HELP` of any command. `COMMAND INFO` has no tips and no key specifications.",
+    ),
+    (
+        "OBJECT",
+        "`OBJECT ENCODING` returns the encoding that Redis chooses for the value's content in its default configuration; \
+         Redis keeps a larger encoding when a value becomes smaller. Idle times are not recorded, so there is no `OBJECT \
+         IDLETIME`, and there is no `DUMP` or `RESTORE`.",
+    ),
+    (
+        "MONITOR",
+        "The database in a line is always 0, and the address of a command from the same process is `in-process`.",
     ),
     ("ACL", "One user, `default`, with one password."),
 ];

@@ -5,7 +5,7 @@ use hob_commands::TransactionCommand;
 use super::{Args, Handler, resolve};
 use crate::dispatch::CommandContext;
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::session::Transaction;
+use crate::session::{Queued, Transaction};
 
 pub(super) fn handler(id: TransactionCommand) -> Handler {
     match id {
@@ -25,12 +25,12 @@ fn multi(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
         return Err(Failure::new("ERR MULTI calls can not be nested"));
     }
     context.session.transaction = Some(Transaction::default());
+    context.update_client(|client| client.queued = Some(Queued::default()));
     Ok(Reply::OK)
 }
 
 fn discard(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
-    context.session.transaction.take().ok_or(Failure::new("ERR DISCARD without MULTI"))?;
-    context.unwatch();
+    context.end_transaction().ok_or(Failure::new("ERR DISCARD without MULTI"))?;
     Ok(Reply::OK)
 }
 
@@ -51,13 +51,13 @@ fn exec(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     let transaction = context.session.transaction.take().ok_or(Failure::new("ERR EXEC without MULTI"))?;
     let changed = context.session.watches.iter().any(|watch| context.core().keys.is_changed(watch));
     context.unwatch();
-    if transaction.broken {
-        return Err(Failure::new("EXECABORT Transaction discarded because of previous errors."));
-    }
-    if changed {
-        return Ok(Reply::NullArray);
-    }
-    Ok(context.run_all(&transaction.queue))
+    let outcome = match (transaction.broken, changed) {
+        (true, _) => Err(Failure::new("EXECABORT Transaction discarded because of previous errors.")),
+        (false, true) => Ok(Reply::NullArray),
+        (false, false) => Ok(context.run_all(&transaction.queue)),
+    };
+    context.update_client(|client| client.queued = None);
+    outcome
 }
 
 impl CommandContext<'_> {
@@ -65,6 +65,14 @@ impl CommandContext<'_> {
         let watches = std::mem::take(&mut self.session.watches);
         let mut core = self.core();
         watches.iter().for_each(|watch| core.keys.unwatch(watch));
+    }
+
+    /// Ends the transaction of this connection, if there is one.
+    pub(crate) fn end_transaction(&mut self) -> Option<Transaction> {
+        let transaction = self.session.transaction.take()?;
+        self.update_client(|client| client.queued = None);
+        self.unwatch();
+        Some(transaction)
     }
 
     /// Runs queued commands in order. They were checked when they were queued.

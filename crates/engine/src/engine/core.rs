@@ -1,15 +1,19 @@
 //! What commands operate on: the keyspace, the subscribers, the clients and the time.
 
-use hob_commands::{Flags, Unresolved};
+use std::time::Instant;
 
+use hob_commands::{Command, Flags, Unresolved};
+
+use super::stats::Stats;
 use crate::blocked::{Attempt, Blocked};
 use crate::command::{Args, Handler};
 use crate::config::{Clock, Config};
 use crate::guard::{Changes, Guard, Strict};
 use crate::hub::Hub;
 use crate::reply::{CommandResult, Failure, Reply};
+use crate::script::Declared;
 use crate::session::Clients;
-use crate::store::Keyspace;
+use crate::store::{Keyspace, Lookups};
 
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -23,6 +27,9 @@ pub(crate) struct Core {
     pub(crate) now_us: u64,
     pub(crate) started_us: u64,
     pub(crate) commands: u64,
+    pub(crate) stats: Stats,
+    /// Identifies this run of the engine: forty random hexadecimal digits.
+    pub(crate) run_id: String,
     peak_memory: usize,
     script: Option<ScriptFrame>,
 }
@@ -33,6 +40,7 @@ struct ScriptFrame {
     keys: Vec<Vec<u8>>,
     /// The store was full when the script started: writes that need memory are refused until the script has written.
     began_full: bool,
+    declared: Declared,
     wrote: bool,
 }
 
@@ -59,6 +67,8 @@ impl Core {
             now_us,
             started_us: now_us,
             commands: 0,
+            stats: Stats::default(),
+            run_id: rand::random::<[u8; 20]>().iter().map(|byte| format!("{byte:02x}")).collect(),
             peak_memory: 0,
             script: None,
         }
@@ -81,11 +91,52 @@ impl Core {
         self.keys.now_ms = self.now_us / 1000;
         self.hub.now_us = self.now_us;
         self.peak_memory = self.peak_memory.max(self.memory());
+        self.stats.rate.update(self.now_us, self.commands);
     }
 
     /// Memory of keys and values, and of messages that subscribers have not read yet.
     pub(crate) fn memory(&self) -> usize {
         self.keys.memory() + self.hub.buffered_bytes()
+    }
+
+    /// Runs a command that needs only the data, and counts it.
+    pub(crate) fn call(
+        &mut self,
+        command: &'static Command,
+        run: impl FnOnce(&mut Core) -> CommandResult,
+    ) -> CommandResult {
+        self.keys.lookups.counted = command.flags.has(Flags::READONLY);
+        let started = Instant::now();
+        let outcome = run(self);
+        self.keys.lookups.counted = false;
+        self.count_call(command.name, started, &outcome);
+        outcome
+    }
+
+    pub(crate) fn count_call(&mut self, name: &'static str, started: Instant, outcome: &CommandResult) {
+        let stats = self.stats.of(name);
+        stats.calls += 1;
+        stats.time += started.elapsed();
+        if let Err(Failure(text)) | Ok(Reply::Error(text)) = outcome {
+            stats.failed += 1;
+            self.stats.record_error(text);
+        }
+    }
+
+    pub(crate) fn count_rejected(&mut self, name: Option<&'static str>, failure: &Failure) {
+        if let Some(name) = name {
+            self.stats.of(name).rejected += 1;
+        }
+        self.stats.record_error(&failure.0);
+    }
+
+    pub(crate) fn reset_stats(&mut self) {
+        self.stats = Stats::default();
+        self.commands = 0;
+        self.clients.accepted = 0;
+        self.clients.rejected = 0;
+        self.keys.expired_keys = 0;
+        self.keys.lookups = Lookups::default();
     }
 
     fn clock(&self) -> &Clock {
@@ -129,13 +180,16 @@ impl Core {
         self.check_guard().map_or_else(Reply::from, |()| reply)
     }
 
-    pub(crate) fn enter_script(&mut self, keys: &[&[u8]]) -> CommandResult<()> {
+    pub(crate) fn enter_script(&mut self, keys: &[&[u8]], declared: Declared) -> CommandResult<()> {
         self.settings.strict.check_keys(keys)?;
-        let began_full = self.is_full();
+        let began_full = self.is_full() && declared != Declared::WritesWhenFull;
+        if began_full && declared == Declared::Writes {
+            return Err(Failure::OUT_OF_MEMORY);
+        }
         // Only strict mode needs the script's KEYS later.
         let keys = if self.settings.strict == Strict::Off { &[] } else { keys };
         let keys = keys.iter().map(|key| key.to_vec()).collect();
-        self.script = Some(ScriptFrame { keys, began_full, wrote: false });
+        self.script = Some(ScriptFrame { keys, began_full, declared, wrote: false });
         Ok(())
     }
 
@@ -145,17 +199,18 @@ impl Core {
 
     /// Runs a command that the current script calls. `may_write` is called before the script's first write.
     pub(crate) fn call_from_script(&mut self, args: Args<'_>, may_write: impl Fn() -> bool) -> CommandResult {
-        match self.admit_from_script(args, may_write)? {
-            ScriptHandler::Data(run) => run(self, args),
-            ScriptHandler::Blocking(attempt) => Ok(attempt(self, args)?.without_wait()),
-        }
+        let (command, handler) = self.admit_from_script(args, may_write)?;
+        self.call(command, |core| match handler {
+            ScriptHandler::Data(run) => run(core, args),
+            ScriptHandler::Blocking(attempt) => Ok(attempt(core, args)?.without_wait()),
+        })
     }
 
     fn admit_from_script(
         &mut self,
         args: Args<'_>,
         may_write: impl Fn() -> bool,
-    ) -> CommandResult<ScriptHandler> {
+    ) -> CommandResult<(&'static Command, ScriptHandler)> {
         let command = hob_commands::resolve(args).map_err(|reason| match reason {
             Unresolved::UnknownCommand | Unresolved::UnknownSubcommand { .. } => {
                 Failure::new("ERR Unknown Redis command called from script")
@@ -173,6 +228,9 @@ impl Core {
         for key in command.keys.of(args) {
             self.settings.strict.check_key(&frame.keys, key)?;
         }
+        if command.flags.has(Flags::WRITE) && frame.declared == Declared::Reads {
+            return Err(Failure::new("ERR Write commands are not allowed from read-only scripts."));
+        }
         if frame.began_full && !frame.wrote && command.flags.has(Flags::DENYOOM) {
             return Err(Failure::OUT_OF_MEMORY);
         }
@@ -183,6 +241,9 @@ impl Core {
             frame.wrote = true;
         }
         self.commands += 1;
-        Ok(run)
+        if self.hub.is_monitored() && !command.flags.has(Flags::ADMIN) {
+            self.send_to_monitors("lua", command, args);
+        }
+        Ok((command, run))
     }
 }

@@ -150,16 +150,7 @@ fn register(engine: &Engine, kill: &Arc<Notify>, ends: Ends) -> Option<(Session,
         }
         let now_us = core.settings.clock.now_us();
         let id = core.clients.next_id();
-        let client = Client {
-            address: ends.peer,
-            local_address: ends.local,
-            name: String::new(),
-            since_us: now_us,
-            active_us: now_us,
-            last_command: "NULL",
-            subscribed: false,
-            kill: Arc::clone(kill),
-        };
+        let client = Client::new(ends.peer, ends.local, now_us, Arc::clone(kill));
         core.clients.add(id, client);
         let limits = core.settings.subscriber_limits;
         let (sender, incoming) = core.hub.message_queue(limits, Some(Arc::clone(kill)));

@@ -23,6 +23,16 @@ pub(crate) struct Keyspace {
     touched: Option<Vec<Vec<u8>>>,
     sweep_at: usize,
     pub(crate) expired_keys: u64,
+    pub(crate) lookups: Lookups,
+}
+
+/// How often a key that a command read was there.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    pub(crate) hits: u64,
+    pub(crate) misses: u64,
+    /// As in Redis, only commands that only read are counted.
+    pub(crate) counted: bool,
 }
 
 #[derive(Debug)]
@@ -79,7 +89,12 @@ impl Keyspace {
     /// The entry of an existing key. An expired one is removed.
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<&Entry> {
         self.expire_if_due(key);
-        self.entries.get(key)
+        let entry = self.entries.get(key);
+        if self.lookups.counted {
+            let count = if entry.is_some() { &mut self.lookups.hits } else { &mut self.lookups.misses };
+            *count += 1;
+        }
+        entry
     }
 
     pub(crate) fn contains(&mut self, key: &[u8]) -> bool {

@@ -4,6 +4,7 @@
 mod found;
 mod generate;
 mod pair;
+mod server;
 mod wire;
 
 use hob_testkit::{RedisServer, budget};
