@@ -4,6 +4,7 @@ mod client_session;
 mod connection;
 mod encode;
 mod listener;
+mod outgoing;
 mod request;
 mod subscriber;
 

@@ -101,6 +101,11 @@ impl MessageSender {
 }
 
 impl MessageReceiver {
+    /// A queue into which nothing is ever sent.
+    pub(crate) fn closed() -> MessageReceiver {
+        message_queue(SubscriberLimits::default(), &Arc::default(), None).1
+    }
+
     pub(crate) async fn recv(&mut self) -> Option<Delivery> {
         let delivery = self.queue.recv().await?;
         self.in_hand += delivery.bytes();

@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use bytes::{Buf, BytesMut};
 
 use super::encode::encode;
+use super::outgoing::Outgoing;
 use super::request::RequestParser;
 use crate::blocked::Pending;
 use crate::command::resolve;
 use crate::dispatch::runs_lua;
 use crate::engine::Engine;
+use crate::hub::{Delivery, MessageReceiver};
 use crate::reply::Reply;
 use crate::session::{Protocol, Session};
 
-/// Replies are sent once they reach this size, so that those of a long pipeline do not accumulate.
-pub(super) const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 /// How many commands of a pipeline run before others get the store's lock.
 const COMMANDS_PER_TURN: usize = 16;
 /// How long a thread runs the scripts of a pipeline before the client's task checks whether the client is still there.
@@ -26,7 +26,7 @@ pub(super) struct ClientSession {
     pub(super) session: Session,
     parser: RequestParser,
     pub(super) input: BytesMut,
-    pub(super) output: Vec<u8>,
+    pub(super) outgoing: Outgoing,
 }
 
 /// Why the client's task has to act before the next request can run.
@@ -43,23 +43,23 @@ pub(super) enum Pause {
 }
 
 impl ClientSession {
-    pub(super) fn new(engine: Engine, session: Session) -> ClientSession {
+    pub(super) fn new(engine: Engine, session: Session, incoming: MessageReceiver) -> ClientSession {
         let parser = engine.with_core(|core| {
             RequestParser::new(core.settings.max_value_bytes, core.settings.max_command_bytes)
         });
-        ClientSession { engine, session, parser, input: BytesMut::new(), output: Vec::new() }
+        ClientSession { engine, session, parser, input: BytesMut::new(), outgoing: Outgoing::new(incoming) }
     }
 
     /// Runs the requests that have arrived, for as long as the client's task is not needed.
     pub(super) fn run_ready(&mut self) -> Pause {
-        let ClientSession { engine, session, parser, input, output } = self;
+        let ClientSession { engine, session, parser, input, outgoing } = self;
         let mut turn = None;
         let mut left = 0;
         loop {
-            if output.len() >= MAX_OUTPUT_BYTES {
+            if outgoing.is_full() {
                 return Pause::OutputFull;
             }
-            let Some(length) = next_request(parser, input, session, output) else {
+            let Some(length) = next_request(parser, input, session, &mut outgoing.output) else {
                 return Pause::Idle;
             };
             let words = parser.words(input);
@@ -74,8 +74,9 @@ impl ClientSession {
                 }
                 let Some(turn) = &mut turn else { return Pause::Locked };
                 left -= 1;
+                let subscriptions = session.subscriptions();
                 let reply = turn.execute(session, resolved, &words);
-                encode(&reply, session.protocol, output);
+                outgoing.add_reply(&reply, session, subscriptions);
             }
             drop(words);
             parser.done();
@@ -85,10 +86,11 @@ impl ClientSession {
 
     /// Runs the next request, once the store's lock is free.
     pub(super) async fn run_locked(&mut self) {
-        let ClientSession { engine, session, parser, input, output } = self;
-        if let Some(length) = next_request(parser, input, session, output) {
+        let ClientSession { engine, session, parser, input, outgoing } = self;
+        if let Some(length) = next_request(parser, input, session, &mut outgoing.output) {
+            let subscriptions = session.subscriptions();
             let reply = engine.run(session, &parser.words(input), None).await;
-            encode(&reply, session.protocol, output);
+            outgoing.add_reply(&reply, session, subscriptions);
             parser.done();
             input.advance(length);
         }
@@ -102,7 +104,8 @@ impl ClientSession {
             return Some(());
         };
         // The session moves to the script's thread: it is needed until the script ends, even if this task ends before.
-        let placeholder = ClientSession::new(self.engine.clone(), self.engine.handle_session());
+        let placeholder =
+            ClientSession::new(self.engine.clone(), self.engine.handle_session(), MessageReceiver::closed());
         let mut client = std::mem::replace(self, placeholder);
         let running = tokio::task::spawn_blocking(move || {
             client.run_batch();
@@ -116,14 +119,15 @@ impl ClientSession {
     /// Runs the requests that have arrived on a thread that may be blocked. The first is a script.
     fn run_batch(&mut self) {
         let started = Instant::now();
-        let ClientSession { engine, session, parser, input, output } = self;
-        while output.len() < MAX_OUTPUT_BYTES
-            && let Some(length) = next_request(parser, input, session, output)
+        let ClientSession { engine, session, parser, input, outgoing } = self;
+        while !outgoing.is_full()
+            && let Some(length) = next_request(parser, input, session, &mut outgoing.output)
         {
             let words = parser.words(input);
             if !words.is_empty() {
+                let subscriptions = session.subscriptions();
                 let reply = engine.run_blocking(session, &words);
-                encode(&reply, session.protocol, output);
+                outgoing.add_reply(&reply, session, subscriptions);
             }
             drop(words);
             parser.done();
@@ -135,10 +139,11 @@ impl ClientSession {
     }
 
     fn refuse_as_busy(&mut self) {
-        let ClientSession { engine, session, parser, input, output } = self;
-        if let Some(length) = next_request(parser, input, session, output) {
+        let ClientSession { engine, session, parser, input, outgoing } = self;
+        if let Some(length) = next_request(parser, input, session, &mut outgoing.output) {
+            let subscriptions = session.subscriptions();
             let reply = engine.refuse_as_busy(session, &parser.words(input));
-            encode(&reply, session.protocol, output);
+            outgoing.add_reply(&reply, session, subscriptions);
             parser.done();
             input.advance(length);
         }
@@ -147,6 +152,11 @@ impl ClientSession {
     /// The command that waits for its reply, if there is one.
     pub(super) fn pending(&mut self) -> Option<Pending> {
         self.engine.pending(&mut self.session)
+    }
+
+    /// Adds a message, and those that have arrived after it, to what is sent.
+    pub(super) fn push_messages(&mut self, delivery: Delivery) {
+        self.outgoing.add_messages(delivery, &mut self.session);
     }
 
     pub(super) fn disconnect(&mut self) {

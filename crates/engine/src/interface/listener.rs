@@ -14,11 +14,12 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use super::client_session::{ClientSession, MAX_OUTPUT_BYTES, Pause};
+use super::client_session::{ClientSession, Pause};
 use super::encode::encode;
+use super::outgoing::{MAX_OUTPUT_BYTES, Outgoing};
 use crate::blocked::Pending;
 use crate::engine::Engine;
-use crate::hub::{Delivery, MessageReceiver};
+use crate::hub::MessageReceiver;
 use crate::reply::Reply;
 use crate::session::{Client, Session, SessionOrigin};
 
@@ -133,7 +134,7 @@ where
         let _ = stream.write_all(b"-ERR max number of clients reached\r\n").await;
         return;
     };
-    let mut connection = ClientConnection { stream, client: ClientSession::new(engine, session), incoming };
+    let mut connection = ClientConnection { stream, client: ClientSession::new(engine, session, incoming) };
     tokio::select! {
         () = kill.notified() => {}
         ended = connection.run() => if let Err(error) = ended {
@@ -165,7 +166,6 @@ fn register(engine: &Engine, kill: &Arc<Notify>, ends: Ends) -> Option<(Session,
 struct ClientConnection<S> {
     stream: S,
     client: ClientSession,
-    incoming: MessageReceiver,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
@@ -183,8 +183,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             self.client.input.reserve(READ_BYTES);
             tokio::select! {
                 read = self.stream.read_buf(&mut self.client.input) => if read? == 0 { return Ok(()) },
-                delivery = self.incoming.recv() => match delivery {
-                    Some(delivery) => self.push_deliveries(delivery),
+                delivery = self.client.outgoing.incoming.recv() => match delivery {
+                    Some(delivery) => self.client.push_messages(delivery),
                     None => return Ok(()),
                 },
             }
@@ -196,7 +196,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
         loop {
             if let Some(pending) = self.client.pending() {
                 let reply = self.wait(pending).await?;
-                encode(&reply, self.client.session.protocol, &mut self.client.output);
+                encode(&reply, self.client.session.protocol, &mut self.client.outgoing.output);
             }
             match self.client.run_ready() {
                 Pause::Idle if self.client.session.blocked.is_some() => {}
@@ -225,8 +225,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
                         return Err(io::ErrorKind::ConnectionAborted.into());
                     }
                 }
-                delivery = self.incoming.recv() => match delivery {
-                    Some(delivery) => self.push_deliveries(delivery),
+                delivery = self.client.outgoing.incoming.recv() => match delivery {
+                    Some(delivery) => self.client.push_messages(delivery),
                     None => return Err(io::ErrorKind::ConnectionAborted.into()),
                 },
             }
@@ -241,39 +241,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     }
 
     async fn flush(&mut self) -> io::Result<()> {
-        let output = &mut self.client.output;
+        let Outgoing { output, incoming } = &mut self.client.outgoing;
         if !output.is_empty() {
             self.stream.write_all(output).await?;
             output.clear();
             output.shrink_to(MAX_OUTPUT_BYTES);
-            self.incoming.processed();
+            incoming.processed();
         }
         Ok(())
     }
-
-    fn push_deliveries(&mut self, delivery: Delivery) {
-        let mut next = Some(delivery);
-        while let Some(delivery) = next {
-            let reply = match delivery {
-                Delivery::Message { channel, pattern: None, payload } => {
-                    push([b"message".as_slice(), &channel, &payload])
-                }
-                Delivery::Message { channel, pattern: Some(pattern), payload } => {
-                    push([b"pmessage".as_slice(), &pattern, &channel, &payload])
-                }
-                Delivery::MonitorLine(line) => {
-                    Reply::Simple(String::from_utf8_lossy(&line).into_owned().into())
-                }
-            };
-            encode(&reply, self.client.session.protocol, &mut self.client.output);
-            let full = self.client.output.len() >= MAX_OUTPUT_BYTES;
-            next = if full { None } else { self.incoming.try_recv() };
-        }
-        // As in Redis, a subscriber that cannot keep up is disconnected.
-        self.client.session.closing |= self.incoming.has_missed();
-    }
-}
-
-fn push<const N: usize>(parts: [&[u8]; N]) -> Reply {
-    Reply::Push(parts.map(Reply::bulk).into())
 }

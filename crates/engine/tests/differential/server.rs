@@ -322,3 +322,17 @@ fn clients_are_described_with_the_fields_of_redis() {
     both.agree(&["CLIENT", "NO-EVICT", "maybe"]);
     both.agree(&["CLIENT", "NO-EVICT", "on"]);
 }
+
+/// A client of RESP3 that publishes to its own channel gets the message before the reply. (Redis 7.2 sends it after.)
+#[test]
+fn own_message_is_ordered_as_in_redis() {
+    let mut both = Both::start("3");
+    both.agree(&["SUBSCRIBE", "c"]);
+    for words in [&["PUBLISH", "c", "one"][..], &["EVAL", "return redis.call('PUBLISH', 'c', 'two')", "0"]] {
+        let first = both.agree(words);
+        assert_eq!(first.items().len(), 3, "the message comes before the reply");
+        let [redis, engine] = [both.redis.1.read(), both.engine.1.read()];
+        assert_eq!(engine, redis, "{words:?}");
+    }
+    both.agree(&["PING"]);
+}
