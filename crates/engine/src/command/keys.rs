@@ -120,7 +120,7 @@ fn expire(core: &mut Core, args: Args<'_>, unit_ms: i64, base: Base, command: &s
     let base_ms = if base == Base::Now { now_ms } else { 0 };
     let given_ms = int(args[2])?.checked_mul(unit_ms).ok_or_else(too_far)?;
     let deadline = given_ms.checked_add(base_ms).ok_or_else(too_far)?;
-    if !core.keys.contains(key) || !flags.allow(core.keys.deadline(key), deadline) {
+    if !core.keys.get(key).is_some_and(|entry| flags.allow(entry.deadline(), deadline)) {
         return Ok(Reply::Int(0));
     }
     match u64::try_from(deadline) {
@@ -135,7 +135,7 @@ fn time_left(core: &mut Core, key: &[u8], left: fn(u64, u64) -> u64) -> CommandR
     let now_ms = core.keys.now_ms;
     Ok(Reply::Int(match core.keys.get(key) {
         None => -2,
-        Some(entry) => entry.deadline.map_or(-1, |deadline| left(deadline, now_ms).cast_signed()),
+        Some(entry) => entry.deadline().map_or(-1, |deadline| left(deadline, now_ms).cast_signed()),
     }))
 }
 
@@ -216,7 +216,8 @@ fn rename(core: &mut Core, args: Args<'_>) -> CommandResult {
         return if core.keys.contains(from) { Ok(Reply::OK) } else { Err(Failure::NO_SUCH_KEY) };
     }
     let entry = core.keys.remove(from).ok_or(Failure::NO_SUCH_KEY)?;
-    core.keys.put(to, entry.value, entry.deadline);
+    let deadline = entry.deadline();
+    core.keys.put(to, entry.value, deadline);
     core.keys.touch(from);
     core.keys.touch(to);
     Ok(Reply::OK)

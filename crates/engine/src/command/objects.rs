@@ -24,6 +24,7 @@ pub(super) fn encoding(core: &mut Core, args: Args<'_>) -> CommandResult {
 fn encoding_of(value: &Value) -> &'static str {
     match value {
         Value::Str(Str::Int(_)) => "int",
+        Value::Str(Str::Short(_)) => "embstr",
         Value::Str(Str::Raw(bytes)) if bytes.len() <= MAX_EMBEDDED_BYTES => "embstr",
         Value::Str(Str::Raw(_)) => "raw",
         Value::Hash(hash) if is_compact_hash(hash) => "listpack",

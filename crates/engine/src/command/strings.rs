@@ -222,12 +222,16 @@ fn getrange(core: &mut Core, args: Args<'_>) -> CommandResult {
 }
 
 fn add(core: &mut Core, key: &[u8], by: i64) -> CommandResult {
-    let current = match core.keys.read::<Str>(key)? {
-        Some(value) => value.as_int().ok_or(Failure::NOT_AN_INTEGER)?,
-        None => 0,
-    };
-    let sum = current.checked_add(by).ok_or(Failure::OVERFLOW)?;
-    core.keys.upsert(key, |value: &mut Str| *value = Str::Int(sum))?;
+    let changed = core.keys.update(key, |value: &mut Str| -> CommandResult<i64> {
+        let current = value.as_int().ok_or(Failure::NOT_AN_INTEGER)?;
+        let sum = current.checked_add(by).ok_or(Failure::OVERFLOW)?;
+        *value = Str::Int(sum);
+        Ok(sum)
+    });
+    let sum = changed?.transpose()?.unwrap_or_else(|| {
+        core.keys.put(key, Value::Str(Str::Int(by)), None);
+        by
+    });
     core.keys.touch(key);
     Ok(Reply::Int(sum))
 }

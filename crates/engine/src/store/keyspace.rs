@@ -1,6 +1,8 @@
 //! Keys, their values and their deadlines. Every change goes through here, so that memory is counted, watches are
 //! notified, and a guard can see the changed keys.
 
+use std::num::NonZeroU64;
+
 use indexmap::IndexMap;
 
 use super::awaited::Awaited;
@@ -38,8 +40,23 @@ pub(crate) struct Lookups {
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) value: Value,
-    /// Unix milliseconds.
-    pub(crate) deadline: Option<u64>,
+    /// Unix milliseconds. Not 0, which makes the entry smaller.
+    deadline: Option<NonZeroU64>,
+}
+
+impl Entry {
+    fn new(value: Value, deadline: Option<u64>) -> Entry {
+        Entry { value, deadline: deadline.map(not_zero) }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        self.deadline.map(NonZeroU64::get)
+    }
+}
+
+/// The same deadline, but 1 instead of 0: both have passed.
+fn not_zero(deadline: u64) -> NonZeroU64 {
+    NonZeroU64::new(deadline).unwrap_or(NonZeroU64::MIN)
 }
 
 /// A page of a `SCAN`: the elements, and the next cursor (0: the end).
@@ -88,13 +105,12 @@ impl Keyspace {
 
     /// The entry of an existing key. An expired one is removed.
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<&Entry> {
-        self.expire_if_due(key);
-        let entry = self.entries.get(key);
+        let index = self.find(key);
         if self.lookups.counted {
-            let count = if entry.is_some() { &mut self.lookups.hits } else { &mut self.lookups.misses };
+            let count = if index.is_some() { &mut self.lookups.hits } else { &mut self.lookups.misses };
             *count += 1;
         }
-        entry
+        self.entries.get_index(index?).map(|(_, entry)| entry)
     }
 
     pub(crate) fn contains(&mut self, key: &[u8]) -> bool {
@@ -112,10 +128,18 @@ impl Keyspace {
         key: &[u8],
         change: impl FnOnce(&mut T) -> R,
     ) -> CommandResult<Option<R>> {
-        self.expire_if_due(key);
-        let Some(entry) = self.entries.get_mut(key) else {
+        let Some(index) = self.find(key) else {
             return Ok(None);
         };
+        self.update_at(index, change).map(Some)
+    }
+
+    fn update_at<T: ValueType, R>(
+        &mut self,
+        index: usize,
+        change: impl FnOnce(&mut T) -> R,
+    ) -> CommandResult<R> {
+        let (_, entry) = self.entries.get_index_mut(index).expect("the key was found at this index");
         let before = entry.value.memory();
         let value = T::of_mut(&mut entry.value).ok_or(Failure::WRONG_TYPE)?;
         let result = change(value);
@@ -123,9 +147,9 @@ impl Keyspace {
         let emptied = entry.value.is_empty();
         self.payload = self.payload + after - before;
         if emptied {
-            self.drop_entry(key);
+            self.drop_entry_at(index);
         }
-        Ok(Some(result))
+        Ok(result)
     }
 
     /// Changes the value of a key, starting with an empty one if it does not exist.
@@ -134,17 +158,21 @@ impl Keyspace {
         key: &[u8],
         change: impl FnOnce(&mut T) -> R,
     ) -> CommandResult<R> {
-        if !self.contains(key) {
-            self.put(key, T::empty(), None);
-        }
-        Ok(self.update(key, change)?.expect("the key was put just now if it was missing"))
+        let index = match self.find(key) {
+            Some(index) => index,
+            None => {
+                self.put(key, T::empty(), None);
+                self.entries.len() - 1
+            }
+        };
+        self.update_at(index, change)
     }
 
     /// Sets the value of a key, whatever was there.
     pub(crate) fn put(&mut self, key: &[u8], value: Value, deadline: Option<u64>) {
         self.payload += value.memory();
         self.volatile += usize::from(deadline.is_some());
-        let entry = Entry { value, deadline };
+        let entry = Entry::new(value, deadline);
         if let Some(old) = self.entries.get_mut(key) {
             let old = std::mem::replace(old, entry);
             self.payload -= old.value.memory();
@@ -157,12 +185,12 @@ impl Keyspace {
 
     /// Removes a key; `None` if it does not exist or has expired.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Option<Entry> {
-        self.expire_if_due(key);
-        self.drop_entry(key)
+        let index = self.find(key)?;
+        self.drop_entry_at(index)
     }
 
     pub(crate) fn deadline(&mut self, key: &[u8]) -> Option<u64> {
-        self.get(key)?.deadline
+        self.get(key)?.deadline()
     }
 
     /// Sets or clears the deadline of an existing key.
@@ -170,7 +198,7 @@ impl Keyspace {
         if let Some(entry) = self.entries.get_mut(key) {
             self.volatile += usize::from(deadline.is_some());
             self.volatile -= usize::from(entry.deadline.is_some());
-            entry.deadline = deadline;
+            entry.deadline = deadline.map(not_zero);
         }
     }
 
@@ -250,7 +278,7 @@ impl Keyspace {
         let now_ms = self.now_ms;
         Scan::page(cursor, count, self.entries.len(), |index| {
             let (key, entry) = self.entries.get_index(index)?;
-            let alive = entry.deadline.is_none_or(|deadline| deadline >= now_ms);
+            let alive = entry.deadline().is_none_or(|deadline| deadline >= now_ms);
             if alive { pick(key, entry) } else { None }
         })
     }
@@ -267,25 +295,29 @@ impl Keyspace {
         });
         self.sweep_at = due.cursor;
         for key in &due.found {
-            self.expire_if_due(key);
+            self.find(key);
         }
         due.found.len()
     }
 
     fn is_due(&self, entry: &Entry) -> bool {
-        entry.deadline.is_some_and(|deadline| deadline < self.now_ms)
+        entry.deadline().is_some_and(|deadline| deadline < self.now_ms)
     }
 
-    fn expire_if_due(&mut self, key: &[u8]) {
-        if self.volatile > 0 && self.entries.get(key).is_some_and(|entry| self.is_due(entry)) {
-            self.drop_entry(key);
+    /// Where the entry of an existing key is. An expired one is removed.
+    fn find(&mut self, key: &[u8]) -> Option<usize> {
+        let index = self.entries.get_index_of(key)?;
+        if self.volatile > 0 && self.is_due(&self.entries[index]) {
+            self.drop_entry_at(index);
             self.watches.expired(key);
             self.expired_keys += 1;
+            return None;
         }
+        Some(index)
     }
 
-    fn drop_entry(&mut self, key: &[u8]) -> Option<Entry> {
-        let entry = self.entries.swap_remove(key)?;
+    fn drop_entry_at(&mut self, index: usize) -> Option<Entry> {
+        let (key, entry) = self.entries.swap_remove_index(index)?;
         self.payload -= entry.value.memory() + allocation(key.len());
         self.volatile -= usize::from(entry.deadline.is_some());
         Some(entry)

@@ -102,21 +102,46 @@ kind!(List, List, "list", Box::default());
 kind!(Set, Set, "set", Box::default());
 kind!(SortedSet, SortedSet, "zset", Box::default());
 
-/// A string, stored as an integer where possible, so that counters need no allocation.
+/// A string, stored as an integer or in place where possible, so that counters and short values need no allocation.
 #[derive(Clone, Debug)]
 pub(crate) enum Str {
     Int(i64),
+    Short(Short),
     Raw(Vec<u8>),
+}
+
+/// The largest length with which a `Str` is not larger than a `Vec`.
+const MAX_SHORT: usize = 15;
+
+/// At most [`MAX_SHORT`] bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Short {
+    bytes: [u8; MAX_SHORT],
+    len: u8,
+}
+
+impl Short {
+    fn new(bytes: &[u8]) -> Option<Short> {
+        let mut short = Short { bytes: [0; MAX_SHORT], len: u8::try_from(bytes.len()).ok()? };
+        short.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(short)
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
 }
 
 impl Str {
     pub(crate) fn new(bytes: &[u8]) -> Str {
-        read_int(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Int)
+        let short = || Short::new(bytes).map_or_else(|| Str::Raw(bytes.to_vec()), Str::Short);
+        read_int(bytes).map_or_else(short, Str::Int)
     }
 
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         match self {
             Str::Int(value) => itoa::Buffer::new().format(*value).as_bytes().to_vec(),
+            Str::Short(short) => short.bytes().to_vec(),
             Str::Raw(bytes) => bytes.clone(),
         }
     }
@@ -124,30 +149,32 @@ impl Str {
     pub(crate) fn len(&self) -> usize {
         match self {
             Str::Int(value) => itoa::Buffer::new().format(*value).len(),
+            Str::Short(short) => short.bytes().len(),
             Str::Raw(bytes) => bytes.len(),
         }
     }
 
     pub(crate) fn append(&mut self, tail: &[u8]) {
         let mut bytes = match self {
-            Str::Int(_) => self.to_vec(),
+            Str::Int(_) | Str::Short(_) => self.to_vec(),
             Str::Raw(bytes) => std::mem::take(bytes),
         };
         bytes.extend_from_slice(tail);
         *self = Str::Raw(bytes);
     }
 
-    /// The integer that this string represents. A `Raw` may represent one too, after an append.
+    /// The integer that this string represents. Only after an append, a `Raw` may represent one too.
     pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Str::Int(value) => Some(*value),
+            Str::Short(_) => None,
             Str::Raw(bytes) => read_int(bytes),
         }
     }
 
     fn memory(&self) -> usize {
         match self {
-            Str::Int(_) => 0,
+            Str::Int(_) | Str::Short(_) => 0,
             Str::Raw(bytes) => allocation(bytes.capacity()),
         }
     }
@@ -345,5 +372,34 @@ impl Set {
 
     fn memory(&self) -> usize {
         table::<Bytes>(self.members.capacity()) + self.payload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_strings_need_no_allocation() {
+        assert_eq!(size_of::<Value>(), size_of::<Vec<u8>>());
+        for (text, memory) in [("", 0), ("true", 0), ("123456789012345", 0), ("123456789abcdef", 0)] {
+            let value = Str::new(text.as_bytes());
+            assert_eq!(value.to_vec(), text.as_bytes());
+            assert_eq!((value.len(), value.memory()), (text.len(), memory), "{text}");
+        }
+        let long = Str::new(b"123456789abcdefg");
+        assert_eq!((long.to_vec().as_slice(), long.memory()), (b"123456789abcdefg".as_slice(), 32));
+    }
+
+    #[test]
+    fn appending_keeps_every_byte() {
+        let mut value = Str::new(b"");
+        for (tail, whole) in
+            [("1", "1"), ("23", "123"), ("x", "123x"), ("0123456789abcdef", "123x0123456789abcdef")]
+        {
+            value.append(tail.as_bytes());
+            assert_eq!(value.to_vec(), whole.as_bytes());
+            assert_eq!(value.as_int(), read_int(whole.as_bytes()));
+        }
     }
 }
