@@ -6,6 +6,7 @@ mod shebang;
 mod watchdog;
 
 use std::borrow::Cow;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
@@ -21,7 +22,7 @@ use crate::number::write_float;
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::{Protocol, SessionOrigin};
 use api::ScriptProtocol;
-use convert::{LuaArgument, one_line, to_lua, to_reply};
+use convert::{one_line, to_lua, to_reply, words_to_lua};
 
 pub(crate) use shebang::Declared;
 use watchdog::FIRST_PERIOD;
@@ -37,6 +38,24 @@ pub(crate) enum ScriptAccess {
     ReadOnly,
 }
 
+/// Takes the first digits of a hash, which is random enough itself.
+#[derive(Default)]
+struct ShaHasher(u64);
+
+impl Hasher for ShaHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        let digits = bytes.first_chunk().map_or(0, |digits| u64::from_le_bytes(*digits));
+        self.0 = digits.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// The length, which is the same for all.
+    fn write_usize(&mut self, _: usize) {}
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
 /// The name of scripts in errors, as in Redis.
 const SOURCE: &str = "@user_script";
 
@@ -45,7 +64,7 @@ pub(crate) struct Scripts {
     run: Function,
     environment: Table,
     protocol: ScriptProtocol,
-    loaded: IndexMap<Sha, Script>,
+    loaded: IndexMap<Sha, Script, BuildHasherDefault<ShaHasher>>,
     max_scripts: usize,
     memory: usize,
     core: Arc<Mutex<Core>>,
@@ -71,8 +90,9 @@ impl Scripts {
             let lua = Lua::new_with(StdLib::MATH | StdLib::STRING | StdLib::TABLE, LuaOptions::default())?;
             let (run, environment) = load_prelude(&lua, &core, &watchdog, &protocol, memory)?;
             // A script's heap is small and short-lived: a collection each time it doubles would cost more than the
-            // scripts.
-            let rarely = GcIncParams::default().pause(1000);
+            // scripts. Once a collection has begun, it ends quickly: with small steps, a script that creates large
+            // strings would reach its memory limit before the first of them are freed.
+            let rarely = GcIncParams::default().pause(1000).step_multiplier(10_000);
             lua.gc_set_mode(GcMode::Incremental(rarely));
             set_watchdog_hook(&lua, &watchdog, FIRST_PERIOD)?;
             Ok((lua, run, environment))
@@ -83,7 +103,7 @@ impl Scripts {
             run,
             environment,
             protocol,
-            loaded: IndexMap::new(),
+            loaded: IndexMap::default(),
             max_scripts,
             memory,
             core,
@@ -155,7 +175,7 @@ impl Scripts {
             (true, value) => {
                 to_reply(&value, self.protocol.get(), self.memory).map_err(|error| internal(&error))
             }
-            (false, error) => Err(script_error(&error, &sha)),
+            (false, error) => Err(script_error(&error, &sha, self.memory)),
         }
     }
 
@@ -175,8 +195,8 @@ impl Scripts {
     }
 
     fn call(&self, script: Function, keys: Args<'_>, argv: Args<'_>) -> Result<(bool, Value)> {
-        let keys = self.lua.create_sequence_from(keys.iter().map(|word| LuaArgument(word)))?;
-        let argv = self.lua.create_sequence_from(argv.iter().map(|word| LuaArgument(word)))?;
+        let keys = words_to_lua(&self.lua, keys)?;
+        let argv = words_to_lua(&self.lua, argv)?;
         self.lua.set_memory_limit(self.memory)?;
         let outcome = self.run.call((script, keys, argv));
         self.lua.set_memory_limit(0)?;
@@ -184,24 +204,28 @@ impl Scripts {
     }
 }
 
-/// Creates Lua values without the memory limit, because under the limit each one needs a protected call. A reply is
-/// bounded by the size of the store, and the check afterwards stops a script that collects replies.
-fn without_memory_limit<T>(lua: &Lua, memory: usize, make: impl FnOnce() -> Result<T>) -> Result<T> {
+/// A reply as a Lua value. It is created without the memory limit, because under the limit each allocation needs a
+/// protected call. A reply is bounded by the size of the store, and the check afterwards stops a script that collects
+/// replies.
+fn reply_to_lua(lua: &Lua, memory: usize, reply: Reply, protocol: Protocol) -> Result<Value> {
+    if let Reply::Int(_) | Reply::Null = reply {
+        return to_lua(lua, reply, protocol);
+    }
     lua.set_memory_limit(0)?;
-    let made = make();
+    let made = to_lua(lua, reply, protocol);
     if lua.used_memory() > memory {
         lua.gc_collect()?;
     }
     let fits = lua.used_memory() <= memory;
     lua.set_memory_limit(memory)?;
-    if fits { made } else { Err(mlua::Error::external(CallFailed("ERR not enough memory".into()))) }
+    if fits { made } else { Err(mlua::Error::external(CallFailed(out_of_memory(memory).0))) }
 }
 
 /// Sets the hook that counts instructions and fails once the script must stop. A script's `pcall` may catch that, but
 /// the prelude's `pcall` then fails itself.
 fn set_watchdog_hook(lua: &Lua, watchdog: &Arc<Watchdog>, period: u32) -> Result<()> {
     let watchdog = Arc::clone(watchdog);
-    lua.set_hook(HookTriggers::new().every_nth_instruction(period), move |lua, _| {
+    lua.set_global_hook(HookTriggers::new().every_nth_instruction(period), move |lua, _| {
         let next = watchdog.count(period);
         if watchdog.must_stop() {
             return Err(stopped());
@@ -234,11 +258,11 @@ fn load_prelude(
     let store_pcall = Arc::clone(&store);
     let call = lua.create_function(move |lua, words: MultiValue| match store(&words)? {
         Ok(Reply::Error(text)) | Err(Failure(text)) => Err(mlua::Error::external(CallFailed(text))),
-        Ok(reply) => without_memory_limit(lua, memory, || to_lua(lua, reply, protocol.get())),
+        Ok(reply) => reply_to_lua(lua, memory, reply, protocol.get()),
     })?;
     let pcall = lua.create_function(move |lua, words: MultiValue| {
         let reply = store_pcall(&words)?.unwrap_or_else(Reply::from);
-        without_memory_limit(lua, memory, || to_lua(lua, reply, protocol_of_pcall.get()))
+        reply_to_lua(lua, memory, reply, protocol_of_pcall.get())
     })?;
     let check_stop = lua
         .create_function(move |_, ()| if watchdog_of_pcall.count_call() { Err(stopped()) } else { Ok(()) })?;
@@ -299,11 +323,16 @@ fn parse_sha(sha: &[u8]) -> Option<Sha> {
     Some(Sha::try_from(sha).ok()?.map(|digit| digit.to_ascii_lowercase()))
 }
 
+fn out_of_memory(limit: usize) -> Failure {
+    format!("OOM not enough memory: the script needs more than its limit of {limit} bytes").into()
+}
+
 /// The text of an error that ended a script, with its position.
-fn script_error(error: &Value, sha: &str) -> Failure {
+fn script_error(error: &Value, sha: &str, memory: usize) -> Failure {
     let table = match error {
         Value::Table(table) => table,
-        // Out of memory: Lua cannot report the position.
+        // Lua cannot report the position.
+        Value::String(text) if text == "not enough memory" => return out_of_memory(memory),
         Value::String(text) => return format!("ERR {}", one_line(&text.as_bytes())).into(),
         _ => return Failure::new("ERR execution failure"),
     };

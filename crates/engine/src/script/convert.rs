@@ -1,6 +1,7 @@
 //! Converts values between Lua and Redis by Redis's rules.
 
-use mlua::{IntoLua, Lua, Result, Table, Value};
+use mlua::{IntoLua, Lua, LuaString, Result, Table, Value};
+use smallvec::SmallVec;
 
 use crate::number::write_float;
 use crate::reply::Reply;
@@ -86,12 +87,12 @@ impl IntoLua for LuaReply {
     }
 }
 
-/// An element of KEYS or ARGV.
-pub(super) struct LuaArgument<'a>(pub(super) &'a [u8]);
-
-impl IntoLua for LuaArgument<'_> {
-    fn into_lua(self, lua: &Lua) -> Result<Value> {
-        Ok(Value::String(lua.create_string(self.0)?))
+/// KEYS or ARGV. mlua copies a `str` to Lua's stack directly, but other bytes by way of a handle.
+pub(super) fn words_to_lua(lua: &Lua, words: &[&[u8]]) -> Result<Table> {
+    let text = words.iter().map(|word| std::str::from_utf8(word));
+    match text.collect::<std::result::Result<SmallVec<[&str; 16]>, _>>() {
+        Ok(text) => lua.create_sequence_from(text),
+        Err(_) => lua.create_sequence_from(words.iter().map(LuaString::wrap)),
     }
 }
 

@@ -24,6 +24,8 @@ const RUN: u64 = 1 << 8;
 pub(crate) const FIRST_PERIOD: u32 = 1_000;
 const LONG_PERIOD: u32 = 10_000;
 const SHORT_PERIOD: u32 = 100;
+/// Scripts with fewer instructions keep the first period: for them, changing it costs more than it saves.
+const MIN_INSTRUCTIONS_FOR_LONG_PERIOD: u64 = 20_000;
 
 /// Commands and protected calls between two reads of the clock, each of which costs about as much as a small command.
 const CALLS_PER_CLOCK_CHECK: u64 = 16;
@@ -118,8 +120,8 @@ impl Watchdog {
         self.check_duration();
         let now_us = self.now_us();
         let next = match now_us.saturating_sub(self.counted_us.swap(now_us, Ordering::Relaxed)) {
-            ..FAST_US => LONG_PERIOD,
-            FAST_US..SLOW_US => FIRST_PERIOD,
+            ..FAST_US if used >= MIN_INSTRUCTIONS_FOR_LONG_PERIOD => LONG_PERIOD,
+            ..SLOW_US => FIRST_PERIOD,
             _ => SHORT_PERIOD,
         };
         self.period.store(next, Ordering::Relaxed);

@@ -211,6 +211,34 @@ fn script_that_exceeds_its_memory_fails_and_the_next_one_runs() {
     assert_eq!(eval(&engine, garbage, &[]), Reply::Int(1));
 }
 
+/// Lua's library allocates with the same allocator as scripts.
+#[test]
+fn memory_of_library_functions_counts() {
+    let engine = Engine::new(Config { script_memory_bytes: 16 << 20, ..Config::default() });
+    let megabyte = "local s = string.rep('x', 1000000) ";
+    for script in [
+        "return #string.rep('x', 1000000000)",
+        "local t = {} for i = 1, 100 do t[i] = s end return #table.concat(t)",
+        "local t = {} for i = 1, 20 do t[i] = s end return #string.format(string.rep('%s', 20), unpack(t))",
+        "return #string.gsub(s, 'x', string.rep('y', 100))",
+        "local t = {} for i = 1, 100 do table.insert(t, string.upper(s) .. i) end return #t",
+    ] {
+        let text = error(eval(&engine, &format!("{megabyte}{script}"), &[]));
+        assert!(text.starts_with("OOM not enough memory"), "{script}: {text}");
+        let caught = format!("{megabyte}local ok = pcall(function() {script} end) return ok and 1 or 2");
+        assert_eq!(eval(&engine, &caught, &[]), Reply::Int(2), "{script}");
+        assert_eq!(eval(&engine, "return #string.rep('x', 1000000)", &[]), Reply::Int(1_000_000), "{script}");
+    }
+}
+
+/// A gigabyte of garbage fits into 32 MiB.
+#[test]
+fn garbage_of_library_functions_is_collected() {
+    let engine = Engine::new(Config { script_memory_bytes: 32 << 20, ..Config::default() });
+    let garbage = "local n = 0 for i = 1, 1000 do n = n + #(string.rep('x', 1000000) .. i) end return n";
+    assert_eq!(eval(&engine, garbage, &[]), Reply::Int(1_000_002_893));
+}
+
 /// A table that contains itself twice has a practically infinite number of elements.
 #[test]
 fn script_result_is_bounded() {
