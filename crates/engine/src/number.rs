@@ -66,7 +66,8 @@ pub(crate) fn write_float(value: f64) -> String {
     }
     // `%.17g` prints every integer below 10^17 in full, and most scores are such integers.
     if value.fract() == 0.0 && value.abs() < 1e17 {
-        return format!("{value:.0}");
+        let negative_zero = value == 0.0 && value.is_sign_negative();
+        return if negative_zero { "-0".into() } else { itoa::Buffer::new().format(value as i64).into() };
     }
     let scientific = format!("{value:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').expect("`{:e}` always writes an exponent");
@@ -116,7 +117,10 @@ mod tests {
         for (value, text) in [
             (0.1, "0.10000000000000001"),
             (3.0, "3"),
+            (0.0, "0"),
             (-0.0, "-0"),
+            (-1_700_000_000_000_000.0, "-1700000000000000"),
+            (99_999_999_999_999_984.0, "99999999999999984"),
             (1e16, "10000000000000000"),
             (1e17, "1e+17"),
             (1.5e300, "1.5000000000000001e+300"),

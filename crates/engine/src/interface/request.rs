@@ -153,6 +153,14 @@ impl RequestParser {
         start: usize,
         what: &str,
     ) -> Result<Option<(Option<i64>, usize)>, ProtocolError> {
+        // Most numbers have one or two digits.
+        match buffer.get(start..).unwrap_or_default() {
+            [one @ b'0'..=b'9', b'\r', _, ..] => return Ok(Some((Some((one - b'0').into()), start + 3))),
+            [ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', _, ..] => {
+                return Ok(Some((Some(i64::from(ten - b'0') * 10 + i64::from(one - b'0')), start + 4)));
+            }
+            _ => {}
+        }
         let Some(length) = memchr::memchr(b'\r', &buffer[start.min(buffer.len())..]) else {
             if buffer.len() - start.min(buffer.len()) > MAX_LINE_BYTES {
                 return Err(ProtocolError::new(format!("too big {what} count string")));
