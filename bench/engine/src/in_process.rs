@@ -42,6 +42,17 @@ pub(crate) fn compare(calls: usize) -> Result<()> {
     })
 }
 
+/// Only the calls of the script, on one thread: `valgrind --tool=callgrind` counts their instructions, which do not depend on
+/// how busy the machine is.
+pub(crate) fn profile(calls: usize) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let store = Store::embedded(&Engine::default());
+        println!("{:.0} calls of the GCRA script per second", gcra(&store, calls).await?);
+        Ok(())
+    })
+}
+
 fn row(name: &str, rounds: [(f64, f64); 3]) {
     let (tcp, in_process) = (median(rounds.map(|round| round.0)), median(rounds.map(|round| round.1)));
     println!("| {name} | {tcp:.0} | {in_process:.0} | {:.1}× |", in_process / tcp);

@@ -135,6 +135,21 @@ async fn subscriber_gets_messages_and_the_number_of_missed_ones() {
     assert_eq!(crate::run(&engine, "PUBLISH news hello"), hob_engine::Reply::Int(0));
 }
 
+/// In RESP2 a subscriber may not write, but this transaction was queued before it subscribed.
+#[test]
+fn transaction_that_subscribes_also_writes() {
+    let server = Server::start(Config::default());
+    let mut client = server.connect();
+    ask(&mut client, "MULTI", "\r\n");
+    for command in ["SUBSCRIBE c", "SET k v", "INCR n"] {
+        assert_eq!(ask(&mut client, command, "\r\n"), "+QUEUED\r\n");
+    }
+    let replies = ask(&mut client, "EXEC", "+OK\r\n:1\r\n");
+    assert_eq!(replies, "*3\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n+OK\r\n:1\r\n");
+    assert_eq!(crate::run(&server.engine, "GET k"), hob_engine::Reply::Bulk(b"v".to_vec()));
+    assert_eq!(crate::run(&server.engine, "PUBLISH c hello"), hob_engine::Reply::Int(1));
+}
+
 #[tokio::test]
 async fn public_address_needs_a_password() {
     let anywhere = ([0, 0, 0, 0], 0).into();

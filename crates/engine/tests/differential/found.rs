@@ -126,6 +126,21 @@ fn transaction_that_subscribes_runs_to_its_end() {
     ]);
 }
 
+/// The write of such a transaction is not lost: other connections see it on both servers.
+#[test]
+fn write_in_a_transaction_that_subscribes_is_kept() {
+    both_agree_on_a_connection(&["MULTI", "SUBSCRIBE c", "SET k2 kept", "RPUSH l a b", "EXEC"]);
+    both_agree_on_a_connection(&[
+        "MULTI",
+        "PSUBSCRIBE c*",
+        "SET k2 kept",
+        "PUNSUBSCRIBE",
+        "INCR k3",
+        "EXEC",
+        "GET k3",
+    ]);
+}
+
 /// A RESP2 subscriber may not use `CONFIG`; in RESP3 it may.
 #[test]
 fn subcommand_is_refused_by_its_full_name() {
