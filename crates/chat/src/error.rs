@@ -18,6 +18,13 @@ pub enum Error {
     Unconfirmed,
 }
 
+impl Error {
+    /// Whether the store handle reports it already; see [`hob_store::Error::is_reported`].
+    pub(crate) fn is_reported(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_reported())
+    }
+}
+
 /// Why a request is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {

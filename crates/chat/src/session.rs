@@ -406,9 +406,11 @@ fn stats(result: &protocol::PresenceResult) -> protocol::PresenceStatsResult {
     protocol::PresenceStatsResult { num_clients: result.presence.len(), num_users: users.len() }
 }
 
-/// Logs the error. The client gets a temporary error and can retry.
+/// Logs the error, unless the store does. The client gets a temporary error and can retry.
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
 pub(crate) fn internal(error: Error) -> ReplyError {
-    tracing::warn!(%error, "command failed");
+    if !error.is_reported() {
+        tracing::warn!(%error, "command failed");
+    }
     ReplyError::INTERNAL
 }

@@ -15,3 +15,10 @@ pub enum Error {
     #[error("cannot listen on {address}: {source}; set [gateway] listen to a free address")]
     Listen { address: std::net::SocketAddr, source: std::io::Error },
 }
+
+impl Error {
+    /// Whether the store handle reports it already; see [`hob_store::Error::is_reported`].
+    pub(crate) fn is_reported(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_reported())
+    }
+}

@@ -216,7 +216,9 @@ impl Gateway {
             match result {
                 Ok(()) => failing_since = None,
                 Err(error) if failing_since.is_none() => {
-                    tracing::warn!(%error, "metrics publication failed, retrying");
+                    if !error.is_reported() {
+                        tracing::warn!(%error, "metrics publication failed, retrying");
+                    }
                     failing_since = Some(Instant::now());
                 }
                 Err(_) => {}

@@ -337,7 +337,9 @@ impl Load {
     pub(crate) async fn publish_state(&self, id: &TestId, progress: Progress) {
         let written = self.write_state(id, progress).await;
         self.notify_pages();
-        if let Err(error) = written {
+        if let Err(error) = written
+            && !error.is_reported()
+        {
             tracing::warn!(run = %id, %error, "load status write failed");
         }
     }
@@ -378,7 +380,9 @@ impl Load {
     async fn maintain(self, task: Task) {
         let mut round = 0_u32;
         while task.pause(MAINTENANCE_INTERVAL).await {
-            if let Err(error) = self.maintain_once(round).await {
+            if let Err(error) = self.maintain_once(round).await
+                && !error.is_reported()
+            {
                 tracing::warn!(%error, "load maintenance failed");
             }
             round = round.wrapping_add(1);

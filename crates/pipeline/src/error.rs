@@ -41,6 +41,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the store handle reports it already; see [`hob_store::Error::is_reported`].
+    pub(crate) fn is_reported(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_reported())
+    }
+
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
     pub(crate) fn invalid(field: &'static str, reason: impl ToString) -> Self {
         Self::Invalid { field, reason: reason.to_string() }

@@ -317,7 +317,9 @@ impl Shared {
             Driver::new(&self, &run, stop)?.drive().await
         };
         if let Err(error) = driven.await {
-            tracing::warn!(run = %id, %error, "run interrupted, retrying");
+            if !error.is_reported() {
+                tracing::warn!(run = %id, %error, "run interrupted, retrying");
+            }
             let _ = runs::set_trouble(&self.context.database, &id, &error.to_string()).await;
         }
         id

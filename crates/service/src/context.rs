@@ -40,6 +40,12 @@ impl ServiceContext {
             tasks: Tasks::new(),
         }
     }
+
+    /// The context of one system, so that health, metrics and logs name it when the store refuses its calls.
+    #[must_use]
+    pub fn for_system(&self, name: &'static str) -> Self {
+        Self { store: self.store.for_system(name), ..self.clone() }
+    }
 }
 
 /// The name of a node: unique among the running nodes. A configured name stays the same after a restart.

@@ -5,7 +5,7 @@ pub(crate) mod cluster;
 pub(crate) mod dial;
 #[cfg_attr(not(feature = "embedded"), path = "connection/no_engine.rs")]
 pub(crate) mod embedded;
-mod route;
+pub(crate) mod route;
 pub(crate) mod sentinel;
 pub(crate) mod server;
 mod slots;

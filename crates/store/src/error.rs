@@ -68,6 +68,13 @@ impl Error {
             if code == "WRONGTYPE" || (code == "ERR" && detail.contains("WRONGTYPE ")))
     }
 
+    /// Whether the store handle reports it as a state of the whole server: in the log once per change, in
+    /// [`Health::degraded`](crate::Health::degraded) and in metrics. A caller need not log it.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        crate::Fault::of(self).is_some()
+    }
+
     /// An error reply of the store, split as Redis writes it.
     pub(crate) fn from_server(error: &redis::ServerError) -> Self {
         Self::Refused {

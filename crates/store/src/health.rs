@@ -1,11 +1,13 @@
 //! Health of the connection to the store (P10 P11).
 
+pub(crate) mod degraded;
 mod latency;
 pub(crate) mod meter;
 mod peak;
 
 use serde::Serialize;
 
+pub use crate::health::degraded::{Degradation, Fault};
 pub use crate::health::latency::Summary;
 pub use crate::health::meter::Server;
 use crate::health::meter::{OperationKind, Reading};
@@ -26,6 +28,8 @@ pub struct Health {
     pub connection: Connection,
     /// Calls since the handle was opened.
     pub operations: Operations,
+    /// The systems whose calls the store refuses.
+    pub degraded: Vec<Degradation>,
 }
 
 /// Whether calls can be served.
@@ -65,7 +69,7 @@ pub struct Connection {
 pub struct Operations {
     /// All calls, answered or not.
     pub total: u64,
-    /// Calls without an answer: the deadline passed, or there was no connection.
+    /// Calls that failed: the deadline passed, there was no connection, or the server refuses calls ([`Fault`]).
     pub failed: u64,
     /// Single commands.
     pub command: Summary,
@@ -80,7 +84,7 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// The share of calls that were answered; 1 if there were none.
+    /// The share of calls that did not fail; 1 if there were none.
     #[must_use]
     pub fn success_rate(&self) -> f64 {
         if self.total == 0 { 1.0 } else { (self.total - self.failed) as f64 / self.total as f64 }
@@ -100,7 +104,7 @@ impl Health {
     /// Whether every call can be served now (P11).
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.state == State::Connected
+        self.state == State::Connected && self.degraded.is_empty()
     }
 
     pub(crate) fn from_reading(store: String, reading: Reading, embedded: bool) -> Self {
@@ -140,6 +144,7 @@ impl Health {
             since_unix_ms: reading.since_unix_ms,
             connection,
             operations,
+            degraded: reading.degraded,
         }
     }
 }

@@ -9,6 +9,8 @@
 //!   was not executed; [`Error::Interrupted`] means that it is unknown.
 //! - A [`Script`] is sent by its hash, and with its source if the server does not have it, also inside a
 //!   [batch](Store::batch).
+//! - A server that refuses calls, such as one without memory, makes the systems degraded that call it
+//!   ([`Health::degraded`]), until it accepts writes again.
 //! - A [`Subscription`] that may have missed messages receives [`BusEvent::Missed`].
 //! - Scripts take the time from the store and never let it run backwards; a test may drive it ([`Clock`]).
 //!
@@ -59,7 +61,7 @@ pub use address::{Access, Address, Host, Tls};
 pub use bus::{Bus, BusEvent, ChannelFilter, Listener, Subscription};
 pub use clock::{CLOCK, Clock};
 pub use error::{Error, Result};
-pub use health::{BusyMinute, Connection, Health, Operations, Server, State, Summary};
+pub use health::{BusyMinute, Connection, Degradation, Fault, Health, Operations, Server, State, Summary};
 pub use hob_commands::key_slot;
 pub use hob_units::Secret;
 pub use key::Key;

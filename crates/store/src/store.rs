@@ -1,7 +1,7 @@
 //! The handle to the store that all of Hob uses.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use redis::{FromRedisValue, Value};
@@ -13,11 +13,13 @@ use crate::clock::Clock;
 use crate::connection::cluster::Cluster;
 use crate::connection::dial::Dialer;
 use crate::connection::embedded::Embedded;
+use crate::connection::route::first_key;
 use crate::connection::sentinel::Sentinels;
 use crate::connection::server::{ServerConnection, Target};
 use crate::error::{Error, Result};
-use crate::health::Health;
-use crate::health::meter::{Meter, OperationKind};
+use crate::health::degraded::{Refusal, System};
+use crate::health::meter::{Meter, OperationKind, is_failure};
+use crate::health::{Fault, Health};
 use crate::script::Call;
 
 /// How long a call may take unless its handle says otherwise.
@@ -26,6 +28,10 @@ pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
 const CHUNK: usize = 1000;
 /// The pause before a command is retried that the server refused without running it.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The pause between probes of a server that refuses calls.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+/// The system of a handle without another name.
+const OWN_SYSTEM: &str = "hob";
 
 /// A handle to the store: the embedded engine, a Redis or Valkey server, a Sentinel set or a Cluster. Cheap to clone.
 ///
@@ -37,6 +43,7 @@ pub struct Store {
     shared: Arc<Shared>,
     deadline: Duration,
     clock: Clock,
+    system: Arc<System>,
 }
 
 struct Shared {
@@ -44,6 +51,8 @@ struct Shared {
     name: String,
     meter: Arc<Meter>,
     pubsub: PubSub,
+    /// The store itself, also in a handle to one master.
+    root: Weak<Shared>,
 }
 
 enum Backend {
@@ -72,8 +81,7 @@ impl Store {
                 (Backend::Cluster(cluster.clone()), PubSub::on_cluster(&cluster, dialer))
             }
         };
-        let name = address.to_string();
-        Ok(Self::over(Shared { backend, name, meter, pubsub }))
+        Ok(Self::over(backend, address.to_string(), meter, pubsub))
     }
 
     /// Opens the store at an address and waits until it answers, within the default deadline.
@@ -87,11 +95,21 @@ impl Store {
         meter.embedded();
         let engine = Arc::new(engine);
         let (backend, pubsub) = (Backend::Embedded(engine.clone()), PubSub::Embedded(engine));
-        Self::over(Shared { backend, name: Address::Embedded.to_string(), meter, pubsub })
+        Self::over(backend, Address::Embedded.to_string(), meter, pubsub)
     }
 
-    fn over(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), deadline: DEFAULT_DEADLINE, clock: Clock::store() }
+    fn over(backend: Backend, name: String, meter: Arc<Meter>, pubsub: PubSub) -> Self {
+        let system = meter.system(OWN_SYSTEM);
+        let shared = |root: &Weak<Shared>| Shared { backend, name, meter, pubsub, root: root.clone() };
+        let shared = Arc::new_cyclic(shared);
+        Self { shared, deadline: DEFAULT_DEADLINE, clock: Clock::store(), system }
+    }
+
+    /// A handle to the same store for one system of the program. [`Health::degraded`] names the systems whose calls the
+    /// store refuses.
+    #[must_use]
+    pub fn for_system(&self, name: &'static str) -> Self {
+        Self { system: self.shared.meter.system(name), ..self.clone() }
     }
 
     /// A handle to the same store with another deadline per call.
@@ -122,7 +140,7 @@ impl Store {
     pub async fn run<T: FromRedisValue>(&self, call: impl Into<Call>) -> Result<T> {
         let call = call.into();
         let kind = if call.script().is_some() { OperationKind::Script } else { OperationKind::Command };
-        let value = self.shared.meter.time(kind, self.answer(&call)).await?;
+        let value = self.timed(kind, &call).await?;
         T::from_redis_value(value).map_err(Error::reply)
     }
 
@@ -137,11 +155,18 @@ impl Store {
         for chunk in calls.chunks(CHUNK) {
             answers.extend(self.answer_all(chunk, started..started + self.deadline).await);
         }
-        let failed = answers.iter().find_map(|answer| match answer {
-            Err(error @ (Error::Unavailable { .. } | Error::Interrupted { .. })) => Some(error),
-            _ => None,
-        });
-        self.shared.meter.record(OperationKind::Batch, started.elapsed(), failed);
+        let failed = |(call, answer): (_, &Result<Value>)| {
+            answer.as_ref().err().filter(|error| is_failure(error)).map(|error| (call, error.clone()))
+        };
+        let failed = calls.iter().zip(&answers).find_map(failed);
+        self.shared.meter.record(
+            OperationKind::Batch,
+            started.elapsed(),
+            failed.as_ref().map(|(_, error)| error),
+        );
+        if let Some((call, error)) = &failed {
+            self.record_refusal(call, error);
+        }
         answers
     }
 
@@ -166,6 +191,7 @@ impl Store {
                 name: host.to_string(),
                 meter: self.shared.meter.clone(),
                 pubsub: self.shared.pubsub.clone(),
+                root: self.shared.root.clone(),
             }),
             ..self.clone()
         };
@@ -194,7 +220,7 @@ impl Store {
         let mut command = redis::cmd("PUBLISH");
         command.arg(channel).arg(payload);
         let call = Call::from(command);
-        let value = self.shared.meter.time(OperationKind::Publish, self.answer(&call)).await?;
+        let value = self.timed(OperationKind::Publish, &call).await?;
         u64::from_redis_value(value).map_err(Error::reply)
     }
 
@@ -208,6 +234,38 @@ impl Store {
 
     pub(crate) fn until(&self) -> Instant {
         Instant::now() + self.deadline
+    }
+
+    async fn timed(&self, kind: OperationKind, call: &Call) -> Result<Value> {
+        let answer = self.shared.meter.time(kind, self.answer(call)).await;
+        answer.inspect_err(|error| self.record_refusal(call, error))
+    }
+
+    /// Records a refusal that concerns the whole server, and starts to probe the server after the first one.
+    fn record_refusal(&self, call: &Call, error: &Error) {
+        let Some(fault) = Fault::of(error) else { return };
+        if self.system.refused(fault, error, first_key(&call.command)) == Refusal::First {
+            tokio::spawn(probe_until_recovered(self.shared.root.clone(), Arc::clone(&self.system)));
+        }
+    }
+
+    /// Whether the server accepts a write of this key: one without an effect, which it checks like any other. Without a
+    /// key, whether it answers.
+    async fn accepts_write(&self, key: Option<&[u8]>) -> bool {
+        let call = match key {
+            // With XX and a member that does not exist, ZADD changes nothing.
+            Some(key) => redis::cmd("ZADD").arg(key).arg("XX").arg(0).arg("hob:probe").clone(),
+            None => redis::cmd("PING"),
+        };
+        match self.answer(&call.into()).await {
+            Ok(_) => true,
+            // The user may not run the probe. Then only the time without refusals counts.
+            Err(error) => match Fault::of(&error) {
+                Some(fault) => fault == Fault::NotPermitted,
+                // A key of another type: the checks of the server came before.
+                None => matches!(error, Error::Refused { .. }),
+            },
+        }
     }
 
     async fn answer(&self, call: &Call) -> Result<Value> {
@@ -230,6 +288,20 @@ impl Store {
             Backend::Embedded(engine) => engine.call_all(calls, time).await,
             Backend::Single(connection) => call_all_on(connection, calls, time.end).await,
             Backend::Cluster(cluster) => cluster.call_all(calls, time.end).await,
+        }
+    }
+}
+
+/// Probes a server until a system has recovered from its refusals, or until the store is closed.
+async fn probe_until_recovered(store: Weak<Shared>, system: Arc<System>) {
+    loop {
+        sleep(PROBE_INTERVAL).await;
+        let Some(shared) = store.upgrade() else { return };
+        let (began, key) = (Instant::now(), system.refused_key());
+        let store =
+            Store { shared, deadline: DEFAULT_DEADLINE, clock: Clock::store(), system: Arc::clone(&system) };
+        if store.accepts_write(key.as_deref()).await && system.probe_passed(began) {
+            return;
         }
     }
 }

@@ -20,6 +20,13 @@ pub enum Error {
     Roots { path: PathBuf, reason: String },
 }
 
+impl Error {
+    /// Whether the store handle reports it already; see [`hob_store::Error::is_reported`].
+    pub(crate) fn is_reported(&self) -> bool {
+        matches!(self, Self::Store(error) if error.is_reported())
+    }
+}
+
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         match error {

@@ -380,7 +380,9 @@ impl Chat {
     /// Publishes an event that is in the database.
     async fn publish(&self, id: &ConversationId, event: &Event, effect: CacheUpdate<'_>) {
         let Inner { hub, recent, .. } = &*self.inner;
-        if let Err(error) = hub.publish(id, event).await {
+        if let Err(error) = hub.publish(id, event).await
+            && !error.is_reported()
+        {
             tracing::warn!(%error, "event delivery failed");
         }
         hub.broker.publish_event(id, event);

@@ -25,7 +25,9 @@ impl Chat {
     pub(super) async fn keep_alive(self, task: Task) {
         let every = self.config().node_lease.get() / 3;
         loop {
-            if let Err(error) = self.send_heartbeat().await {
+            if let Err(error) = self.send_heartbeat().await
+                && !error.is_reported()
+            {
                 tracing::warn!(%error, "chat heartbeat failed");
             }
             task.heartbeat();
@@ -64,6 +66,7 @@ impl Chat {
             match done.await {
                 Ok(()) => hub.node.mark_synced(&incarnation),
                 // The next heartbeat requests it again.
+                Err(error) if error.is_reported() => {}
                 Err(error) => tracing::warn!(%error, "chat node sync failed, retrying"),
             }
             task.heartbeat();
@@ -86,7 +89,9 @@ impl Chat {
                 Ok::<_, Error>(())
             };
             if let Err(error) = done.await {
-                tracing::warn!(%error, "rebuild of Redis data failed, retrying");
+                if !error.is_reported() {
+                    tracing::warn!(%error, "rebuild of Redis data failed, retrying");
+                }
                 if task.pause(Duration::from_millis(500)).await {
                     self.inner.rebuild.notify_one();
                 }
@@ -198,7 +203,9 @@ impl Chat {
             hub.apply(&message.command).await?;
             hub.control.confirm(&hub.node, message).await
         };
-        if let Err(error) = done.await {
+        if let Err(error) = done.await
+            && !error.is_reported()
+        {
             // The sender retries until the command is confirmed or this node's lease expires.
             tracing::warn!(%error, "control command failed");
         }

@@ -48,7 +48,9 @@ impl Chat {
             Ok(_) => Ok(Ok(())),
             Err(error) => {
                 // Delivery within the node works without Redis. The next incarnation restores all sockets.
-                tracing::warn!(%error, "presence of a connection not written to Redis");
+                if !error.is_reported() {
+                    tracing::warn!(%error, "presence of a connection not written to Redis");
+                }
                 hub.node.invalidate();
                 Ok(Ok(()))
             }
@@ -77,7 +79,9 @@ impl Chat {
         };
         if let Err(error) = leave.await {
             // What is left in Redis belongs to this incarnation and is swept with it.
-            tracing::warn!(%error, "chat connection record not removed from Redis");
+            if !error.is_reported() {
+                tracing::warn!(%error, "chat connection record not removed from Redis");
+            }
             hub.node.invalidate();
         }
     }

@@ -75,7 +75,9 @@ impl Hub {
     /// Catches up, retrying until the database answers.
     async fn retry_catch_up(&self, channel: &Channel) {
         while let Err(error) = self.catch_up(channel).await {
-            tracing::warn!(%error, channel = %channel.name, "catch-up failed, retrying");
+            if !error.is_reported() {
+                tracing::warn!(%error, channel = %channel.name, "catch-up failed, retrying");
+            }
             tokio::time::sleep(RETRY_DELAY).await;
         }
     }

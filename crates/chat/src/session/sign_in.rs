@@ -115,6 +115,8 @@ impl Session {
 }
 
 fn setup_failed(error: &Error) -> Disconnect {
-    tracing::warn!(%error, "connection setup failed");
+    if !error.is_reported() {
+        tracing::warn!(%error, "connection setup failed");
+    }
     Disconnect::SERVER_ERROR
 }

@@ -54,7 +54,9 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
         if session.is_recovering()
             && let Err(error) = Box::pin(session.catch_up()).await
         {
-            tracing::warn!(%error, "client recovery failed");
+            if !error.is_reported() {
+                tracing::warn!(%error, "client recovery failed");
+            }
             return Some(Disconnect::SERVER_ERROR);
         }
         let credential = session.credential();

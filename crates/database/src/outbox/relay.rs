@@ -25,6 +25,8 @@ pub struct Relay {
     lease: Duration,
     held: Option<HeldLease>,
     trimmed: Option<Instant>,
+    /// Whether the last events could not be published.
+    is_stuck: bool,
 }
 
 /// The lease that this relay holds.
@@ -77,6 +79,7 @@ impl Relay {
             lease: Duration::from_secs(10),
             held: None,
             trimmed: None,
+            is_stuck: false,
         }
     }
 
@@ -213,7 +216,7 @@ impl Relay {
     /// Publishes one batch of each topic that has unpublished events, and returns the number of events; `None` if
     /// publishing failed.
     async fn publish<F, E>(
-        &self,
+        &mut self,
         held: HeldLease,
         publish: &mut (impl FnMut(Vec<Event>) -> F + Send),
     ) -> Result<Option<usize>, Error>
@@ -229,10 +232,17 @@ impl Relay {
             let (Some(last), length) = (events.last().map(|event| event.number), events.len()) else {
                 continue;
             };
-            if let Err(error) = publish(events).await {
-                tracing::warn!(topic, %error, "outbox publish failed");
+            let published = publish(events).await;
+            let was_stuck = std::mem::replace(&mut self.is_stuck, published.is_err());
+            if let Err(error) = published {
+                if !was_stuck {
+                    tracing::warn!(topic, %error, "outbox publish failed, retrying");
+                }
                 // All topics are published over the same bus, so the others would fail too.
                 return Ok(None);
+            }
+            if was_stuck {
+                tracing::info!("outbox publish works again");
             }
             let topic = topic.as_str();
             let work = |tx| async move { mark_published(&tx, held.fence, topic, last).await };

@@ -35,10 +35,13 @@ impl Availability {
         *self.state.read() == State::Unavailable
     }
 
-    /// Records a failed call. An error reply does not count: the store is available.
+    /// Records a failed call. An error reply does not count: the store is available. If it refuses every call, its handle
+    /// logs that.
     pub(crate) fn record_failure(&self, error: &Error) {
         if !matches!(error, Error::Unavailable { .. } | Error::Interrupted { .. }) {
-            tracing::error!(%error, "limit check failed");
+            if !error.is_reported() {
+                tracing::error!(%error, "limit check failed");
+            }
             return;
         }
         {

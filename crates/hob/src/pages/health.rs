@@ -9,7 +9,7 @@ use hob_database::outbox::{self, Backlog};
 use hob_service::keys::Keys;
 use hob_service::nodes::{self, NodeInfo};
 use hob_service::{ServiceContext, TaskState};
-use hob_store::{Health, Store, Summary, cmd};
+use hob_store::{Degradation, Health, Store, Summary, cmd};
 use hob_web::components::{Badge, Facts, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{CardProblem, Console, MemoryUsage, Page, Problem};
 use tokio::time::timeout;
@@ -94,6 +94,9 @@ impl HealthCheck {
             let since_ms = (!self.store.is_healthy()).then_some(self.store.since_unix_ms);
             problems.push(trouble(Tone::Bad, format!("Redis does not answer: {reason}"), since_ms));
         }
+        if let Some(own) = self.degradation("hob") {
+            problems.push(degraded_problem("This node", own));
+        }
         if let Err(reason) = &self.database.answered_in {
             problems.push(trouble(Tone::Bad, format!("The database does not answer: {reason}"), None));
         }
@@ -104,9 +107,15 @@ impl HealthCheck {
         problems
     }
 
+    /// Why the store refuses calls of a system.
+    pub(crate) fn degradation(&self, system: &str) -> Option<&Degradation> {
+        self.store.degraded.iter().find(|degraded| degraded.system == system)
+    }
+
     fn store_badge(&self) -> Badge {
         match self.store.state {
             hob_store::State::Connected if self.servers.is_err() => Tone::Bad.badge("no answer"),
+            hob_store::State::Connected if !self.store.degraded.is_empty() => Tone::Warn.badge("degraded"),
             hob_store::State::Connected => Tone::Good.badge("connected"),
             hob_store::State::Partial { up, of } => Tone::Warn.badge(format!("{up} of {of} masters")),
             hob_store::State::Reconnecting => Tone::Bad.badge("reconnecting"),
@@ -114,7 +123,7 @@ impl HealthCheck {
     }
 
     fn store_facts(&self) -> Facts {
-        let Health { store, server, connection, operations, since_unix_ms, .. } = &self.store;
+        let Health { store, server, connection, operations, since_unix_ms, degraded, .. } = &self.store;
         let server = match server {
             Some(server) => format!("{} {}", server.kind, server.version),
             None => "unknown".to_owned(),
@@ -124,6 +133,10 @@ impl HealthCheck {
             .code("Address", store)
             .text("Server", server)
             .text("Key layout", format!("{:?}", self.layout).to_lowercase());
+        for Degradation { system, fault, since_unix_ms } in degraded {
+            let (reason, since) = (fault.reason(), RelativeTime::at(*since_unix_ms));
+            facts = facts.markup("Degraded", Markup::trusted(format!("{system}: {reason}, {since}")));
+        }
         if connection.attempts > 0 {
             facts = facts.markup("Since", RelativeTime::at(*since_unix_ms)).text(
                 "Connections",
@@ -225,6 +238,17 @@ fn resident() -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+/// A problem of a system whose calls the store refuses.
+pub(super) fn degraded_problem(title: &str, degradation: &Degradation) -> CardProblem {
+    let Degradation { fault, since_unix_ms, .. } = degradation;
+    CardProblem {
+        tone: Tone::Warn,
+        text: format!("{title} is degraded: {}. {}", fault.reason(), fault.remedy()),
+        href: "/health".to_owned(),
+        since_ms: Some(*since_unix_ms),
+    }
 }
 
 /// The state of a task.

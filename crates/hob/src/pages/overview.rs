@@ -13,7 +13,7 @@ use hob_web::{AnyService, Card, CardProblem, Console, Page, Problem};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::health::HealthCheck;
+use super::health::{HealthCheck, degraded_problem};
 use crate::services::Services;
 
 /// A slower service is shown without its numbers.
@@ -35,13 +35,14 @@ impl Overview {
     }
 
     /// The cards of the services that the caller may open, requested concurrently.
-    async fn cards(&self, console: &Console) -> Vec<Card> {
+    async fn cards(&self, console: &Console) -> Vec<(Arc<dyn AnyService>, Card)> {
         let mut pending = JoinSet::new();
         let seen = self.services.iter().filter(|service| console.may_open(service.href()));
         for (index, service) in seen.cloned().enumerate() {
             pending.spawn(async move {
                 let card = timeout(TIMEOUT, service.card()).await;
-                (index, card.unwrap_or_else(|_| unanswered_card(&*service)))
+                let card = card.unwrap_or_else(|_| unanswered_card(&*service));
+                (index, (service, card))
             });
         }
         let mut cards = Vec::with_capacity(self.services.len());
@@ -52,6 +53,19 @@ impl Overview {
         cards.sort_by_key(|(index, _)| *index);
         cards.into_iter().map(|(_, card)| card).collect()
     }
+}
+
+/// Adds that the store refuses calls of the service, which the service's own figures need not show.
+fn with_degradation(mut card: Card, service: &dyn AnyService, health_check: &HealthCheck) -> Card {
+    if let Some(degradation) = health_check.degradation(service.name()) {
+        let problem =
+            CardProblem { href: service.href().to_owned(), ..degraded_problem(service.title(), degradation) };
+        card.problems.insert(0, problem);
+        if card.tone < Tone::Warn {
+            (card.tone, card.status) = (Tone::Warn, "degraded".to_owned());
+        }
+    }
+    card
 }
 
 fn unanswered_card(service: &dyn AnyService) -> Card {
@@ -100,6 +114,8 @@ impl OverviewPage {
 
 pub(crate) async fn page(console: Console, State(overview): State<Overview>) -> Result<Page, Problem> {
     let (cards, health_check) = tokio::join!(overview.cards(&console), HealthCheck::of(&overview.context));
+    let cards: Vec<Card> =
+        cards.into_iter().map(|(service, card)| with_degradation(card, &*service, &health_check)).collect();
     let mut problems = if console.may_open("/health") { health_check.problems() } else { Vec::new() };
     problems.extend(cards.iter().flat_map(|card| card.problems.iter().cloned()));
     problems.sort_by_key(|trouble| Reverse(trouble.tone));

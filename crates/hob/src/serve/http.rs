@@ -8,10 +8,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use hob_database::UnixMs;
 use hob_engine::Engine;
 use hob_service::ServiceContext;
-use hob_web::{Access, Routes};
+use hob_store::{Degradation, Fault};
+use hob_web::{Access, Routes, Time};
 use metrics_exporter_prometheus::PrometheusHandle;
+use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -90,10 +93,12 @@ impl fmt::Display for Endpoints {
 async fn readyz(State(status): State<StatusState>) -> Response {
     let ready = status.ready().await;
     let body = Json(json!({
+        "status": ready.status(),
         "ready": ready.all(),
         "stopping": ready.stopping,
         "redis": ready.store,
         "database": ready.database,
+        "degraded": ready.degraded,
     }));
     if ready.all() {
         body.into_response()
@@ -115,20 +120,61 @@ async fn metrics_page(State(status): State<StatusState>) -> Response {
 impl StatusState {
     async fn ready(&self) -> Ready {
         let (store, database) = tokio::join!(self.context.store.ping(), self.context.database.ping());
-        Ready { store: store.is_ok(), database: database.is_ok(), stopping: self.stopping.is_cancelled() }
+        Ready {
+            store: store.is_ok(),
+            database: database.is_ok(),
+            stopping: self.stopping.is_cancelled(),
+            degraded: self.context.store.health().degraded.into_iter().map(DegradedSystem::from).collect(),
+        }
     }
 }
 
 /// The readiness of the process.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ready {
     store: bool,
     database: bool,
     stopping: bool,
+    degraded: Vec<DegradedSystem>,
+}
+
+/// A system whose calls the store refuses. The route is public: the text of the error is in the log only.
+#[derive(Clone, Debug, Serialize)]
+struct DegradedSystem {
+    system: &'static str,
+    fault: Fault,
+    reason: &'static str,
+    since: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Ready,
+    /// It serves, but some systems cannot write to the store.
+    Degraded,
+    Unavailable,
+    Stopping,
 }
 
 impl Ready {
-    fn all(self) -> bool {
-        self.store && self.database && !self.stopping
+    fn all(&self) -> bool {
+        matches!(self.status(), Status::Ready | Status::Degraded)
+    }
+
+    fn status(&self) -> Status {
+        match self {
+            Self { stopping: true, .. } => Status::Stopping,
+            Self { store: false, .. } | Self { database: false, .. } => Status::Unavailable,
+            Self { degraded, .. } if !degraded.is_empty() => Status::Degraded,
+            _ => Status::Ready,
+        }
+    }
+}
+
+impl From<Degradation> for DegradedSystem {
+    fn from(Degradation { system, fault, since_unix_ms }: Degradation) -> Self {
+        let since = Time(UnixMs(i64::try_from(since_unix_ms).unwrap_or(i64::MAX)));
+        Self { system, fault, reason: fault.reason(), since }
     }
 }

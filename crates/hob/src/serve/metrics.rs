@@ -15,7 +15,14 @@ const OWN: &[Metric] = &[
     Metric::gauge("hob_engine_memory_bytes", "Memory of the embedded engine."),
     Metric::gauge("hob_engine_keys", "Keys in the embedded engine."),
     Metric::summary("hob_store_operation_seconds", "Duration of store operations, by kind."),
-    Metric::counter("hob_store_operation_errors_total", "Store operations that failed."),
+    Metric::counter(
+        "hob_store_operation_errors_total",
+        "Store operations that failed, by kind: without an answer, or refused by a store that is full, read-only or not ready.",
+    ),
+    Metric::gauge(
+        "hob_store_degraded",
+        "1 while the store refuses calls of a system, by system: gateway, uptime, chat, load, pipeline, hob.",
+    ),
     Metric::counter("hob_store_connection_attempts_total", "Attempts to connect to the store."),
     Metric::counter("hob_store_connection_failures_total", "Attempts to connect to the store that failed."),
     Metric::gauge("hob_store_connections", "Configured connections to the store."),

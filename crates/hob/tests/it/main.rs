@@ -5,6 +5,7 @@ mod chat;
 mod clients;
 mod config;
 mod database;
+mod degraded;
 mod doctor;
 mod environment;
 mod files;

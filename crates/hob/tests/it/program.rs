@@ -64,6 +64,15 @@ impl Server {
         })
     }
 
+    /// Starts `hob serve` on free ports, with its log in a file.
+    pub(crate) fn start_logged(arguments: &[&str]) -> Server {
+        Server::launch("127.0.0.1:0", |command| {
+            let folder = command.get_current_dir().expect("no working directory").to_owned();
+            command.args(arguments);
+            command.stderr(File::create(folder.join(LOG)).expect("cannot write to the temporary folder"))
+        })
+    }
+
     /// Starts `hob serve` with the same address for both listeners.
     pub(crate) fn start_on(address: &str, arguments: &[&str]) -> Server {
         Server::launch(address, |command| command.args(arguments))
@@ -133,7 +142,8 @@ impl Server {
             .expect("no response from the server")
     }
 
-    /// The log of a server that [`start_configured`](Self::start_configured) started.
+    /// The log of a server that [`start_configured`](Self::start_configured) or [`start_logged`](Self::start_logged)
+    /// started.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join(LOG)).expect("cannot read the log")
     }

@@ -52,7 +52,9 @@ pub struct LiveSecond {
 pub(crate) async fn work(load: Load, task: Task) {
     let mut jobs = JoinSet::new();
     while !task.is_stopping() {
-        if let Err(error) = find_work(&load, &mut jobs).await {
+        if let Err(error) = find_work(&load, &mut jobs).await
+            && !error.is_reported()
+        {
             tracing::warn!(%error, "search for load runs failed");
         }
         task.heartbeat();
@@ -176,6 +178,7 @@ impl Coordinator {
             match coordinator.tick().await {
                 Ok(ControlFlow::Continue(())) => {}
                 Ok(ControlFlow::Break(())) => return Ok(()),
+                Err(error) if error.is_reported() => {}
                 // If this lasts longer than the lease, another node takes over.
                 Err(error) => tracing::warn!(run = %id, %error, "load run coordination failed, retrying"),
             }
@@ -354,6 +357,7 @@ impl Coordinator {
     async fn write_view(&self, view: &str, write: impl Future<Output = Result<(), Error>>) {
         match tokio::time::timeout(VIEW_TIMEOUT, write).await {
             Ok(Ok(())) => {}
+            Ok(Err(error)) if error.is_reported() => {}
             Ok(Err(error)) => {
                 tracing::warn!(run = %self.run.id, view, %error, "cannot store a live view of the load test");
             }

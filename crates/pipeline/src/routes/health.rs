@@ -18,7 +18,7 @@ pub(super) fn routes() -> Routes<Pipelines> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = PipelineHealth)]
 struct HealthView {
-    /// Whether the store can be reached.
+    /// Whether the store can be reached and accepts calls.
     is_connection_healthy: bool,
     connection_attempts: u64,
     connection_failures: u64,
@@ -34,7 +34,7 @@ struct HealthView {
 #[schema(as = PipelineHealthOperations)]
 struct OperationsView {
     total: u64,
-    /// Operations without a response.
+    /// Operations without a response, and those that the store refused because it is full, read-only or not ready.
     failed: u64,
     success_rate: f64,
     average_ms: f64,

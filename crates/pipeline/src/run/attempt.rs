@@ -146,7 +146,9 @@ impl Driver {
                 Ok(ReserveDecision::Wait { after, .. }) => after.min(MAX_QUOTA_WAIT),
                 Err(error) => {
                     // Fail closed: the usage of the quota is unknown.
-                    tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "quota unavailable");
+                    if !error.is_reported() {
+                        tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "quota unavailable");
+                    }
                     QUOTA_RETRY
                 }
             };
@@ -161,7 +163,9 @@ impl Driver {
         if feedback.blocked_for.is_some() {
             tracing::warn!(quota = %reservation.quota, wait_ms = feedback.blocked_for.map(millis), "API refused a call");
         }
-        if let Err(error) = self.shared.quotas.settle(reservation, made, feedback).await {
+        if let Err(error) = self.shared.quotas.settle(reservation, made, feedback).await
+            && !error.is_reported()
+        {
             // The call counts as ended at its deadline, which is too late but safe.
             tracing::warn!(quota = %reservation.quota, %error, "settle failed");
         }

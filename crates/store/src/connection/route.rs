@@ -17,13 +17,7 @@ pub(crate) enum Route {
 /// The route of a command, from the table of commands. The server checks that all keys share the slot and answers CROSSSLOT
 /// otherwise.
 pub(crate) fn route(command: &Cmd) -> Result<Route> {
-    let words: Vec<&[u8]> = command
-        .args_iter()
-        .filter_map(|argument| match argument {
-            Arg::Simple(bytes) => Some(bytes),
-            _ => None,
-        })
-        .collect();
+    let words = words(command);
     let name = words.first().map(|name| name.to_ascii_uppercase()).unwrap_or_default();
     match name.as_slice() {
         b"PUBLISH" => return Ok(Route::Near(key_slot(words.get(1).copied().unwrap_or_default()))),
@@ -43,6 +37,19 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
             None => Route::Near(rand::random_range(0..SLOTS)),
         }),
     }
+}
+
+/// The first key of a command, if it has one.
+pub(crate) fn first_key(command: &Cmd) -> Option<Vec<u8>> {
+    command_keys(&words(command))?.next().map(<[u8]>::to_vec)
+}
+
+fn words(command: &Cmd) -> Vec<&[u8]> {
+    let simple = |argument| match argument {
+        Arg::Simple(bytes) => Some(bytes),
+        _ => None,
+    };
+    command.args_iter().filter_map(simple).collect()
 }
 
 fn unroutable(name: &[u8], reason: &'static str) -> Error {

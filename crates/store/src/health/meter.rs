@@ -11,6 +11,7 @@ use hob_units::unix_ms;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::health::degraded::{Degradation, Fault, System};
 use crate::health::latency::{Latency, Summary};
 use crate::health::peak::{BusyMinute, Peak};
 
@@ -46,6 +47,8 @@ pub(crate) struct Meter {
     observed: Mutex<Observed>,
     operations: [Operations; 4],
     peak: Peak,
+    /// One for each name; see [`Store::for_system`](crate::Store::for_system).
+    systems: Mutex<Vec<Arc<System>>>,
     exported: Exported,
 }
 
@@ -90,6 +93,7 @@ impl Meter {
             observed: Mutex::default(),
             operations,
             peak: Peak::default(),
+            systems: Mutex::default(),
             exported: Exported {
                 attempts: metrics::counter!("hob_store_connection_attempts_total"),
                 failures: metrics::counter!("hob_store_connection_failures_total"),
@@ -99,7 +103,24 @@ impl Meter {
         })
     }
 
-    /// Times one operation. An error reply is an answer; only a missing answer counts as failed.
+    /// The state of the system with this name.
+    pub(crate) fn system(&self, name: &'static str) -> Arc<System> {
+        let mut systems = self.systems.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(system) = systems.iter().find(|system| system.name() == name) {
+            return Arc::clone(system);
+        }
+        let system = System::new(name);
+        systems.push(Arc::clone(&system));
+        system
+    }
+
+    fn degraded(&self) -> Vec<Degradation> {
+        let systems = self.systems.lock().unwrap_or_else(PoisonError::into_inner);
+        systems.iter().filter_map(|system| system.degradation()).collect()
+    }
+
+    /// Times one operation. It has failed if there is no answer, or a refusal that concerns the whole server. Any other
+    /// error reply is an answer.
     pub(crate) async fn time<T>(
         &self,
         kind: OperationKind,
@@ -115,7 +136,7 @@ impl Meter {
         let operations = &self.operations[kind as usize];
         self.peak.count(unix_ms());
         match error {
-            Some(Error::Unavailable { .. } | Error::Interrupted { .. } | Error::Reply(_)) => {
+            Some(error) if is_failure(error) => {
                 operations.failed.fetch_add(1, Relaxed);
                 operations.errors.increment(1);
             }
@@ -197,6 +218,7 @@ impl Meter {
                 .each_ref()
                 .map(|kind| (kind.latency.summary(), kind.failed.load(Relaxed))),
             busiest: self.peak.busiest(),
+            degraded: self.degraded(),
         }
     }
 }
@@ -213,6 +235,13 @@ pub(crate) struct Reading {
     pub(crate) last_error: Option<String>,
     pub(crate) operations: [(Summary, u64); 4],
     pub(crate) busiest: Option<BusyMinute>,
+    pub(crate) degraded: Vec<Degradation>,
+}
+
+/// Whether an error counts as a failure of the store.
+pub(crate) fn is_failure(error: &Error) -> bool {
+    matches!(error, Error::Unavailable { .. } | Error::Interrupted { .. } | Error::Reply(_))
+        || Fault::of(error).is_some()
 }
 
 impl Drop for Up {

@@ -3,6 +3,7 @@
 mod batch;
 mod bus;
 mod cluster;
+mod degraded;
 mod embedded;
 mod failure;
 mod limit;

@@ -76,6 +76,7 @@ where
             while task.pause(pause).await {
                 match round(this.clone()).await {
                     Ok(()) => task.heartbeat(),
+                    Err(error) if error.is_reported() => {}
                     Err(error) => tracing::warn!(%error, task = name, "background task failed"),
                 }
             }

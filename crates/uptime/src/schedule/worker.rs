@@ -42,7 +42,9 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
         let idle = match claim_due(&uptime, &slots).await {
             Ok(idle) => idle,
             Err(error) => {
-                tracing::warn!(%error, "claiming monitors failed");
+                if !error.is_reported() {
+                    tracing::warn!(%error, "claiming monitors failed");
+                }
                 AFTER_FAILURE
             }
         };
@@ -97,7 +99,9 @@ fn spawn_checks(uptime: &Uptime, slots: &Arc<Semaphore>, claims: ClaimBatch) {
 }
 
 async fn check(uptime: Uptime, claim: Claim, claimed: Instant, _slot: OwnedSemaphorePermit) {
-    if let Err(error) = run(&uptime, &claim, claimed).await {
+    if let Err(error) = run(&uptime, &claim, claimed).await
+        && !error.is_reported()
+    {
         // The lease expires, and the monitor is claimed again.
         tracing::warn!(%error, monitor = %claim.id, "check not run or not recorded");
     }

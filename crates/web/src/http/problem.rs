@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use hob_store::Fault;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -239,16 +240,11 @@ impl From<hob_store::Error> for Problem {
                     "Lost the connection to Redis. The change may or may not have been applied.",
                 )
             }
-            E::Refused { code, .. }
-                if matches!(
-                    code.as_str(),
-                    "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN" | "OOM" | "BUSY"
-                ) =>
-            {
-                tracing::warn!(%error, "store not ready");
-                Self::unavailable("Redis is not ready. Nothing was changed.")
-            }
-            _ => Self::internal(error),
+            error => match Fault::of(error) {
+                // The store handle logs it.
+                Some(fault) => Self::unavailable(format!("{}. Nothing was changed.", fault.reason())),
+                None => Self::internal(error),
+            },
         }
     }
 }
