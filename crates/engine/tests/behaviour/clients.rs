@@ -72,6 +72,15 @@ for protocol in (2, 3):
     except redis.ResponseError as e: assert 'wrong kind' in str(e)
     assert r.client_setname('py') and r.client_getname() == 'py'
     assert r.info('memory')['used_memory'] > 0
+    assert r.info('everything')['cmdstat_set']['calls'] > 0
+    own = r.client_info()
+    assert own['name'] == 'py' and own['resp'] == str(protocol) and own['multi'] == -1
+    assert str(own['id']) in [client['id'] for client in r.client_list()]
+    assert r.client_list(client_id=[own['id']])[0]['lib-name'] == 'redis-py'
+    assert r.client_kill_filter(_id=123456) == 0
+    assert r.object('encoding', 'k') == 'embstr'
+    r.zadd('lex', {'a': 0, 'b': 0, 'c': 0}); assert r.zrangebylex('lex', '(a', '+') == ['b', 'c']
+    assert r.command_getkeys('MSET', 'a', 1, 'b', 2) == ['a', 'b']
     assert r.config_get('maxmemory') == {'maxmemory': '0'}
     assert r.memory_usage('k') > 0
     assert r.command_count() > 100 and 'zadd' in r.command()

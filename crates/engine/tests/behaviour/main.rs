@@ -7,6 +7,7 @@ mod documentation;
 mod expiry;
 mod hostile;
 mod interface;
+mod introspection;
 mod limits;
 mod password;
 mod script;

@@ -20,7 +20,8 @@ section! {
         /// The address: redis://, rediss://, redis+cluster://, redis+sentinel:// or embedded://.
         /// Without it, REDIS_URL or REDIS_HOST, REDIS_PORT and REDIS_PASSWORD are used, else the embedded engine.
         pub url: Option<SecretUrl> = None,
-        /// The address on which the embedded engine accepts redis-cli and other Redis clients.
+        /// The address on which the embedded engine accepts redis-cli and other Redis clients, at most 1000 at a time:
+        /// CONFIG SET maxclients changes that until the process ends.
         pub embedded_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into(),
         /// The memory limit of the embedded engine, in MiB.
         pub embedded_memory_mib: u32 = 512,
