@@ -153,6 +153,7 @@ impl Core {
     fn serve(&mut self, id: BlockedId, key: &[u8]) -> bool {
         let Some(mut command) = self.blocked.commands.remove(&id) else { return false };
         let result = (command.wait.serve)(self, key);
+        self.publish_events();
         self.blocked.commands.insert(id, command);
         let Some(result) = result else { return false };
         if let Some(command) = self.unblock(id) {

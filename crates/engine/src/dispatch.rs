@@ -82,10 +82,7 @@ impl<'a> CommandContext<'a> {
             }
             Handler::Blocking(attempt) => {
                 self.show_to_monitors(&core, command, args);
-                let started = Instant::now();
-                let outcome = self.run_or_wait(&mut core, attempt, args);
-                core.count_call(command.name, started, &outcome);
-                outcome
+                core.call(command, |core| self.run_or_wait(core, attempt, args))
             }
             _ => {
                 drop(core);

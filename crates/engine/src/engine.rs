@@ -104,7 +104,9 @@ impl Engine {
         };
         let mut core = self.shared.core.lock();
         core.begin();
-        core.keys.sweep(max_keys)
+        let removed = core.keys.sweep(max_keys);
+        core.publish_events();
+        removed
     }
 
     /// Replaces the password of the listener. If it differs, all clients are disconnected, and none of them can run another

@@ -1,12 +1,14 @@
 //! The data: the keyspace and the five types of value.
 
 mod awaited;
+pub(crate) mod events;
 pub(crate) mod keyspace;
 mod ranked_list;
 pub(crate) mod sorted_set;
 pub(crate) mod value;
 mod watch;
 
+pub(crate) use events::{EventClass, EventFlags};
 pub(crate) use keyspace::{Keyspace, Lookups, Scan};
 pub(crate) use sorted_set::{Bound, LexBound, SortedSet};
 pub(crate) use value::{End, Hash, List, Set, Str, Value};

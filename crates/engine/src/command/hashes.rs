@@ -7,7 +7,7 @@ use super::{Args, Handler};
 use crate::engine::Core;
 use crate::number::{LongDouble, int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::store::{Hash, Scan};
+use crate::store::{EventClass, Hash, Scan};
 
 pub(super) fn handler(id: HashCommand) -> Handler {
     match id {
@@ -36,13 +36,19 @@ fn set_all(core: &mut Core, args: Args<'_>, command: &str) -> CommandResult<usiz
     let added = core.keys.upsert(args[1], |hash: &mut Hash| {
         pairs.map(|pair| hash.set(pair[0], pair[1])).filter(|added| *added).count()
     })?;
-    core.keys.touch(args[1]);
+    core.keys.changed(args[1], EventClass::Hash, "hset");
     Ok(added)
 }
 
-fn set_one(core: &mut Core, key: &[u8], field: &[u8], value: &[u8]) -> CommandResult<()> {
+fn set_one(
+    core: &mut Core,
+    key: &[u8],
+    field: &[u8],
+    value: &[u8],
+    event: &'static str,
+) -> CommandResult<()> {
     core.keys.upsert(key, |hash: &mut Hash| hash.set(field, value))?;
-    core.keys.touch(key);
+    core.keys.changed(key, EventClass::Hash, event);
     Ok(())
 }
 
@@ -73,7 +79,7 @@ fn hdel(core: &mut Core, args: Args<'_>) -> CommandResult {
         .update(args[1], |hash: &mut Hash| args[2..].iter().filter(|field| hash.remove(field)).count())?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
-        core.keys.touch(args[1]);
+        core.keys.reduced(args[1], EventClass::Hash, "hdel");
     }
     Ok(Reply::len(removed))
 }
@@ -100,7 +106,7 @@ fn hvals(core: &mut Core, args: Args<'_>) -> CommandResult {
 fn hsetnx(core: &mut Core, args: Args<'_>) -> CommandResult {
     let missing = field(core, args[1], args[2])?.is_none();
     if missing {
-        set_one(core, args[1], args[2], args[3])?;
+        set_one(core, args[1], args[2], args[3], "hset")?;
     }
     Ok(Reply::flag(missing))
 }
@@ -112,7 +118,7 @@ fn hincrby(core: &mut Core, args: Args<'_>) -> CommandResult {
         None => 0,
     };
     let sum = current.checked_add(by).ok_or(Failure::OVERFLOW)?;
-    set_one(core, args[1], args[2], itoa::Buffer::new().format(sum).as_bytes())?;
+    set_one(core, args[1], args[2], itoa::Buffer::new().format(sum).as_bytes(), "hincrby")?;
     Ok(Reply::Int(sum))
 }
 
@@ -126,7 +132,7 @@ fn hincrbyfloat(core: &mut Core, args: Args<'_>) -> CommandResult {
         None => LongDouble::ZERO,
     };
     let sum = current.plus(by)?.write().into_bytes();
-    set_one(core, args[1], args[2], &sum)?;
+    set_one(core, args[1], args[2], &sum, "hincrbyfloat")?;
     Ok(Reply::Bulk(sum))
 }
 

@@ -8,6 +8,7 @@ use crate::engine::Core;
 use crate::glob;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
+use crate::store::EventClass;
 
 pub(super) fn handler(id: KeyCommand) -> Handler {
     match id {
@@ -46,7 +47,7 @@ fn del(core: &mut Core, args: Args<'_>) -> CommandResult {
     let mut removed = 0;
     for key in &args[1..] {
         if core.keys.remove(key).is_some() {
-            core.keys.touch(key);
+            core.keys.changed(key, EventClass::Generic, "del");
             removed += 1;
         }
     }
@@ -124,10 +125,15 @@ fn expire(core: &mut Core, args: Args<'_>, unit_ms: i64, base: Base, command: &s
         return Ok(Reply::Int(0));
     }
     match u64::try_from(deadline) {
-        Ok(later) if deadline > now_ms => core.keys.set_deadline(key, Some(later)),
-        _ => drop(core.keys.remove(key)),
+        Ok(later) if deadline > now_ms => {
+            core.keys.set_deadline(key, Some(later));
+            core.keys.changed(key, EventClass::Generic, "expire");
+        }
+        _ => {
+            core.keys.remove(key);
+            core.keys.changed(key, EventClass::Generic, "del");
+        }
     }
-    core.keys.touch(key);
     Ok(Reply::Int(1))
 }
 
@@ -143,7 +149,7 @@ fn persist(core: &mut Core, args: Args<'_>) -> CommandResult {
     let had_deadline = core.keys.deadline(args[1]).is_some();
     if had_deadline {
         core.keys.set_deadline(args[1], None);
-        core.keys.touch(args[1]);
+        core.keys.changed(args[1], EventClass::Generic, "persist");
     }
     Ok(Reply::flag(had_deadline))
 }
@@ -217,9 +223,10 @@ fn rename(core: &mut Core, args: Args<'_>) -> CommandResult {
     }
     let entry = core.keys.remove(from).ok_or(Failure::NO_SUCH_KEY)?;
     let deadline = entry.deadline();
+    core.keys.remove(to);
     core.keys.put(to, entry.value, deadline);
-    core.keys.touch(from);
-    core.keys.touch(to);
+    core.keys.changed(from, EventClass::Generic, "rename_from");
+    core.keys.changed(to, EventClass::Generic, "rename_to");
     Ok(Reply::OK)
 }
 

@@ -9,7 +9,7 @@ use crate::engine::Core;
 use crate::number::{int, positive, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::store::value::Bytes;
-use crate::store::{End, List};
+use crate::store::{End, EventClass, List};
 
 pub(super) fn handler(id: ListCommand) -> Handler {
     match id {
@@ -43,8 +43,22 @@ fn push(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
         args[2..].iter().for_each(|item| list.push(end, item));
         list.len()
     })?;
-    core.keys.touch(args[1]);
+    core.keys.changed(args[1], EventClass::List, push_event(end));
     Ok(Reply::len(length))
+}
+
+fn push_event(end: End) -> &'static str {
+    match end {
+        End::Left => "lpush",
+        End::Right => "rpush",
+    }
+}
+
+fn pop_event(end: End) -> &'static str {
+    match end {
+        End::Left => "lpop",
+        End::Right => "rpop",
+    }
 }
 
 fn push_existing(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
@@ -81,7 +95,7 @@ pub(super) fn pop_items(
         (0..max_items.min(list.len())).filter_map(|_| list.pop(end)).collect::<Vec<_>>()
     })?;
     if popped.as_ref().is_some_and(|items| !items.is_empty()) {
-        core.keys.touch(key);
+        core.keys.reduced(key, EventClass::List, pop_event(end));
     }
     Ok(popped)
 }
@@ -100,7 +114,7 @@ fn ltrim(core: &mut Core, args: Args<'_>) -> CommandResult {
         list.keep(index_range(start, stop, list.len()));
     })?;
     if trimmed.is_some() {
-        core.keys.touch(args[1]);
+        core.keys.reduced(args[1], EventClass::List, "ltrim");
     }
     Ok(Reply::OK)
 }
@@ -126,7 +140,7 @@ fn lset(core: &mut Core, args: Args<'_>) -> CommandResult {
     let length = core.keys.read::<List>(args[1])?.ok_or(Failure::NO_SUCH_KEY)?.len();
     let position = position(int(args[2])?, length).ok_or(Failure::new("ERR index out of range"))?;
     core.keys.update(args[1], |list: &mut List| list.set(position, args[3]))?;
-    core.keys.touch(args[1]);
+    core.keys.changed(args[1], EventClass::List, "lset");
     Ok(Reply::OK)
 }
 
@@ -137,7 +151,7 @@ fn lrem(core: &mut Core, args: Args<'_>) -> CommandResult {
     let removed = core.keys.update(args[1], |list: &mut List| list.remove(args[3], end, most))?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
-        core.keys.touch(args[1]);
+        core.keys.reduced(args[1], EventClass::List, "lrem");
     }
     Ok(Reply::len(removed))
 }
@@ -178,14 +192,15 @@ pub(super) fn move_item(
             list.push(to, &item);
             Some(item)
         })?;
-        core.keys.touch(source);
+        core.keys.changed(source, EventClass::List, push_event(to));
+        core.keys.notify(source, EventClass::List, pop_event(from));
         return Ok(turned.flatten());
     }
     let popped = core.keys.update(source, |list: &mut List| list.pop(from))?;
     let item = popped.flatten().expect("a list that is there holds an item");
     core.keys.upsert(target, |list: &mut List| list.push(to, &item))?;
-    core.keys.touch(source);
-    core.keys.touch(target);
+    core.keys.changed(target, EventClass::List, push_event(to));
+    core.keys.reduced(source, EventClass::List, pop_event(from));
     Ok(Some(item))
 }
 
@@ -203,7 +218,7 @@ fn linsert(core: &mut Core, args: Args<'_>) -> CommandResult {
         list.insert(pivot + after, args[4]);
         list.len()
     })?;
-    core.keys.touch(args[1]);
+    core.keys.changed(args[1], EventClass::List, "linsert");
     Ok(Reply::len(length.unwrap_or(0)))
 }
 

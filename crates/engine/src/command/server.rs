@@ -11,6 +11,7 @@ use crate::glob;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::{Protocol, Session};
+use crate::store::EventFlags;
 
 use super::clients::{self, set_name};
 use super::info::info;
@@ -203,6 +204,7 @@ fn parameters(core: &Core) -> Vec<(&'static str, String)> {
         ("save", String::new()),
         ("appendonly", "no".into()),
         ("databases", "1".into()),
+        ("notify-keyspace-events", core.keys.event_flags().to_string()),
     ]
 }
 
@@ -225,8 +227,16 @@ fn config_set(core: &mut Core, args: Args<'_>) -> CommandResult {
         return Err(Failure::arity("config|set"));
     }
     let mut next = core.settings.clone();
+    let mut event_flags = core.keys.event_flags();
     for pair in args[2..].chunks_exact(2) {
         let name = String::from_utf8_lossy(pair[0]).to_ascii_lowercase();
+        if name == "notify-keyspace-events" {
+            event_flags = EventFlags::parse(pair[1]).ok_or(Failure::new(
+                "ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class \
+                 character. Use 'Ag$lshzxeKEtmdn'.",
+            ))?;
+            continue;
+        }
         let target = match name.as_str() {
             "maxmemory" => &mut next.max_memory_bytes,
             "maxclients" => &mut next.max_clients,
@@ -242,6 +252,7 @@ fn config_set(core: &mut Core, args: Args<'_>) -> CommandResult {
         })?;
     }
     core.settings = next;
+    core.keys.set_event_flags(event_flags);
     Ok(Reply::OK)
 }
 

@@ -11,7 +11,7 @@ use super::{Args, Handler};
 use crate::engine::Core;
 use crate::number::{int, positive};
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::store::{Scan, Set};
+use crate::store::{EventClass, Scan, Set};
 
 pub(super) fn handler(id: SetCommand) -> Handler {
     match id {
@@ -34,7 +34,7 @@ fn sadd(core: &mut Core, args: Args<'_>) -> CommandResult {
     let members = &args[2..];
     let added = core.keys.upsert(args[1], |set: &mut Set| members.iter().filter(|m| set.add(m)).count())?;
     if added > 0 {
-        core.keys.touch(args[1]);
+        core.keys.changed(args[1], EventClass::Set, "sadd");
     }
     Ok(Reply::len(added))
 }
@@ -45,7 +45,7 @@ fn srem(core: &mut Core, args: Args<'_>) -> CommandResult {
         core.keys.update(args[1], |set: &mut Set| members.iter().filter(|m| set.remove(m)).count())?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
-        core.keys.touch(args[1]);
+        core.keys.reduced(args[1], EventClass::Set, "srem");
     }
     Ok(Reply::len(removed))
 }
@@ -85,7 +85,7 @@ fn spop(core: &mut Core, args: Args<'_>) -> CommandResult {
     })?;
     let popped = popped.unwrap_or_default();
     if !popped.is_empty() {
-        core.keys.touch(key);
+        core.keys.reduced(key, EventClass::Set, "spop");
     }
     Ok(match count {
         None => Reply::bulk_or_null(popped.into_iter().next().map(Vec::from)),

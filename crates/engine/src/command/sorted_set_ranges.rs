@@ -7,7 +7,7 @@ use super::options::{Options, index_range};
 use crate::engine::Core;
 use crate::number::{int, parse_decimal};
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::store::{Bound, LexBound, SortedSet, Value};
+use crate::store::{Bound, EventClass, LexBound, SortedSet, Value};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -86,9 +86,9 @@ pub(super) fn range_store(core: &mut Core, args: Args<'_>) -> CommandResult {
     let count = stored.len();
     if count > 0 {
         core.keys.put(to, Value::SortedSet(Box::new(stored)), None);
-    }
-    if count > 0 || core.keys.remove(to).is_some() {
-        core.keys.touch(to);
+        core.keys.changed(to, EventClass::SortedSet, "zrangestore");
+    } else if core.keys.remove(to).is_some() {
+        core.keys.changed(to, EventClass::Generic, "del");
     }
     Ok(Reply::len(count))
 }

@@ -14,7 +14,7 @@ use super::{Args, Handler};
 use crate::engine::Core;
 use crate::number::{float, int, positive, write_float};
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::store::{End, Scan, SortedSet};
+use crate::store::{End, EventClass, Scan, SortedSet};
 
 pub(super) fn handler(id: SortedSetCommand) -> Handler {
     match id {
@@ -167,7 +167,7 @@ fn add(core: &mut Core, key: &[u8], flags: &AddFlags, pairs: Args<'_>) -> Comman
         Ok(())
     })??;
     if added + updated > 0 {
-        core.keys.touch(key);
+        core.keys.changed(key, EventClass::SortedSet, if flags.increment { "zincr" } else { "zadd" });
     }
     if flags.increment {
         return Ok(last.map_or(Reply::Null, Reply::Double));
@@ -182,7 +182,7 @@ fn zrem(core: &mut Core, args: Args<'_>) -> CommandResult {
         .update(args[1], |set: &mut SortedSet| members.iter().filter(|member| set.remove(member)).count())?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
-        core.keys.touch(args[1]);
+        core.keys.reduced(args[1], EventClass::SortedSet, "zrem");
     }
     Ok(Reply::len(removed))
 }
@@ -218,6 +218,7 @@ fn rank(core: &mut Core, args: Args<'_>, direction: Direction) -> CommandResult 
 fn remove_ranks(
     core: &mut Core,
     key: &[u8],
+    event: &'static str,
     ranks: impl FnOnce(&SortedSet) -> Range<usize>,
 ) -> CommandResult {
     let removed = core.keys.update(key, |set: &mut SortedSet| {
@@ -227,24 +228,24 @@ fn remove_ranks(
     })?;
     let removed = removed.unwrap_or(0);
     if removed > 0 {
-        core.keys.touch(key);
+        core.keys.reduced(key, EventClass::SortedSet, event);
     }
     Ok(Reply::len(removed))
 }
 
 fn zremrangebyrank(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (start, stop) = (int(args[2])?, int(args[3])?);
-    remove_ranks(core, args[1], |set| index_range(start, stop, set.len()))
+    remove_ranks(core, args[1], "zremrangebyrank", |set| index_range(start, stop, set.len()))
 }
 
 fn zremrangebyscore(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (min, max) = score_bounds(args[2], args[3])?;
-    remove_ranks(core, args[1], |set| set.ranks(min, max))
+    remove_ranks(core, args[1], "zremrangebyscore", |set| set.ranks(min, max))
 }
 
 fn zremrangebylex(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (min, max) = lex_bounds(args[2], args[3])?;
-    remove_ranks(core, args[1], |set| set.lex_ranks(min, max))
+    remove_ranks(core, args[1], "zremrangebylex", |set| set.lex_ranks(min, max))
 }
 
 fn pop(core: &mut Core, args: Args<'_>, end: End) -> CommandResult {
@@ -278,7 +279,8 @@ pub(super) fn pop_members(
         (0..most).map(|_| take()).map(|ranked| (ranked.member.to_vec(), ranked.score)).collect::<Vec<_>>()
     })?;
     if popped.as_ref().is_some_and(|members| !members.is_empty()) {
-        core.keys.touch(key);
+        let event = if end == End::Left { "zpopmin" } else { "zpopmax" };
+        core.keys.reduced(key, EventClass::SortedSet, event);
     }
     Ok(popped)
 }

@@ -7,7 +7,7 @@ use super::{Args, Handler};
 use crate::engine::Core;
 use crate::number::{LongDouble, int};
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::store::{Str, Value};
+use crate::store::{EventClass, Str, Value};
 
 pub(super) fn handler(id: StringCommand) -> Handler {
     match id {
@@ -33,12 +33,16 @@ pub(super) fn handler(id: StringCommand) -> Handler {
 }
 
 fn value_of(core: &mut Core, key: &[u8]) -> CommandResult<Reply> {
-    Ok(Reply::bulk_or_null(core.keys.read::<Str>(key)?.map(Str::to_vec)))
+    // As in Redis, commands that return the old value and write a new one count and report a missing key as well.
+    let counted = std::mem::replace(&mut core.keys.lookups.counted, true);
+    let value = core.keys.read::<Str>(key).map(|value| value.map(Str::to_vec));
+    core.keys.lookups.counted = counted;
+    Ok(Reply::bulk_or_null(value?))
 }
 
 fn put(core: &mut Core, key: &[u8], value: &[u8], deadline: Option<u64>) {
     core.keys.put(key, Value::Str(Str::new(value)), deadline);
-    core.keys.touch(key);
+    core.keys.changed(key, EventClass::String, "set");
 }
 
 fn get(core: &mut Core, args: Args<'_>) -> CommandResult {
@@ -99,6 +103,9 @@ fn set(core: &mut Core, args: Args<'_>) -> CommandResult {
     if wanted {
         let kept = if options.keep_ttl { core.keys.deadline(key) } else { None };
         put(core, key, value, deadline.or(kept));
+        if deadline.is_some() {
+            core.keys.notify(key, EventClass::Generic, "expire");
+        }
     }
     Ok(old.unwrap_or(if wanted { Reply::OK } else { Reply::Null }))
 }
@@ -122,6 +129,7 @@ fn psetex(core: &mut Core, args: Args<'_>) -> CommandResult {
 fn set_for(core: &mut Core, args: Args<'_>, unit: &str, command: &str) -> CommandResult {
     let deadline = Deadline::from_option(unit, args[2]).ok_or(Failure::SYNTAX)?.resolve(core, command)?;
     put(core, args[1], args[3], Some(deadline));
+    core.keys.notify(args[1], EventClass::Generic, "expire");
     Ok(Reply::OK)
 }
 
@@ -134,7 +142,7 @@ fn getset(core: &mut Core, args: Args<'_>) -> CommandResult {
 fn getdel(core: &mut Core, args: Args<'_>) -> CommandResult {
     let old = value_of(core, args[1])?;
     if core.keys.remove(args[1]).is_some() {
-        core.keys.touch(args[1]);
+        core.keys.changed(args[1], EventClass::Generic, "del");
     }
     Ok(old)
 }
@@ -161,13 +169,14 @@ fn getex(core: &mut Core, args: Args<'_>) -> CommandResult {
         let deadline = deadline.resolve(core, "getex")?;
         if deadline <= core.keys.now_ms {
             core.keys.remove(key);
+            core.keys.changed(key, EventClass::Generic, "del");
         } else {
             core.keys.set_deadline(key, Some(deadline));
+            core.keys.changed(key, EventClass::Generic, "expire");
         }
-        core.keys.touch(key);
     } else if persist && core.keys.deadline(key).is_some() {
         core.keys.set_deadline(key, None);
-        core.keys.touch(key);
+        core.keys.changed(key, EventClass::Generic, "persist");
     }
     Ok(value)
 }
@@ -196,10 +205,10 @@ fn append(core: &mut Core, args: Args<'_>) -> CommandResult {
     }
     if before.is_some() {
         core.keys.update(key, |value: &mut Str| value.append(tail))?;
-        core.keys.touch(key);
     } else {
-        put(core, key, tail, None);
+        core.keys.put(key, Value::Str(Str::new(tail)), None);
     }
+    core.keys.changed(key, EventClass::String, "append");
     Ok(Reply::len(length))
 }
 
@@ -232,7 +241,7 @@ fn add(core: &mut Core, key: &[u8], by: i64) -> CommandResult {
         core.keys.put(key, Value::Str(Str::Int(by)), None);
         by
     });
-    core.keys.touch(key);
+    core.keys.changed(key, EventClass::String, "incrby");
     Ok(Reply::Int(sum))
 }
 
@@ -250,6 +259,6 @@ fn incrbyfloat(core: &mut Core, args: Args<'_>) -> CommandResult {
     let by = LongDouble::read(args[2]).ok_or(Failure::NOT_A_FLOAT)?;
     let sum = current.plus(by)?.write().into_bytes();
     core.keys.upsert(key, |value: &mut Str| *value = Str::new(&sum))?;
-    core.keys.touch(key);
+    core.keys.changed(key, EventClass::String, "incrbyfloat");
     Ok(Reply::Bulk(sum))
 }

@@ -99,7 +99,7 @@ impl Core {
         self.keys.memory() + self.hub.buffered_bytes()
     }
 
-    /// Runs a command that needs only the data, and counts it.
+    /// Runs a command that needs only the data, counts it, and publishes the keyspace events that it causes.
     pub(crate) fn call(
         &mut self,
         command: &'static Command,
@@ -109,6 +109,7 @@ impl Core {
         let started = Instant::now();
         let outcome = run(self);
         self.keys.lookups.counted = false;
+        self.publish_events();
         self.count_call(command.name, started, &outcome);
         outcome
     }
@@ -204,6 +205,13 @@ impl Core {
             ScriptHandler::Data(run) => run(core, args),
             ScriptHandler::Blocking(attempt) => Ok(attempt(core, args)?.without_wait()),
         })
+    }
+
+    pub(crate) fn publish_events(&mut self) {
+        let hub = &self.hub;
+        self.keys.publish_events(|channel, text| {
+            hub.publish(channel, text);
+        });
     }
 
     fn admit_from_script(

@@ -6,6 +6,7 @@ use std::num::NonZeroU64;
 use indexmap::IndexMap;
 
 use super::awaited::Awaited;
+use super::events::{EventClass, EventFlags, Events};
 use super::value::{Bytes, Value, ValueType, allocation, table};
 use super::watch::{Watch, Watches};
 use crate::blocked::BlockedId;
@@ -21,6 +22,7 @@ pub(crate) struct Keyspace {
     pub(crate) now_ms: u64,
     watches: Watches,
     awaited: Awaited,
+    events: Events,
     /// Keys changed since the last `take_touched`; only recorded for a guard.
     touched: Option<Vec<Vec<u8>>>,
     sweep_at: usize,
@@ -98,7 +100,8 @@ impl Keyspace {
 
     /// Memory of one key and its value.
     pub(crate) fn memory_of(&mut self, key: &[u8]) -> Option<usize> {
-        let value = self.get(key)?.value.memory();
+        self.expire_if_due(key);
+        let value = self.entries.get(key)?.value.memory();
         let share = size_of::<(Bytes, Entry)>() + 2 * size_of::<u64>();
         Some(value + allocation(key.len()) + share)
     }
@@ -109,6 +112,9 @@ impl Keyspace {
         if self.lookups.counted {
             let count = if index.is_some() { &mut self.lookups.hits } else { &mut self.lookups.misses };
             *count += 1;
+            if entry.is_none() {
+                self.events.add(EventClass::Miss, "keymiss", key);
+            }
         }
         self.entries.get_index(index?).map(|(_, entry)| entry)
     }
@@ -180,6 +186,7 @@ impl Keyspace {
         } else {
             self.payload += allocation(key.len());
             self.entries.insert(key.into(), entry);
+            self.events.add(EventClass::New, "new", key);
         }
     }
 
@@ -223,6 +230,38 @@ impl Keyspace {
         if !self.awaited.is_empty() && self.entries.get(key).is_some_and(|entry| entry.value.is_awaitable()) {
             self.awaited.written(key);
         }
+    }
+
+    /// Records a change and its event.
+    pub(crate) fn changed(&mut self, key: &[u8], class: EventClass, event: &'static str) {
+        self.touch(key);
+        self.notify(key, class, event);
+    }
+
+    /// Records that elements were removed, and with the last one the key.
+    pub(crate) fn reduced(&mut self, key: &[u8], class: EventClass, event: &'static str) {
+        self.changed(key, class, event);
+        if !self.entries.contains_key(key) {
+            self.notify(key, EventClass::Generic, "del");
+        }
+    }
+
+    /// Adds an event, if its class is switched on.
+    pub(crate) fn notify(&mut self, key: &[u8], class: EventClass, event: &'static str) {
+        self.events.add(class, event, key);
+    }
+
+    pub(crate) fn event_flags(&self) -> EventFlags {
+        self.events.flags
+    }
+
+    pub(crate) fn set_event_flags(&mut self, flags: EventFlags) {
+        self.events.flags = flags;
+    }
+
+    /// Calls `publish` with the channel and the text of the messages since the last call.
+    pub(crate) fn publish_events(&mut self, publish: impl Fn(&[u8], &[u8])) {
+        self.events.publish(publish);
     }
 
     /// Records that a blocked client waits for a key.
@@ -310,6 +349,7 @@ impl Keyspace {
         if self.volatile > 0 && self.is_due(&self.entries[index]) {
             self.drop_entry_at(index);
             self.watches.expired(key);
+            self.events.add(EventClass::Expired, "expired", key);
             self.expired_keys += 1;
             return None;
         }

@@ -9,6 +9,7 @@ mod hostile;
 mod interface;
 mod introspection;
 mod limits;
+mod notifications;
 mod password;
 mod script;
 mod server;
