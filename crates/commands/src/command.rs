@@ -39,11 +39,19 @@ pub enum Keys {
     Counted {
         at: usize,
     },
+    /// The first argument is a key; the number of further keys is at `at`, and they follow.
+    TargetAndCounted {
+        at: usize,
+    },
 }
 
 impl Keys {
     /// The keys among these arguments, of which the first is the command's name.
     pub fn of<'a>(self, words: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+        let target = match self {
+            Keys::TargetAndCounted { .. } => words.get(1),
+            Keys::None | Keys::Range { .. } | Keys::Counted { .. } => None,
+        };
         let (range, step) = match self {
             Keys::None => (0..0, 1),
             Keys::Range { first, last, step } => {
@@ -51,13 +59,13 @@ impl Keys {
                 let end = usize::try_from(last + 1).unwrap_or(0).min(words.len());
                 (first..end.max(first), step)
             }
-            Keys::Counted { at } => {
+            Keys::Counted { at } | Keys::TargetAndCounted { at } => {
                 let count = words.get(at).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
                 let end = (at + 1).saturating_add(count.unwrap_or(0)).min(words.len());
                 (at + 1..end.max(at + 1), 1)
             }
         };
-        words.get(range).unwrap_or_default().iter().step_by(step).copied()
+        target.into_iter().chain(words.get(range).unwrap_or_default().iter().step_by(step)).copied()
     }
 }
 

@@ -56,6 +56,8 @@ const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
 /// All but the last, which is a timeout.
 const UNTIL_LAST: Keys = Keys::Range { first: 1, last: -2, step: 1 };
 const COUNTED_FIRST: Keys = Keys::Counted { at: 1 };
+/// A key that is written, and a number of keys that are read.
+const TARGET_COUNTED: Keys = Keys::TargetAndCounted { at: 2 };
 const COUNTED: Keys = Keys::Counted { at: 2 };
 
 /// Declares the families: for each an enum with one variant per command, which is also a variant of [`CommandId`], and
@@ -118,6 +120,10 @@ families! {
         Keys: "keys", 2, READ, NO_KEY;
         Scan: "scan", -2, READ, NO_KEY;
         Rename: "rename", 3, WRITE, TWO;
+        RenameNx: "renamenx", 3, WRITE_FAST, TWO;
+        Copy: "copy", -3, GROW, TWO;
+        Touch: "touch", -2, READ_FAST, REST;
+        RandomKey: "randomkey", 1, READ, NO_KEY;
         DbSize: "dbsize", 1, READ_FAST, NO_KEY;
         FlushDb: "flushdb", -1, WRITE, NO_KEY;
         FlushAll: "flushall", -1, WRITE, NO_KEY;
@@ -139,6 +145,8 @@ families! {
         GetEx: "getex", -2, WRITE_FAST, ONE;
         MGet: "mget", -2, READ_FAST, REST;
         MSet: "mset", -3, GROW, PAIRS;
+        MSetNx: "msetnx", -3, GROW, PAIRS;
+        SetRange: "setrange", 4, GROW, ONE;
         Append: "append", 3, GROW_FAST, ONE;
         StrLen: "strlen", 2, READ_FAST, ONE;
         GetRange: "getrange", 4, READ, ONE;
@@ -164,6 +172,8 @@ families! {
         HIncrBy: "hincrby", 4, GROW_FAST, ONE;
         HIncrByFloat: "hincrbyfloat", 4, GROW_FAST, ONE;
         HScan: "hscan", -3, READ, ONE;
+        HStrLen: "hstrlen", 3, READ_FAST, ONE;
+        HRandField: "hrandfield", -2, READ, ONE;
     }
 
     "Lists" ListCommand as List {
@@ -203,6 +213,11 @@ families! {
         SInter: "sinter", -2, READ, REST;
         SUnion: "sunion", -2, READ, REST;
         SDiff: "sdiff", -2, READ, REST;
+        SInterStore: "sinterstore", -3, GROW, REST;
+        SUnionStore: "sunionstore", -3, GROW, REST;
+        SDiffStore: "sdiffstore", -3, GROW, REST;
+        SInterCard: "sintercard", -3, READ, COUNTED_FIRST;
+        SMove: "smove", 4, WRITE_FAST, TWO;
         SScan: "sscan", -3, READ, ONE;
     }
 
@@ -230,6 +245,14 @@ families! {
         ZPopMin: "zpopmin", -2, WRITE_FAST, ONE;
         ZPopMax: "zpopmax", -2, WRITE_FAST, ONE;
         ZScan: "zscan", -3, READ, ONE;
+        ZRandMember: "zrandmember", -2, READ, ONE;
+        ZUnion: "zunion", -3, READ, COUNTED_FIRST;
+        ZInter: "zinter", -3, READ, COUNTED_FIRST;
+        ZDiff: "zdiff", -3, READ, COUNTED_FIRST;
+        ZInterCard: "zintercard", -3, READ, COUNTED_FIRST;
+        ZUnionStore: "zunionstore", -4, GROW, TARGET_COUNTED;
+        ZInterStore: "zinterstore", -4, GROW, TARGET_COUNTED;
+        ZDiffStore: "zdiffstore", -4, GROW, TARGET_COUNTED;
         ZMPop: "zmpop", -4, WRITE, COUNTED_FIRST;
         BZPopMin: "bzpopmin", -3, BLOCK_FAST, UNTIL_LAST;
         BZPopMax: "bzpopmax", -3, BLOCK_FAST, UNTIL_LAST;

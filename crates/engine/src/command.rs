@@ -1,6 +1,7 @@
 //! How the engine runs the commands of the table in `hob-commands`, one file per family.
 
 mod clients;
+mod copies;
 mod hashes;
 mod info;
 mod introspection;
@@ -11,9 +12,11 @@ mod options;
 mod pops;
 mod process;
 mod pubsub;
+mod random;
 mod scripts;
 mod server;
 mod sets;
+mod sorted_set_algebra;
 mod sorted_set_ranges;
 mod sorted_sets;
 mod strings;

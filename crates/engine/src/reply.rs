@@ -20,6 +20,8 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Unordered members: an array in RESP2, a set in RESP3.
     Set(Vec<Reply>),
+    /// Pairs: flat in RESP2, an array of pairs in RESP3.
+    Pairs(Vec<(Reply, Reply)>),
     /// Members with scores: flat in RESP2, an array of pairs in RESP3.
     Scored(Vec<(Vec<u8>, f64)>),
     Double(f64),

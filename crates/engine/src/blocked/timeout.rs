@@ -4,15 +4,16 @@ use crate::engine::Core;
 use crate::number::{LongDouble, read_int};
 use crate::reply::{CommandResult, Failure};
 
-const OUT_OF_RANGE: Failure = Failure::new("ERR timeout is out of range");
+const NEGATIVE: Failure = Failure::new("ERR timeout is negative");
 
 /// The deadline for a timeout in seconds with decimals; `None` for 0, which is forever.
 pub(crate) fn timeout_seconds(core: &Core, text: &[u8]) -> CommandResult<Option<u64>> {
     let seconds =
         LongDouble::read(text).ok_or(Failure::new("ERR timeout is not a float or out of range"))?.to_f64();
     let millis = (seconds * 1000.0).ceil();
-    if millis > i64::MAX as f64 {
-        return Err(OUT_OF_RANGE);
+    // Redis returns the same error for a timeout that is too large for its integers.
+    if millis >= i64::MAX as f64 {
+        return Err(NEGATIVE);
     }
     deadline(core, millis as i64)
 }
@@ -24,13 +25,6 @@ pub(crate) fn timeout_ms(core: &Core, text: &[u8]) -> CommandResult<Option<u64>>
 }
 
 fn deadline(core: &Core, millis: i64) -> CommandResult<Option<u64>> {
-    let millis = u64::try_from(millis).map_err(|_| Failure::new("ERR timeout is negative"))?;
-    if millis == 0 {
-        return Ok(None);
-    }
-    let now_ms = core.now_us / 1000;
-    if millis > i64::MAX.unsigned_abs() - now_ms {
-        return Err(OUT_OF_RANGE);
-    }
-    Ok(Some(core.now_us.saturating_add(millis.saturating_mul(1000))))
+    let millis = u64::try_from(millis).map_err(|_| NEGATIVE)?;
+    Ok((millis > 0).then(|| core.now_us.saturating_add(millis.saturating_mul(1000))))
 }

@@ -3,6 +3,7 @@
 use hob_commands::HashCommand;
 
 use super::keys::ScanOptions;
+use super::random::hrandfield;
 use super::{Args, Handler};
 use crate::engine::Core;
 use crate::number::{LongDouble, int, read_int};
@@ -25,6 +26,8 @@ pub(super) fn handler(id: HashCommand) -> Handler {
         HashCommand::HIncrBy => Handler::Data(hincrby),
         HashCommand::HIncrByFloat => Handler::Data(hincrbyfloat),
         HashCommand::HScan => Handler::Data(hscan),
+        HashCommand::HStrLen => Handler::Data(hstrlen),
+        HashCommand::HRandField => Handler::Data(hrandfield),
     }
 }
 
@@ -87,6 +90,11 @@ fn hdel(core: &mut Core, args: Args<'_>) -> CommandResult {
 fn hexists(core: &mut Core, args: Args<'_>) -> CommandResult {
     let hash = core.keys.read::<Hash>(args[1])?;
     Ok(Reply::flag(hash.is_some_and(|hash| hash.get(args[2]).is_some())))
+}
+
+fn hstrlen(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let hash = core.keys.read::<Hash>(args[1])?;
+    Ok(Reply::len(hash.and_then(|hash| hash.get(args[2])).map_or(0, <[u8]>::len)))
 }
 
 fn hlen(core: &mut Core, args: Args<'_>) -> CommandResult {

@@ -3,7 +3,7 @@
 use hob_commands::KeyCommand;
 
 use super::options::{Options, is_flush_mode};
-use super::{Args, Handler, objects};
+use super::{Args, Handler, copies, objects};
 use crate::engine::Core;
 use crate::glob;
 use crate::number::{int, read_int};
@@ -32,7 +32,11 @@ pub(super) fn handler(id: KeyCommand) -> Handler {
         KeyCommand::Persist => Handler::Data(persist),
         KeyCommand::Keys => Handler::Data(keys),
         KeyCommand::Scan => Handler::Data(scan),
-        KeyCommand::Rename => Handler::Data(rename),
+        KeyCommand::Rename => Handler::Data(copies::rename),
+        KeyCommand::RenameNx => Handler::Data(copies::renamenx),
+        KeyCommand::Copy => Handler::Data(copies::copy),
+        KeyCommand::Touch => Handler::Data(exists),
+        KeyCommand::RandomKey => Handler::Data(randomkey),
         KeyCommand::DbSize => Handler::Data(|core, _| Ok(Reply::len(core.keys.len()))),
         KeyCommand::FlushDb | KeyCommand::FlushAll => Handler::Data(flush),
         KeyCommand::ObjectEncoding => Handler::Data(objects::encoding),
@@ -216,18 +220,8 @@ fn scan(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(ScanOptions::reply(page.cursor, page.found))
 }
 
-fn rename(core: &mut Core, args: Args<'_>) -> CommandResult {
-    let (from, to) = (args[1], args[2]);
-    if from == to {
-        return if core.keys.contains(from) { Ok(Reply::OK) } else { Err(Failure::NO_SUCH_KEY) };
-    }
-    let entry = core.keys.remove(from).ok_or(Failure::NO_SUCH_KEY)?;
-    let deadline = entry.deadline();
-    core.keys.remove(to);
-    core.keys.put(to, entry.value, deadline);
-    core.keys.changed(from, EventClass::Generic, "rename_from");
-    core.keys.changed(to, EventClass::Generic, "rename_to");
-    Ok(Reply::OK)
+fn randomkey(core: &mut Core, _: Args<'_>) -> CommandResult {
+    Ok(core.keys.random().map_or(Reply::Null, Reply::Bulk))
 }
 
 fn flush(core: &mut Core, args: Args<'_>) -> CommandResult {

@@ -30,6 +30,11 @@ impl<'a> Options<'a> {
         Ok(value)
     }
 
+    /// How many arguments are left.
+    pub(super) fn left(&self) -> usize {
+        self.args.len().saturating_sub(self.at)
+    }
+
     /// The last argument, as the client sent it.
     pub(super) fn last(&self) -> &'a [u8] {
         self.args[self.at - 1]

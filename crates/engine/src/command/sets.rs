@@ -2,16 +2,15 @@
 
 use std::collections::HashSet;
 
-use rand::RngExt;
-
 use hob_commands::SetCommand;
 
 use super::keys::ScanOptions;
-use super::{Args, Handler};
+use super::random::{Sample, any_index};
+use super::{Args, Handler, Options};
 use crate::engine::Core;
-use crate::number::{int, positive};
+use crate::number::{positive, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
-use crate::store::{EventClass, Scan, Set};
+use crate::store::{EventClass, Scan, Set, Value};
 
 pub(super) fn handler(id: SetCommand) -> Handler {
     match id {
@@ -23,9 +22,14 @@ pub(super) fn handler(id: SetCommand) -> Handler {
         SetCommand::SCard => Handler::Data(scard),
         SetCommand::SPop => Handler::Data(spop),
         SetCommand::SRandMember => Handler::Data(srandmember),
-        SetCommand::SInter => Handler::Data(sinter),
-        SetCommand::SUnion => Handler::Data(sunion),
-        SetCommand::SDiff => Handler::Data(sdiff),
+        SetCommand::SInter => Handler::Data(|core, args| Algebra::Inter.reply(core, args)),
+        SetCommand::SInterStore => Handler::Data(|core, args| Algebra::Inter.store(core, args)),
+        SetCommand::SUnion => Handler::Data(|core, args| Algebra::Union.reply(core, args)),
+        SetCommand::SUnionStore => Handler::Data(|core, args| Algebra::Union.store(core, args)),
+        SetCommand::SDiff => Handler::Data(|core, args| Algebra::Diff.reply(core, args)),
+        SetCommand::SDiffStore => Handler::Data(|core, args| Algebra::Diff.store(core, args)),
+        SetCommand::SInterCard => Handler::Data(sintercard),
+        SetCommand::SMove => Handler::Data(smove),
         SetCommand::SScan => Handler::Data(sscan),
     }
 }
@@ -81,7 +85,7 @@ fn spop(core: &mut Core, args: Args<'_>) -> CommandResult {
     };
     let popped = core.keys.update(key, |set: &mut Set| {
         let most = count.unwrap_or(1).min(set.len());
-        (0..most).filter_map(|_| set.take_at(rand::rng().random_range(..set.len()))).collect::<Vec<_>>()
+        (0..most).filter_map(|_| set.take_at(any_index(set.len()))).collect::<Vec<_>>()
     })?;
     let popped = popped.unwrap_or_default();
     if !popped.is_empty() {
@@ -94,37 +98,31 @@ fn spop(core: &mut Core, args: Args<'_>) -> CommandResult {
 }
 
 fn srandmember(core: &mut Core, args: Args<'_>) -> CommandResult {
-    let count = match args {
-        [_, _] => None,
-        [_, _, count] => Some(int(count)?),
-        _ => return Err(Failure::SYNTAX),
-    };
-    if count == Some(i64::MIN) {
-        return Err(Failure::new(
-            "ERR value is out of range, value must between -9223372036854775807 and 9223372036854775807",
-        ));
-    }
+    let sample = Sample::parse(args, None)?;
     let max_reply_items = core.settings.max_reply_items;
     let set = core.keys.read::<Set>(args[1])?;
-    let (Some(set), Some(count)) = (set, count) else {
-        let any = set.and_then(|set| set.at(rand::rng().random_range(..set.len())));
-        return Ok(match count {
-            Some(_) => Reply::Array(vec![]),
-            None => any.map_or(Reply::Null, Reply::bulk),
-        });
+    let (Some(set), Some(sample)) = (set, &sample) else {
+        let any = set.and_then(|set| set.at(any_index(set.len()))).map(Reply::bulk);
+        return Ok(any.unwrap_or(if sample.is_some() { Reply::Array(vec![]) } else { Reply::Null }));
     };
-    let indexes = if count < 0 {
-        // With repetitions, a small set can give a huge reply, which must be bounded.
-        let count = count.unsigned_abs() as usize;
-        if count > max_reply_items {
-            return Err(Failure::new("ERR value is out of range"));
-        }
-        (0..count).map(|_| rand::rng().random_range(..set.len())).collect()
-    } else {
-        let count = (count as usize).min(set.len());
-        rand::seq::index::sample(&mut rand::rng(), set.len(), count).into_vec()
-    };
-    Ok(Reply::bulks(indexes.into_iter().filter_map(|index| set.at(index))))
+    let chosen = sample.indexes(set.len(), max_reply_items)?;
+    Ok(Reply::bulks(chosen.into_iter().filter_map(|index| set.at(index))))
+}
+
+fn smove(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let (source, target, member) = (args[1], args[2], args[3]);
+    let Some(set) = core.keys.read::<Set>(source)? else { return Ok(Reply::Int(0)) };
+    let present = set.contains(member);
+    core.keys.read::<Set>(target)?;
+    if !present || source == target {
+        return Ok(Reply::flag(present));
+    }
+    core.keys.update(source, |set: &mut Set| set.remove(member))?;
+    core.keys.reduced(source, EventClass::Set, "srem");
+    if core.keys.upsert(target, |set: &mut Set| set.add(member))? {
+        core.keys.changed(target, EventClass::Set, "sadd");
+    }
+    Ok(Reply::Int(1))
 }
 
 type Members = HashSet<Vec<u8>>;
@@ -139,30 +137,69 @@ fn sets(core: &mut Core, keys: Args<'_>) -> CommandResult<Vec<Members>> {
         .collect()
 }
 
-fn combined(core: &mut Core, keys: Args<'_>, combine: fn(Members, Members) -> Members) -> CommandResult {
-    let result = sets(core, keys)?.into_iter().reduce(combine).unwrap_or_default();
-    Ok(Reply::Set(result.into_iter().map(Reply::Bulk).collect()))
+/// Unions, intersections and differences.
+#[derive(Clone, Copy)]
+enum Algebra {
+    Inter,
+    Union,
+    Diff,
 }
 
-fn sinter(core: &mut Core, args: Args<'_>) -> CommandResult {
-    combined(core, &args[1..], |mut left, right| {
-        left.retain(|member| right.contains(member));
-        left
-    })
+impl Algebra {
+    fn of(self, core: &mut Core, keys: Args<'_>) -> CommandResult<Members> {
+        let combined = sets(core, keys)?.into_iter().reduce(|mut left, right| {
+            match self {
+                Algebra::Inter => left.retain(|member| right.contains(member)),
+                Algebra::Union => left.extend(right),
+                Algebra::Diff => left.retain(|member| !right.contains(member)),
+            }
+            left
+        });
+        Ok(combined.unwrap_or_default())
+    }
+
+    fn reply(self, core: &mut Core, args: Args<'_>) -> CommandResult {
+        Ok(Reply::Set(self.of(core, &args[1..])?.into_iter().map(Reply::Bulk).collect()))
+    }
+
+    fn store(self, core: &mut Core, args: Args<'_>) -> CommandResult {
+        let event = match self {
+            Algebra::Inter => "sinterstore",
+            Algebra::Union => "sunionstore",
+            Algebra::Diff => "sdiffstore",
+        };
+        core.keys.lookups.counted = true;
+        let members = self.of(core, &args[2..])?;
+        if !members.is_empty() {
+            let mut set = Set::default();
+            for member in &members {
+                set.add(member);
+            }
+            core.keys.put(args[1], Value::Set(Box::new(set)), None);
+            core.keys.changed(args[1], EventClass::Set, event);
+        } else if core.keys.remove(args[1]).is_some() {
+            core.keys.changed(args[1], EventClass::Generic, "del");
+        }
+        Ok(Reply::len(members.len()))
+    }
 }
 
-fn sunion(core: &mut Core, args: Args<'_>) -> CommandResult {
-    combined(core, &args[1..], |mut left, right| {
-        left.extend(right);
-        left
-    })
-}
-
-fn sdiff(core: &mut Core, args: Args<'_>) -> CommandResult {
-    combined(core, &args[1..], |mut left, right| {
-        left.retain(|member| !right.contains(member));
-        left
-    })
+fn sintercard(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let not_negative = |text: &[u8]| read_int(text).and_then(|value| usize::try_from(value).ok());
+    let count = not_negative(args[1]).filter(|count| *count > 0);
+    let count = count.ok_or(Failure::new("ERR numkeys should be greater than 0"))?;
+    let keys = args[2..].get(..count);
+    let keys = keys.ok_or(Failure::new("ERR Number of keys can't be greater than number of args"))?;
+    let mut limit = 0;
+    let mut options = Options::after(args, 2 + count);
+    while let Some(word) = options.next_word() {
+        if word != "limit" {
+            return Err(Failure::SYNTAX);
+        }
+        limit = not_negative(options.value()?).ok_or(Failure::new("ERR LIMIT can't be negative"))?;
+    }
+    let found = Algebra::Inter.of(core, keys)?.len();
+    Ok(Reply::len(if limit == 0 { found } else { found.min(limit) }))
 }
 
 fn sscan(core: &mut Core, args: Args<'_>) -> CommandResult {

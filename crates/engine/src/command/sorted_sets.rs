@@ -7,6 +7,8 @@ use hob_commands::SortedSetCommand;
 use super::keys::ScanOptions;
 use super::options::{Options, index_range};
 use super::pops::{Kind, Pop, pop_or_wait, pop_several, pop_several_or_wait};
+use super::random::zrandmember;
+use super::sorted_set_algebra::{Operation, combine, store, zintercard};
 use super::sorted_set_ranges::{
     By, Direction, lex_bounds, range, range_store, score_bounds, zcount, zlexcount,
 };
@@ -51,6 +53,26 @@ pub(super) fn handler(id: SortedSetCommand) -> Handler {
         SortedSetCommand::ZPopMin => Handler::Data(|core, args| pop(core, args, End::Left)),
         SortedSetCommand::ZPopMax => Handler::Data(|core, args| pop(core, args, End::Right)),
         SortedSetCommand::ZScan => Handler::Data(zscan),
+        SortedSetCommand::ZRandMember => Handler::Data(zrandmember),
+        SortedSetCommand::ZInterCard => Handler::Data(zintercard),
+        SortedSetCommand::ZUnion => {
+            Handler::Data(|core, args| combine(core, args, Operation::Union, "zunion"))
+        }
+        SortedSetCommand::ZInter => {
+            Handler::Data(|core, args| combine(core, args, Operation::Intersection, "zinter"))
+        }
+        SortedSetCommand::ZDiff => {
+            Handler::Data(|core, args| combine(core, args, Operation::Difference, "zdiff"))
+        }
+        SortedSetCommand::ZUnionStore => {
+            Handler::Data(|core, args| store(core, args, Operation::Union, "zunionstore"))
+        }
+        SortedSetCommand::ZInterStore => {
+            Handler::Data(|core, args| store(core, args, Operation::Intersection, "zinterstore"))
+        }
+        SortedSetCommand::ZDiffStore => {
+            Handler::Data(|core, args| store(core, args, Operation::Difference, "zdiffstore"))
+        }
         SortedSetCommand::ZMPop => Handler::Data(|core, args| pop_several(core, args, Kind::SortedSet)),
         SortedSetCommand::BZPopMin => {
             Handler::Blocking(|core, args| pop_or_wait(core, args, Pop::Member(End::Left)))

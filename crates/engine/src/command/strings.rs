@@ -21,6 +21,8 @@ pub(super) fn handler(id: StringCommand) -> Handler {
         StringCommand::GetEx => Handler::Data(getex),
         StringCommand::MGet => Handler::Data(mget),
         StringCommand::MSet => Handler::Data(mset),
+        StringCommand::MSetNx => Handler::Data(msetnx),
+        StringCommand::SetRange => Handler::Data(setrange),
         StringCommand::Append => Handler::Data(append),
         StringCommand::StrLen => Handler::Data(strlen),
         StringCommand::GetRange => Handler::Data(getrange),
@@ -196,12 +198,40 @@ fn mset(core: &mut Core, args: Args<'_>) -> CommandResult {
     Ok(Reply::OK)
 }
 
+fn msetnx(core: &mut Core, args: Args<'_>) -> CommandResult {
+    if args.len().is_multiple_of(2) {
+        return Err(Failure::arity("msetnx"));
+    }
+    if args[1..].iter().step_by(2).any(|key| core.keys.contains(key)) {
+        return Ok(Reply::Int(0));
+    }
+    mset(core, args).map(|_| Reply::Int(1))
+}
+
+fn setrange(core: &mut Core, args: Args<'_>) -> CommandResult {
+    let (key, bytes) = (args[1], args[3]);
+    let offset = usize::try_from(int(args[2])?).map_err(|_| Failure::new("ERR offset is out of range"))?;
+    let before = core.keys.read::<Str>(key)?.map_or(0, Str::len);
+    if bytes.is_empty() {
+        return Ok(Reply::len(before));
+    }
+    let end = offset.saturating_add(bytes.len());
+    if end > core.settings.max_value_bytes {
+        return Err(TOO_LONG);
+    }
+    core.keys.upsert(key, |value: &mut Str| value.write_at(offset, bytes))?;
+    core.keys.changed(key, EventClass::String, "setrange");
+    Ok(Reply::len(before.max(end)))
+}
+
+const TOO_LONG: Failure = Failure::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
+
 fn append(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (key, tail) = (args[1], args[2]);
     let before = core.keys.read::<Str>(key)?.map(Str::len);
     let length = before.unwrap_or(0) + tail.len();
     if length > core.settings.max_value_bytes {
-        return Err(Failure::new("ERR string exceeds maximum allowed size (proto-max-bulk-len)"));
+        return Err(TOO_LONG);
     }
     if before.is_some() {
         core.keys.update(key, |value: &mut Str| value.append(tail))?;

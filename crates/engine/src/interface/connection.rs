@@ -151,7 +151,7 @@ fn to_value(reply: Reply) -> RedisResult<Value> {
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) | Reply::Several(items) => {
             Value::Array(values(items)?)
         }
-        Reply::Map(pairs) => {
+        Reply::Map(pairs) | Reply::Pairs(pairs) => {
             Value::Array(values(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())?)
         }
         Reply::Scored(pairs) => Value::Array(

@@ -26,6 +26,16 @@ pub(super) fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
                 encode(value, protocol, out);
             }
         }
+        Reply::Pairs(pairs) => {
+            count(b'*', if resp3 { pairs.len() } else { pairs.len() * 2 }, out);
+            for (first, second) in pairs {
+                if resp3 {
+                    count(b'*', 2, out);
+                }
+                encode(first, protocol, out);
+                encode(second, protocol, out);
+            }
+        }
         Reply::Scored(pairs) => {
             count(b'*', if resp3 { pairs.len() } else { pairs.len() * 2 }, out);
             for (member, score) in pairs {

@@ -46,7 +46,12 @@ pub(super) fn to_lua(lua: &Lua, reply: Reply, protocol: Protocol) -> Result<Valu
             field(lua, "map", entries)?
         }
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) | Reply::Several(items) => array(items)?,
-        Reply::Map(pairs) => array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())?,
+        Reply::Pairs(pairs) if resp3 => {
+            array(pairs.into_iter().map(|(first, second)| Reply::Array(vec![first, second])).collect())?
+        }
+        Reply::Map(pairs) | Reply::Pairs(pairs) => {
+            array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())?
+        }
         Reply::Scored(pairs) => {
             let pairs = pairs.into_iter().map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);
             match protocol {

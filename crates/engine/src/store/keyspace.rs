@@ -176,6 +176,7 @@ impl Keyspace {
 
     /// Sets the value of a key, whatever was there.
     pub(crate) fn put(&mut self, key: &[u8], value: Value, deadline: Option<u64>) {
+        self.expire_if_due(key);
         self.payload += value.memory();
         self.volatile += usize::from(deadline.is_some());
         let entry = Entry::new(value, deadline);
@@ -320,6 +321,24 @@ impl Keyspace {
             let alive = entry.deadline().is_none_or(|deadline| deadline >= now_ms);
             if alive { pick(key, entry) } else { None }
         })
+    }
+
+    /// A random key that has not expired.
+    pub(crate) fn random(&mut self) -> Option<Vec<u8>> {
+        /// Expired keys are removed; if there are too many, there is no answer.
+        const TRIES: usize = 1000;
+        for _ in 0..TRIES.min(self.entries.len()) {
+            if self.entries.is_empty() {
+                return None;
+            }
+            let index = rand::random_range(..self.entries.len());
+            let key = self.entries.get_index(index)?.0.clone();
+            self.expire_if_due(&key);
+            if self.entries.contains_key(&key) {
+                return Some(key.into());
+            }
+        }
+        None
     }
 
     /// Checks the next `max_keys` keys and removes the expired ones; returns how many.

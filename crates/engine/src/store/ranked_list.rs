@@ -10,7 +10,7 @@ use super::value::allocation;
 
 const MAX_CHUNK: usize = 256;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RankedList<T> {
     chunks: Vec<Vec<T>>,
     /// `lengths[i]` sums the chunks `i + 1 - lowbit(i + 1) ..= i`.

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use super::ranked_list::RankedList;
 use super::value::{allocation, table};
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SortedSet {
     scores: IndexMap<Arc<[u8]>, f64>,
     order: RankedList<RankedMember>,

@@ -22,7 +22,7 @@ pub(crate) fn table<T>(capacity: usize) -> usize {
     allocation(capacity * (size_of::<T>() + HASH)) + allocation(buckets * 9)
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Value {
     Str(Str),
     Hash(Box<Hash>),
@@ -163,7 +163,16 @@ impl Str {
         *self = Str::Raw(bytes);
     }
 
-    /// The integer that this string represents. Only after an append, a `Raw` may represent one too.
+    /// Writes bytes at an offset. A gap is filled with zeros.
+    pub(crate) fn write_at(&mut self, offset: usize, bytes: &[u8]) {
+        self.append(b"");
+        if let Str::Raw(value) = self {
+            value.resize(value.len().max(offset + bytes.len()), 0);
+            value[offset..offset + bytes.len()].copy_from_slice(bytes);
+        }
+    }
+
+    /// The integer that this string represents. A `Raw` may represent one too, after `APPEND` or `SETRANGE`.
     pub(crate) fn as_int(&self) -> Option<i64> {
         match self {
             Str::Int(value) => Some(*value),
@@ -181,7 +190,7 @@ impl Str {
 }
 
 /// Fields and their values, in an order that `SCAN` can walk (see `Keyspace::scan`).
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Hash {
     fields: IndexMap<Bytes, Bytes>,
     payload: usize,
@@ -234,7 +243,7 @@ impl Hash {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct List {
     items: VecDeque<Bytes>,
     payload: usize,
@@ -323,7 +332,7 @@ pub(crate) enum End {
     Right,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Set {
     members: IndexSet<Bytes>,
     payload: usize,

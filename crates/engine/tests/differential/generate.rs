@@ -18,11 +18,15 @@ pub(crate) enum Step {
     PopAny { key: Vec<u8> },
     /// A command over the subscriber's connection.
     Listen { words: Words },
+    /// Blocking commands, each over its own connection, and commands of another client that may serve them.
+    Block { begin: Option<Words>, waiters: Vec<Words>, writes: Vec<Words> },
+    /// Sets `notify-keyspace-events`.
+    Notify { flags: &'static str },
     /// Commands over a connection that subscribes inside its transactions.
     Mix { commands: Vec<Words> },
 }
 
-pub(crate) const KEYS: [&str; 6] = ["k1", "k2", "k3", "key:{a}:4", "l", "z"];
+pub(crate) const KEYS: [&str; 9] = ["k1", "k2", "k3", "key:{a}:4", "l", "z", "l2", "l3", "z2"];
 pub(crate) const CHANNELS: [&str; 4] = ["news", "news.1", "other", ""];
 
 /// Each line is a command: fixed words in capitals, a class of words in lower case, and after a bar any of
@@ -43,6 +47,10 @@ const TEMPLATES: &[&str] = &[
     "PERSIST key",
     "KEYS pattern",
     "RENAME key key",
+    "RENAMENX key key",
+    "COPY key key | REPLACE|DB 0|DB 99",
+    "TOUCH key key",
+    "RANDOMKEY",
     "MEMORY USAGE key",
     "FLUSHDB",
     "GET key",
@@ -56,6 +64,8 @@ const TEMPLATES: &[&str] = &[
     "GETEX key | PERSIST|EX seconds|PX millis|EXAT at_seconds|PXAT at_millis",
     "MGET key key key",
     "MSET key value key int",
+    "MSETNX key value key int",
+    "SETRANGE key index value",
     "APPEND key value",
     "STRLEN key",
     "GETRANGE key index index",
@@ -72,6 +82,9 @@ const TEMPLATES: &[&str] = &[
     "HDEL key field field",
     "HEXISTS key field",
     "HLEN key",
+    "HSTRLEN key field",
+    "HRANDFIELD key",
+    "HRANDFIELD key index | WITHVALUES",
     "HKEYS key",
     "HVALS key",
     "HSETNX key field value",
@@ -92,6 +105,12 @@ const TEMPLATES: &[&str] = &[
     "LSET key index value",
     "LREM key index value",
     "LMOVE key key end end",
+    "RPOPLPUSH key key",
+    "LMPOP 2 key key end | COUNT count",
+    "LMPOP count key key end",
+    "LPOS key value | RANK index|COUNT count|MAXLEN count",
+    "LINSERT key BEFORE value value",
+    "LINSERT key after value value",
     "SADD key field field value",
     "SREM key field field",
     "SMEMBERS key",
@@ -105,6 +124,12 @@ const TEMPLATES: &[&str] = &[
     "SINTER key key",
     "SUNION key key key",
     "SDIFF key key",
+    "SINTERSTORE key key key",
+    "SUNIONSTORE key key key",
+    "SDIFFSTORE key key key",
+    "SINTERCARD 2 key key | LIMIT count",
+    "SINTERCARD count key key",
+    "SMOVE key key field",
     "ZADD key float field float field",
     "ZADD key int field int field int field",
     "ZADD key NX float field",
@@ -140,6 +165,19 @@ const TEMPLATES: &[&str] = &[
     "ZPOPMAX key",
     "ZPOPMIN key count",
     "ZPOPMAX key count",
+    "ZMPOP 2 key key MIN | COUNT count",
+    "ZMPOP count key key MAX",
+    "ZUNIONSTORE key 2 key key | WEIGHTS float int|AGGREGATE MIN|AGGREGATE MAX|AGGREGATE SUM",
+    "ZINTERSTORE key 2 key key | WEIGHTS int float|AGGREGATE MIN|AGGREGATE max|WITHSCORES",
+    "ZDIFFSTORE key 2 key key",
+    "ZUNION 2 key key | WITHSCORES|WEIGHTS int int|AGGREGATE MIN",
+    "ZUNION count key key",
+    "ZINTER 2 key key | WITHSCORES|AGGREGATE MAX",
+    "ZDIFF 2 key key | WITHSCORES|AGGREGATE MAX",
+    "ZINTERCARD 2 key key | LIMIT count",
+    "ZRANDMEMBER key",
+    "ZRANDMEMBER key index | WITHSCORES",
+    "WAIT 0 0",
     "PUBLISH channel value",
     "PUBSUB NUMSUB channel channel",
     "PUBSUB NUMPAT",
@@ -157,6 +195,46 @@ const TEMPLATES: &[&str] = &[
     "ECHO value",
     "SELECT 0",
     "TIME",
+];
+
+/// Commands that may block.
+const BLOCKING: &[&str] = &[
+    "BLPOP list list timeout",
+    "BLPOP key timeout",
+    "BRPOP list timeout",
+    "BLMOVE list list end end timeout",
+    "BLMOVE list key LEFT LEFT timeout",
+    "BRPOPLPUSH list list timeout",
+    "BLMPOP timeout 2 list list end",
+    "BLMPOP timeout 1 list LEFT COUNT count",
+    "BZPOPMIN zset zset timeout",
+    "BZPOPMAX zset timeout",
+    "BZMPOP timeout 2 zset zset MIN",
+    "BZMPOP timeout 1 zset MAX COUNT count",
+];
+
+/// Commands that may serve a blocked client.
+const SERVING: &[&str] = &[
+    "RPUSH list value",
+    "RPUSH list value value value",
+    "LPUSH list value value",
+    "LPOP list",
+    "LMOVE list list end end",
+    "RENAME key list",
+    "COPY key list REPLACE",
+    "RENAME list list",
+    "SET list value",
+    "DEL list zset",
+    "DEL list",
+    "SADD list field",
+    "ZADD zset int field",
+    "ZADD zset int field int field int field",
+    "ZADD list int field",
+    "ZUNIONSTORE zset 2 zset key",
+    "RPUSH zset value",
+    "ZREM zset field",
+    "EVAL redis.call('RPUSH',KEYS[1],'a');redis.call('DEL',KEYS[1]);return(redis.call('RPUSH',KEYS[1],'b','c')) 1 list",
+    "EVAL redis.call('RPUSH',KEYS[1],'a');return(redis.call('LPOP',KEYS[1])) 1 list",
 ];
 
 /// Lua scripts that run the command in ARGV.
@@ -198,6 +276,13 @@ fn class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
     let number = |range: std::ops::Range<i64>| range.prop_map(|value| value.to_string().into_bytes());
     Some(match name {
         "key" => texts(&KEYS),
+        "list" => texts(&["l", "l2", "l3"]),
+        "zset" => texts(&["z", "z2"]),
+        "timeout" => prop_oneof![
+            8 => texts(&["0", "1000", "0.0", "100.25"]),
+            1 => texts(&["-1", "x", "", "inf", "-inf", "nan", "1e400", "9223372036854775807", "-0.0001"]),
+        ]
+        .boxed(),
         "field" => texts(&["a", "b", "c", "d", "e", "1", "10", ""]),
         "value" => prop_oneof![
             texts(&["", "a", "hello world", "10", "-3", "3.5", "007", "\r\n", "9223372036854775807"]),
@@ -392,9 +477,33 @@ fn mix() -> BoxedStrategy<Vec<Words>> {
         1 => words("WATCH key"),
         1 => words("NOPE value"),
         1 => words("RESET"),
+        1 => words("BLPOP key 0.001"),
+        1 => words("BZMPOP 0.001 1 key MIN"),
+        1 => words("BLMOVE key key LEFT RIGHT 0.001"),
         1 => words("EVAL return(redis.call('INCR',KEYS[1])) 1 key"),
     ];
     proptest::collection::vec(one, 1..12).boxed()
+}
+
+fn any_of(templates: &'static [&'static str]) -> BoxedStrategy<Words> {
+    proptest::strategy::Union::new(templates.iter().map(|text| template(text)).collect::<Vec<_>>()).boxed()
+}
+
+fn block() -> BoxedStrategy<Step> {
+    let waiters = proptest::collection::vec(any_of(BLOCKING), 1..4);
+    let writes = proptest::collection::vec(any_of(SERVING), 1..5);
+    let word = |word: &str| vec![word.as_bytes().to_vec()];
+    let begin = words("DEL l l2 l3 z z2");
+    (waiters, writes, any::<bool>(), 0u8..4, begin)
+        .prop_map(move |(waiters, mut writes, atomic, keep, begin)| {
+            if atomic {
+                writes.insert(0, word("MULTI"));
+                writes.push(word("EXEC"));
+            }
+            let begin = if keep == 0 { None } else { Some(begin) };
+            Step::Block { begin, waiters, writes }
+        })
+        .boxed()
 }
 
 fn step() -> BoxedStrategy<Step> {
@@ -406,6 +515,8 @@ fn step() -> BoxedStrategy<Step> {
         1 => class("key").expect("a class").prop_map(|key| Step::PopAny { key }),
         4 => listen().prop_map(|words| Step::Listen { words }),
         2 => mix().prop_map(|commands| Step::Mix { commands }),
+        2 => block(),
+        2 => select(&["", "KEA", "KEAnm", "Eg$", "Klz", "nK", "E"][..]).prop_map(|flags| Step::Notify { flags }),
     ]
     .boxed()
 }

@@ -1,5 +1,8 @@
 //! Both servers side by side: every step goes to both, and their replies are compared.
 
+mod blocking;
+mod events;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -34,11 +37,14 @@ impl EngineServer {
     }
 }
 
-/// One server with its connections: two ordinary ones and a subscriber.
+/// One server with its connections: two ordinary ones, a subscriber, one that gets keyspace notifications, and one that
+/// is never in a transaction.
 struct Side {
     port: u16,
     clients: [Wire; 2],
     subscriber: Wire,
+    events: Wire,
+    control: Wire,
 }
 
 impl Side {
@@ -47,10 +53,13 @@ impl Side {
             port,
             clients: [Wire::connect(port), Wire::connect(port)],
             subscriber: Wire::connect(port),
+            events: Wire::connect(port),
+            control: Wire::connect(port),
         };
         for wire in side.clients.iter_mut().chain([&mut side.subscriber]) {
             wire.ask(&["HELLO", protocol]);
         }
+        side.clients[0].ask(&["CONFIG", "SET", "notify-keyspace-events", ""]);
         side.clients[0].ask(&["FLUSHALL"]);
         // The server ends the subscriptions of the last sequence when it detects that their connections are closed.
         wait_until("the previous subscriptions to end", || {
@@ -58,6 +67,7 @@ impl Side {
                 ["NUMPAT", "CHANNELS"].map(|what| side.clients[0].ask(&["PUBSUB", what]));
             patterns.int() == Some(0) && channels.items().is_empty()
         });
+        side.events = events::subscribe(port, protocol);
         side
     }
 
@@ -92,6 +102,8 @@ pub(crate) struct Pair {
     queues: [Option<Vec<Words>>; 2],
     channels: BTreeSet<Vec<u8>>,
     patterns: BTreeSet<Vec<u8>>,
+    /// Whether keyspace notifications are or were switched on.
+    notified: bool,
 }
 
 type Check = Result<(), TestCaseError>;
@@ -106,6 +118,7 @@ impl Pair {
             queues: [None, None],
             channels: BTreeSet::new(),
             patterns: BTreeSet::new(),
+            notified: false,
         }
     }
 
@@ -126,7 +139,10 @@ impl Pair {
                 Step::PopAny { key } => self.pop_any(key)?,
                 Step::Listen { words } => self.listen(words)?,
                 Step::Mix { commands } => self.mix(commands)?,
+                Step::Block { begin, waiters, writes } => self.block(begin.as_ref(), waiters, writes)?,
+                Step::Notify { flags } => self.notify(flags)?,
             }
+            self.compare_events(&vec![format!("events of {step}").into_bytes()])?;
         }
         self.compare_keyspaces()
     }
@@ -195,7 +211,8 @@ impl Pair {
             b"TIME" => agree(words, &redis.items().len(), &engine.items().len()),
             // Redis may also report an expired key that it has not removed yet.
             b"MEMORY" => agree(words, &redis.is_error(), &engine.is_error()),
-            b"SRANDMEMBER" => same_shape(words, redis, engine),
+            b"RANDOMKEY" => agree(words, &matches!(redis, Frame::Bulk(_)), &matches!(engine, Frame::Bulk(_))),
+            b"SRANDMEMBER" | b"HRANDFIELD" | b"ZRANDMEMBER" => same_shape(words, redis, engine),
             b"KEYS" | b"HGETALL" | b"HKEYS" | b"HVALS" | b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF"
             | b"SPOP" | b"PUBSUB" => agree(words, &sorted(&name, redis), &sorted(&name, engine)),
             _ => agree(words, redis, engine),
@@ -354,6 +371,12 @@ impl fmt::Display for Step {
             Step::Walk { words } => write!(f, "walk: {}", Line(words)),
             Step::PopAny { key } => write!(f, "pop any of {}", key.escape_ascii()),
             Step::Listen { words } => write!(f, "subscriber: {}", Line(words)),
+            Step::Block { begin, waiters, writes } => {
+                begin.iter().try_for_each(|words| write!(f, "begin: {}; ", Line(words)))?;
+                waiters.iter().try_for_each(|words| write!(f, "waiter: {}; ", Line(words)))?;
+                writes.iter().try_for_each(|words| write!(f, "write: {}; ", Line(words)))
+            }
+            Step::Notify { flags } => write!(f, "notify-keyspace-events {flags:?}"),
             Step::Mix { commands } => {
                 commands.iter().try_for_each(|words| write!(f, "mix: {}; ", Line(words)))
             }

@@ -50,7 +50,16 @@ impl Wire {
         self.read()
     }
 
-    fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) {
+    /// Whether the server has sent something.
+    pub(crate) fn has_reply(&mut self) -> bool {
+        let stream = self.reader.get_ref();
+        stream.set_nonblocking(true).expect("a TCP stream");
+        let has_reply = !self.reader.buffer().is_empty() || stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).expect("a TCP stream");
+        has_reply
+    }
+
+    pub(crate) fn send<W: AsRef<[u8]>>(&mut self, words: &[W]) {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words.iter().map(AsRef::as_ref) {
             bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
