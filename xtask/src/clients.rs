@@ -1,5 +1,5 @@
-//! Third-party clients for the tests: redis-py, schemathesis and Centrifugo's SDK in a virtual environment,
-//! and ioredis, node-redis and Centrifugo's SDK in a `node_modules`. Fixed versions, under `target/testkit`.
+//! Third-party clients for the tests: redis-py, schemathesis, Centrifugo's SDK and libraries for job queues and locks in
+//! a virtual environment, and ioredis, node-redis, Centrifugo's SDK and job queues in a `node_modules`. Fixed versions, under `target/testkit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,10 +9,28 @@ use anyhow::{Context, Result};
 
 use crate::{step, workspace};
 
-const PYTHON_PACKAGES: &[&str] = &["redis==8.1.0", "schemathesis==4.32.5", "centrifuge-python==0.7.0"];
+const PYTHON_PACKAGES: &[&str] = &[
+    "redis==8.1.0",
+    "schemathesis==4.32.5",
+    "centrifuge-python==0.7.0",
+    "celery==5.7.0",
+    // Celery needs it for Redis, but does not install it without its own choice of redis-py.
+    "packaging==26.3",
+    "rq==2.12.0",
+    "huey==3.5.4",
+    "python-redis-lock==4.0.1",
+];
 
 /// The newest versions that run on Node.js 18, the version of Debian 12.
-const NODE_PACKAGES: &[&str] = &["ioredis@5.9.2", "redis@5.9.0", "centrifuge@5.7.4", "ws@8.22.2"];
+const NODE_PACKAGES: &[&str] = &[
+    "ioredis@5.9.2",
+    "redis@5.9.0",
+    "centrifuge@5.7.4",
+    "ws@8.22.2",
+    "bullmq@6.7.0",
+    "bull@4.16.5",
+    "bee-queue@1.7.1",
+];
 
 /// The paths of the installed clients.
 #[derive(Debug)]

@@ -79,6 +79,8 @@ pub(super) fn range(
 pub(super) fn range_store(core: &mut Core, args: Args<'_>) -> CommandResult {
     let (to, from) = (args[1], args[2]);
     let query = RangeQuery::parse(args, 3, Scores::Stored, None, None)?;
+    // As in Redis, the source is counted as a read.
+    core.keys.lookups.counted = true;
     let mut stored = SortedSet::default();
     if let Some(set) = core.keys.read::<SortedSet>(from)? {
         set.range(query.selected(set)).for_each(|ranked| stored.set(&ranked.member, ranked.score));

@@ -8,7 +8,7 @@ use hob_testkit::{node_modules, python};
 use crate::server::Server;
 
 #[track_caller]
-fn text(output: &Output) -> String {
+pub(crate) fn text(output: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{}\n{out}\n{err}", output.status);
     out.trim_end().to_owned()

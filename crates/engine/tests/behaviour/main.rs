@@ -8,6 +8,7 @@ mod expiry;
 mod hostile;
 mod interface;
 mod introspection;
+mod libraries;
 mod limits;
 mod notifications;
 mod password;
