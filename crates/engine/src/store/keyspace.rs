@@ -100,8 +100,8 @@ impl Keyspace {
 
     /// Memory of one key and its value.
     pub(crate) fn memory_of(&mut self, key: &[u8]) -> Option<usize> {
-        self.expire_if_due(key);
-        let value = self.entries.get(key)?.value.memory();
+        let index = self.find(key)?;
+        let value = self.entries[index].value.memory();
         let share = size_of::<(Bytes, Entry)>() + 2 * size_of::<u64>();
         Some(value + allocation(key.len()) + share)
     }
@@ -112,7 +112,7 @@ impl Keyspace {
         if self.lookups.counted {
             let count = if index.is_some() { &mut self.lookups.hits } else { &mut self.lookups.misses };
             *count += 1;
-            if entry.is_none() {
+            if index.is_none() {
                 self.events.add(EventClass::Miss, "keymiss", key);
             }
         }
@@ -176,12 +176,12 @@ impl Keyspace {
 
     /// Sets the value of a key, whatever was there.
     pub(crate) fn put(&mut self, key: &[u8], value: Value, deadline: Option<u64>) {
-        self.expire_if_due(key);
+        let index = self.find(key);
         self.payload += value.memory();
         self.volatile += usize::from(deadline.is_some());
         let entry = Entry::new(value, deadline);
-        if let Some(old) = self.entries.get_mut(key) {
-            let old = std::mem::replace(old, entry);
+        if let Some(index) = index {
+            let old = std::mem::replace(&mut self.entries[index], entry);
             self.payload -= old.value.memory();
             self.volatile -= usize::from(old.deadline.is_some());
         } else {
@@ -333,8 +333,7 @@ impl Keyspace {
             }
             let index = rand::random_range(..self.entries.len());
             let key = self.entries.get_index(index)?.0.clone();
-            self.expire_if_due(&key);
-            if self.entries.contains_key(&key) {
+            if self.find(&key).is_some() {
                 return Some(key.into());
             }
         }
