@@ -1,8 +1,10 @@
 //! Numbers as Redis reads and writes them.
 
 mod long_double;
+mod strtod;
 
 pub(crate) use long_double::LongDouble;
+pub(crate) use strtod::strtod;
 
 use crate::reply::{CommandResult, Failure};
 
@@ -69,11 +71,16 @@ pub(crate) fn write_float(value: f64) -> String {
         let negative_zero = value == 0.0 && value.is_sign_negative();
         return if negative_zero { "-0".into() } else { itoa::Buffer::new().format(value as i64).into() };
     }
-    let scientific = format!("{value:.16e}");
+    write_general(value, 17)
+}
+
+/// Formats a finite double as C's `%.*g` with this number of significant digits, at least one.
+pub(crate) fn write_general(value: f64, digits: usize) -> String {
+    let scientific = format!("{value:.*e}", digits - 1);
     let (mantissa, exponent) = scientific.split_once('e').expect("`{:e}` always writes an exponent");
     let exponent: i32 = exponent.parse().expect("`{:e}` writes an integer exponent");
-    if (-4..17).contains(&exponent) {
-        let decimals = usize::try_from(16 - exponent).unwrap_or(0);
+    if (-4..digits as i32).contains(&exponent) {
+        let decimals = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
         return trim_zeros(&format!("{value:.decimals$}")).to_owned();
     }
     let sign = if exponent < 0 { '-' } else { '+' };
@@ -129,6 +136,24 @@ mod tests {
             (f64::INFINITY, "inf"),
         ] {
             assert_eq!(write_float(value), text);
+        }
+    }
+
+    #[test]
+    fn digits_of_a_double_can_be_limited() {
+        for (value, digits, text) in [
+            (0.1, 14, "0.1"),
+            (100.0, 14, "100"),
+            (1e14, 14, "1e+14"),
+            (99_999_999_999_999.0, 14, "99999999999999"),
+            (99_999_999_999_999.9, 14, "1e+14"),
+            (1.0 / 3.0, 3, "0.333"),
+            (123_456.0, 3, "1.23e+05"),
+            (-0.0, 14, "-0"),
+            (0.000_012, 14, "1.2e-05"),
+            (9.5, 1, "1e+01"),
+        ] {
+            assert_eq!(write_general(value, digits), text);
         }
     }
 

@@ -1,8 +1,13 @@
 //! Lua 5.1: scripts cached by their hash, in one Lua state that is reused.
 
 mod api;
+mod bit;
+mod cjson;
+mod cmsgpack;
 mod convert;
+mod library;
 mod shebang;
+mod structs;
 mod watchdog;
 
 use std::borrow::Cow;
@@ -23,6 +28,7 @@ use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::{Protocol, SessionOrigin};
 use api::ScriptProtocol;
 use convert::{one_line, to_lua, to_reply, words_to_lua};
+use library::{LibraryFailed, Limits, libraries};
 
 pub(crate) use shebang::Declared;
 use watchdog::FIRST_PERIOD;
@@ -250,6 +256,7 @@ fn load_prelude(
 ) -> Result<(Function, Table)> {
     let api = api::table(lua, protocol)?;
     let (protocol, protocol_of_pcall) = (protocol.clone(), protocol.clone());
+    let libraries = libraries(lua, &Limits { memory, watchdog: Arc::clone(watchdog) })?;
     let (core, watchdog, watchdog_of_pcall) = (Arc::clone(core), Arc::clone(watchdog), Arc::clone(watchdog));
     let store = Arc::new(move |words: &MultiValue| {
         // A script that must stop does so here, even if it calls `redis.pcall`.
@@ -266,9 +273,14 @@ fn load_prelude(
     })?;
     let check_stop = lua
         .create_function(move |_, ()| if watchdog_of_pcall.count_call() { Err(stopped()) } else { Ok(()) })?;
-    let text = lua.create_function(|_, error: mlua::Error| {
+    let text = lua.create_function(|lua, error: Value| {
+        let Value::Error(error) = error else { return Ok((None, false)) };
+        if let Some(LibraryFailed(text)) = error.downcast_ref() {
+            return Ok((Some(lua.create_string(text)?), false));
+        }
         let failed = error.downcast_ref::<CallFailed>();
-        Ok(failed.map_or_else(|| one_line(error.to_string().as_bytes()), CallFailed::to_string))
+        let text = failed.map_or_else(|| one_line(error.to_string().as_bytes()), CallFailed::to_string);
+        Ok((Some(lua.create_string(text)?), true))
     })?;
     let line = lua.create_function(|lua, ()| {
         let line = |frame: &mlua::debug::Debug<'_>| {
@@ -278,7 +290,7 @@ fn load_prelude(
         Ok((0..).map_while(|level| lua.inspect_stack(level, line)).find_map(|line| line))
     })?;
     let loader = lua.load(include_str!("script/prelude.lua")).set_name("=prelude");
-    loader.call((api, call, pcall, text, check_stop, line))
+    loader.call((api, call, pcall, text, check_stop, line, libraries))
 }
 
 /// One `redis.call`: formats the arguments as Redis does, then runs the command.

@@ -33,9 +33,16 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("Numbers", "Hexadecimal floats (`0x1p3`) are not supported."),
     (
         "Lua",
-        "There is no `cjson`, `cmsgpack`, `struct`, `bit`, `coroutine`, `loadstring` or `rawset`. There is no debugger: \
+        "There is no `coroutine`, `loadstring` or `rawset`. There is no debugger: \
          `redis.breakpoint` and `redis.debug` do nothing, as in Redis without `SCRIPT DEBUG`. A script is stopped after 200 million instructions or 30 seconds, or when it needs \
          more than 256 MiB. The script cache is bounded: when it is full, the oldest scripts are dropped.",
+    ),
+    (
+        "Lua libraries",
+        "`bit`, `cjson`, `cmsgpack` and `struct` are those of Redis, with lower limits: `cjson` and `cmsgpack` read and \
+         write at most 1000 nested tables, even if a script sets more with `cjson.decode_max_depth` or \
+         `cjson.encode_max_depth`, and `cmsgpack.unpack` and `struct.unpack` return at most 2000 values (Redis: about \
+         8000).",
     ),
     (
         "Long scripts",

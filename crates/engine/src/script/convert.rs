@@ -193,9 +193,22 @@ impl Conversion {
 }
 
 /// Truncates the fraction. A number out of range becomes the smallest integer, as on the processors that Redis runs on.
-fn truncate(number: f64) -> i64 {
+pub(super) fn truncate(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}
+
+/// Truncates to an unsigned integer, as those processors do: a negative number wraps around, a number that is too large
+/// becomes 0.
+pub(super) fn truncate_unsigned(number: f64) -> u64 {
+    const HALF: f64 = 9_223_372_036_854_775_808.0;
+    if number >= 2.0 * HALF {
+        0
+    } else if number >= HALF {
+        number as u64
+    } else {
+        truncate(number).cast_unsigned()
+    }
 }
 
 pub(super) fn one_line(text: &[u8]) -> String {

@@ -2,11 +2,12 @@
 --
 -- Given:   redis, the table of functions that need no store
 --          call(...), pcall(...)         call the store
---          text(error) -> the text of a failed `call`
+--          text(error) -> the text of a failed function, and whether it was `call`
 --          check_stop() fails once the script must stop
 --          line() -> the current line of the script
+--          libraries: tables of functions by name
 -- Returns: run(script, keys, argv) -> ok, result, and the environment to load scripts with
-local redis, call, store_pcall, text_of, check_stop, line = ...
+local redis, call, store_pcall, text_of, check_stop, line, libraries = ...
 local error, getmetatable, pcall, setmetatable = error, getmetatable, pcall, setmetatable
 local rawset, tostring, type, xpcall = rawset, tostring, type, xpcall
 
@@ -33,18 +34,20 @@ function redis.error_reply(text)
   return { err = text }
 end
 
--- Converts the error of a failed `call` to a table with its text.
+-- Converts the error of a failed `call` to a table with its text, and that of a library to its text.
 local function unwrap_error(err)
-  if type(err) == 'userdata' then err = { err = text_of(err) } end
-  return err
+  if type(err) ~= 'userdata' then return err end
+  local text, by_call = text_of(err)
+  if by_call then return { err = text } end
+  return text or err
 end
 
 -- As in Redis, `pcall` returns only the text. A script that must stop fails here: the error that its `pcall` caught is
 -- raised again outside of it.
-local function pcall_result(ok, err, ...)
+local function pcall_result(ok, ...)
   check_stop()
-  if ok then return ok, err, ... end
-  err = unwrap_error(err)
+  if ok then return ok, ... end
+  local err = unwrap_error((...))
   if type(err) == 'table' and type(err.err) == 'string' then err = err.err end
   return false, err
 end
@@ -54,10 +57,10 @@ local function script_pcall(...)
 end
 
 -- The handler runs after `pcall`: within it Lua would not count instructions, and it could run forever.
-local function handle(handler, ok, err, ...)
+local function handle(handler, ok, ...)
   check_stop()
-  if ok then return ok, err, ... end
-  return false, handler(unwrap_error(err))
+  if ok then return ok, ... end
+  return false, handler(unwrap_error((...)))
 end
 
 local function script_xpcall(script, handler)
@@ -77,6 +80,8 @@ local globals = setmetatable({
     error("Script attempted to access nonexistent global variable '" .. tostring(name) .. "'", 2)
   end,
 })
+
+for name, library in pairs(libraries) do globals[name] = readonly(library) end
 
 -- Adds the position in the script, as Redis does.
 local function locate(err)

@@ -10,6 +10,7 @@ mod interface;
 mod introspection;
 mod libraries;
 mod limits;
+mod lua_libraries;
 mod notifications;
 mod password;
 mod script;

@@ -38,6 +38,102 @@ fn both_agree(lines: &[&str]) {
     }
 }
 
+/// Runs scripts on both servers.
+fn both_agree_on_scripts(scripts: &[&str]) {
+    let (redis, engine) = (RedisServer::start(), EngineServer::start());
+    let words = |script: &&str| vec![b"EVAL".to_vec(), script.as_bytes().to_vec(), b"0".to_vec()];
+    let steps: Vec<Step> =
+        scripts.iter().map(|script| Step::Ask { client: 0, words: words(script) }).collect();
+    Pair::connect(redis.port(), engine.port(), "2").play(&steps).unwrap();
+}
+
+#[test]
+fn libraries_fail_with_the_errors_of_redis() {
+    both_agree_on_scripts(&[
+        "return cjson.encode(tostring)",
+        "return cjson.encode({[true] = 1})",
+        "return cjson.encode({[100] = 1})",
+        "return cjson.encode(0/0)",
+        "return cjson.encode()",
+        "return cjson.decode()",
+        "return cjson.decode({})",
+        "return cjson.decode('[1,')",
+        "local t = {} t.t = t return cjson.encode(t)",
+        "return cjson.decode(string.rep('[', 1001))",
+        "return #cjson.decode(string.rep('[', 1000) .. string.rep(']', 1000))",
+        "local t = {} for i = 1, 999 do t = {t} end return cjson.encode(t)",
+        "return cjson.encode_max_depth(0)",
+        "return cjson.encode_max_depth(1, 2)",
+        "return cjson.encode_invalid_numbers('maybe')",
+        "return cjson.encode_keep_buffer({})",
+        "return cmsgpack.pack()",
+        "return cmsgpack.unpack('\\193')",
+        "return cmsgpack.unpack('\\129\\192\\1')",
+        "return cmsgpack.unpack_one('abc', 5)",
+        "return cmsgpack.unpack_limit('abc', -1)",
+        "return cmsgpack.unpack(string.rep('a', 9000))",
+        "return cmsgpack.unpack_limit('abc')",
+        "return bit.band()",
+        "return bit.bor(1, 'x', {})",
+        "return bit:tobit(1)",
+        "return struct.pack('z')",
+        "return struct.pack('i', 'x')",
+        "return struct.pack('c5', 'abc')",
+        "return struct.unpack('c0', 'abc')",
+        "return struct.unpack('i', 'abc')",
+        "return struct.unpack('b', 'abc', 0)",
+        "return struct.unpack('s', 'abc')",
+        "return struct.size('s')",
+        "local ok, e = pcall(cjson.decode, '{') return e",
+        "local function f() return cjson.decode('{') end local ok, e = pcall(f) return e",
+        "return {type(cjson.null), tostring(cjson.null), tostring(cjson.decode('null') == cjson.null)}",
+        "error(cjson.null)",
+    ]);
+}
+
+#[test]
+fn protected_call_returns_as_many_values_as_the_function() {
+    both_agree_on_scripts(&[
+        "return select('#', pcall(function() end))",
+        "return select('#', pcall(cmsgpack.unpack, ''))",
+        "return select('#', xpcall(function() return nil, nil end, function() end))",
+    ]);
+}
+
+#[test]
+fn struct_reads_integers_of_any_size_as_redis() {
+    both_agree_on_scripts(&[
+        "return struct.unpack('i9', string.rep('\\0', 7) .. '\\1\\0')",
+        "return struct.unpack('i16', string.rep('\\127', 16))",
+        "return struct.unpack('i3', '\\255\\255\\255')",
+        "return {struct.unpack('i0', '')}",
+        "return struct.pack('i12', -2)",
+        "return struct.pack('L', 2^64)",
+        "return struct.pack('i')",
+    ]);
+}
+
+#[test]
+fn libraries_are_read_only() {
+    both_agree_on_scripts(&[
+        "cjson.encode = 1",
+        "bit.more = 1",
+        "cmsgpack = 1",
+        "return rawequal(struct, struct) and 1",
+    ]);
+}
+
+#[test]
+fn settings_of_cjson_belong_to_one_table() {
+    both_agree_on_scripts(&[
+        "local c = cjson.new() c.encode_sparse_array(true, 3, 4) return {tostring(c.encode_sparse_array()), \
+         tostring(cjson.encode_sparse_array())}",
+        "cjson.encode_number_precision(5) return cjson.encode(1/3)",
+        "return cjson.encode(1/3)",
+        "cjson.encode_number_precision(14) return cjson.encode(1/3)",
+    ]);
+}
+
 #[test]
 fn options_may_be_repeated_as_in_redis() {
     both_agree(&[

@@ -268,7 +268,7 @@ const SCRIPTS: &[&str] = &[
     "return #KEYS + #ARGV",
 ];
 
-fn texts(words: &'static [&'static str]) -> BoxedStrategy<Vec<u8>> {
+pub(crate) fn texts(words: &'static [&'static str]) -> BoxedStrategy<Vec<u8>> {
     select(words).prop_map(|word| word.as_bytes().to_vec()).boxed()
 }
 
@@ -519,6 +519,12 @@ fn step() -> BoxedStrategy<Step> {
         2 => select(&["", "KEA", "KEAnm", "Eg$", "Klz", "nK", "E"][..]).prop_map(|flags| Step::Notify { flags }),
     ]
     .boxed()
+}
+
+/// Calls of the libraries of Lua.
+pub(crate) fn library_calls() -> BoxedStrategy<(&'static str, Vec<Step>)> {
+    let call = crate::libraries::command().prop_map(|words| Step::Ask { client: 0, words });
+    (Just("2"), proptest::collection::vec(call, 1..12)).boxed()
 }
 
 /// One sequence, and the protocol version.
