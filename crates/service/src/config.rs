@@ -58,7 +58,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// The environment variable that overrides the field: `HOB_UPTIME_CONCURRENCY`.
+    /// The environment variable that overrides the field, such as `HOB_UPTIME_CONCURRENCY`.
     #[must_use]
     pub fn variable(&self, section: &str) -> String {
         match self.variable_override {

@@ -16,7 +16,7 @@ use crate::config::Secrets;
 #[derive(Clone, Debug)]
 pub struct ServiceContext {
     pub store: Store,
-    /// The format of keys: with hash tags on a Cluster, without them elsewhere.
+    /// The layout of keys: with hash tags on a Cluster, without hash tags otherwise.
     pub layout: Layout,
     pub database: Database,
     pub node: NodeName,
@@ -54,7 +54,7 @@ pub struct NodeName(Arc<str>);
 
 /// The text is not a node name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a node name; use 1 to 64 letters, digits, '.', '_' or '-'")]
+#[error("invalid node name; use 1 to 64 letters, digits, '.', '_' or '-'")]
 pub struct NodeNameError;
 
 impl NodeName {

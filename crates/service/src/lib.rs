@@ -15,7 +15,7 @@ pub use context::{NodeName, ServiceContext};
 pub use metric::{Metric, MetricKind};
 pub use tasks::{Task, TaskState, Tasks};
 
-/// For the expansion of [`section!`] only.
+/// Used only by the expansion of [`section!`].
 #[doc(hidden)]
 pub mod macro_support {
     pub use serde;

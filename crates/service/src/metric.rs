@@ -12,7 +12,7 @@ pub struct Metric {
 pub enum MetricKind {
     Counter,
     Gauge,
-    /// Quantiles of the last minutes, with sum and count.
+    /// Quantiles of recent values, with sum and count.
     Summary,
 }
 

@@ -1,5 +1,5 @@
-//! The nodes that share a store. Each sends heartbeats and describes itself. All of them must use the same database,
-//! because the store is rebuilt from it.
+//! The nodes that share a store. Each node sends heartbeats and publishes a description of itself. All nodes must use
+//! the same database, because the store is rebuilt from the database.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(3);
 /// Maximum number of dead nodes that one node removes per heartbeat.
 const MAX_REMOVED: u32 = 16;
 
-/// What a node publishes about itself.
+/// The description that a node publishes of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
     pub name: String,
@@ -35,11 +35,11 @@ pub struct NodeInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreClaim {
     Ours,
-    /// Another database has it.
+    /// Another database has claimed it. Contains the id of that database.
     Taken(String),
 }
 
-/// Claims the store for a database. The first claim holds until the store is lost or flushed.
+/// Claims the store for a database. The first claim is valid until the store loses its data or is flushed.
 pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_store::Result<StoreClaim> {
     let (key, ours) = (keys.database(), database.to_string());
     let mut found = holder(store, keys).await?;
@@ -48,7 +48,7 @@ pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_stor
         found = holder(store, keys).await?;
     }
     match found {
-        // The store was lost between the two commands; the next heartbeat claims it again.
+        // The store lost its data between the two commands. The next heartbeat claims it again.
         None => Ok(StoreClaim::Ours),
         Some(holder) if holder == ours => Ok(StoreClaim::Ours),
         Some(holder) => Ok(StoreClaim::Taken(holder)),
@@ -85,14 +85,14 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeInfo>
 /// Sends heartbeats until the task stops, and removes dead nodes.
 pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>, task: Task) {
     let node = Node { context, keys, roles, started_at: UnixMs::now() };
-    // Identifies one run of this node: a node that was declared dead comes back under a new one.
+    // Identifies one run of this node. A node that was declared dead comes back with a new incarnation.
     let mut incarnation = Incarnation::random();
     let mut joined = false;
     loop {
         match node.round(&incarnation, joined).await {
             Ok(HeartbeatResult::Alive { .. }) => joined = true,
             Ok(HeartbeatResult::Dead) => (incarnation, joined) = (Incarnation::random(), false),
-            Err(error) => tracing::debug!(%error, "heartbeat failed"),
+            Err(error) => tracing::debug!(%error, "failed to send the heartbeat of this node"),
         }
         task.heartbeat();
         if !task.pause(HEARTBEAT_INTERVAL).await {
@@ -101,7 +101,7 @@ pub async fn keep_alive(context: ServiceContext, keys: Keys, roles: Vec<String>,
     }
     let group = GroupKeys::new(&node.keys);
     if let Err(error) = members::leave(&node.context.store, group.members(), &incarnation).await {
-        tracing::debug!(%error, "node not removed from the list of nodes");
+        tracing::debug!(%error, "failed to remove this node from the list of nodes");
     }
 }
 
@@ -119,7 +119,7 @@ impl Node {
             tracing::error!(
                 database = %self.context.database.id(),
                 claimed_by = other,
-                "Redis is in use by another Hob database"
+                "Redis is already used with another Hob database"
             );
         }
         let heartbeat = if joined {
@@ -128,9 +128,9 @@ impl Node {
             members::join(store, group.members(), incarnation, self.context.node.as_str(), LEASE).await?
         };
         self.describe(incarnation).await?;
-        for dead in members::sweep(store, group.members(), MAX_REMOVED, LEASE).await? {
+        for dead in members::claim_dead(store, group.members(), MAX_REMOVED, LEASE).await? {
             tracing::warn!(node = dead.node, "node lease expired");
-            members::swept(store, group.members(), &dead).await?;
+            members::remove_dead(store, group.members(), &dead).await?;
         }
         Ok(heartbeat)
     }

@@ -1,4 +1,5 @@
-//! Background tasks. They have names, are restarted after a failure, stop together, and report how far behind they are.
+//! Background tasks. Each task has a name and is restarted after a failure. All tasks stop together. Tasks report how
+//! far behind they are.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -12,10 +13,10 @@ use hob_units::Backoff;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 use tokio_util::task::TaskTracker;
 
-/// How long a task that ended waits before it is restarted: longer with each restart in a row.
+/// Delay before an ended task is restarted; it grows with each consecutive restart.
 const RESTART_BACKOFF: Backoff = Backoff::linear(Duration::from_millis(200), Duration::from_secs(10));
 
-/// After a run of this length the delay starts again from its minimum.
+/// If a task has run for this long, the delay starts again from its minimum.
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(60);
 
 /// The background tasks of one process. Clones share them.
@@ -57,7 +58,7 @@ pub struct TaskState {
     pub name: String,
     /// Time since its last heartbeat, or since its start.
     pub since_heartbeat: Duration,
-    /// How far behind its work it is, as it reported.
+    /// How far behind the task is with its work, according to its last report.
     pub lag: Duration,
     /// The number of restarts since the process started.
     pub restarts: u32,
@@ -96,7 +97,7 @@ impl Tasks {
         self.inner.stop.cancelled()
     }
 
-    /// [`Tasks::stopping`] as a token, for callers that need an owned value.
+    /// [`Tasks::stop_requested`] as a token, for callers that need an owned value.
     #[must_use]
     pub fn stop_token(&self) -> CancellationToken {
         self.inner.stop.clone()
@@ -109,7 +110,7 @@ impl Tasks {
         if tokio::time::timeout(within, self.inner.tracker.wait()).await.is_ok() {
             return Vec::new();
         }
-        // The list has one reference; a running task has another.
+        // The list holds one reference. A running task holds a second one.
         let running = |counters: &&Arc<Counters>| Arc::strong_count(counters) > 1;
         self.all().iter().filter(running).map(|counters| counters.name.clone()).collect()
     }
@@ -136,7 +137,7 @@ impl Task {
         self.stop.is_cancelled()
     }
 
-    /// Records a heartbeat: one round of work is done.
+    /// Records a heartbeat, after each round of work.
     pub fn heartbeat(&self) {
         self.counters.heartbeat_us.store(micros(self.counters.begun.elapsed()).max(1), Ordering::Relaxed);
     }
@@ -171,8 +172,8 @@ async fn supervise(task: Task, mut work: Work) {
         let delay = backoff.next();
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         match ended {
-            Ok(()) => tracing::warn!(task = name, delay_ms, "background task ended, restarting"),
-            Err(_) => tracing::error!(task = name, delay_ms, "background task panicked, restarting"),
+            Ok(()) => tracing::warn!(task = name, delay_ms, "background task ended, restarting it"),
+            Err(_) => tracing::error!(task = name, delay_ms, "background task panicked, restarting it"),
         }
         if !task.pause(delay).await {
             return;

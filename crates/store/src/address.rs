@@ -20,7 +20,7 @@ pub enum Address {
     Server { host: Host, db: u32, access: Access },
     /// The master that a set of sentinels reports.
     Sentinel { sentinels: Vec<Host>, master: String, db: u32, access: Access },
-    /// A Redis Cluster, entered through any of these nodes.
+    /// A Redis Cluster, which is discovered through any of these nodes.
     Cluster { seeds: Vec<Host>, access: Access },
 }
 
@@ -52,8 +52,8 @@ pub struct Tls {
 }
 
 impl Address {
-    /// The address that the environment names: `HOB_REDIS_URL` or `REDIS_URL` if set, else `REDIS_HOST`, `REDIS_PORT` and
-    /// `REDIS_PASSWORD` if any of them is set (C14), else the embedded store.
+    /// The address from the environment variables: `HOB_REDIS_URL` or `REDIS_URL` if one is set, otherwise
+    /// `REDIS_HOST`, `REDIS_PORT` and `REDIS_PASSWORD` if any of them is set (C14), otherwise the embedded store.
     pub fn from_env() -> Result<Self> {
         Self::from_vars(|name| std::env::var(name).ok())
     }
@@ -94,7 +94,7 @@ impl FromStr for Address {
         let parts = Parts::split(rest)?;
         match scheme {
             "embedded" if rest.is_empty() || rest == "/" => Ok(Self::Embedded),
-            "embedded" => Err(bad("embedded:// takes no host".to_owned())),
+            "embedded" => Err(bad("embedded:// must not have a host".to_owned())),
             "redis" | "rediss" => parts.server(scheme == "rediss"),
             "redis+sentinel" | "rediss+sentinel" => parts.sentinel(scheme.starts_with("rediss")),
             "redis+cluster" | "rediss+cluster" => parts.cluster(scheme.starts_with("rediss")),
@@ -106,7 +106,7 @@ impl FromStr for Address {
     }
 }
 
-/// A URL's parts after the scheme. The `url` crate refuses several hosts, so they are split by hand.
+/// The parts of a URL after its scheme. They are split by hand because the `url` crate refuses several hosts.
 struct Parts<'a> {
     user: Option<String>,
     password: Option<Secret>,
@@ -144,7 +144,7 @@ impl<'a> Parts<'a> {
         let db = match self.path[..] {
             [] => 0,
             [db] => database(db)?,
-            _ => return Err(bad("redis:// takes a path of one database number".to_owned())),
+            _ => return Err(bad("the path of redis:// must be a database number".to_owned())),
         };
         Ok(Address::Server { host: hosts.remove(0), db, access: self.access(encrypted)? })
     }
@@ -155,7 +155,7 @@ impl<'a> Parts<'a> {
             [master] => (master, 0),
             [master, db] => (master, database(db)?),
             _ => {
-                return Err(bad("redis+sentinel:// wants /mastername or /mastername/db".to_owned()));
+                return Err(bad("redis+sentinel:// needs the path /mastername or /mastername/db".to_owned()));
             }
         };
         Ok(Address::Sentinel { sentinels, master: decode(master)?, db, access: self.access(encrypted)? })
@@ -164,7 +164,7 @@ impl<'a> Parts<'a> {
     fn cluster(self, encrypted: bool) -> Result<Address> {
         let seeds = hosts(self.hosts, DEFAULT_PORT)?;
         if !matches!(self.path[..], [] | ["0"]) {
-            return Err(bad("a cluster has database 0 only".to_owned()));
+            return Err(bad("a Cluster has only database 0".to_owned()));
         }
         Ok(Address::Cluster { seeds, access: self.access(encrypted)? })
     }

@@ -1,7 +1,7 @@
 //! Publish and subscribe, the same on every store.
 //!
-//! Messages are hints and are not stored. A subscriber that may have missed some, because its connection was
-//! lost or because it was too slow, receives [`BusEvent::Missed`] and reads the state again.
+//! Messages are only notifications and are not stored. A subscriber that may have missed some, because its connection
+//! was lost or because it was too slow, receives [`BusEvent::Missed`] and reads the state again.
 
 mod queue;
 mod worker;
@@ -24,7 +24,7 @@ use crate::connection::server::Target;
 use crate::error::{Error, Result};
 use crate::store::Store;
 
-/// How many events are queued for a subscriber; when more arrive, it receives `Missed`.
+/// Maximum number of events in the queue of a subscriber. If more arrive, the subscriber receives `Missed`.
 const QUEUE: usize = 1024;
 /// The pause before a listener tries to subscribe again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
@@ -75,7 +75,7 @@ impl Bus {
         Self(store.clone())
     }
 
-    /// Publishes a message. Returns the number of receivers; on a Cluster, of those on the same node.
+    /// Publishes a message. Returns the number of receivers; on a Cluster, it counts only receivers on the same node.
     pub async fn publish(&self, channel: impl AsRef<[u8]>, payload: impl AsRef<[u8]>) -> Result<u64> {
         self.0.publish(channel.as_ref(), payload.as_ref()).await
     }
@@ -85,14 +85,14 @@ impl Bus {
         self.0.pubsub().subscribe(channels, self.0.until()).await.map(Subscription)
     }
 
-    /// Subscribes to channels for as long as the listener is kept, whatever happens to the store.
+    /// Subscribes to channels until the listener is dropped. The listener subscribes again after every interruption.
     #[must_use]
     pub fn listen(&self, channels: Vec<ChannelFilter>) -> Listener {
         Listener { bus: self.clone(), channels, subscription: None }
     }
 }
 
-/// A subscription that is made as soon as the store answers, and made again when it ends.
+/// A subscription that is created as soon as the store answers, and created again whenever it ends.
 #[derive(Debug)]
 pub struct Listener {
     bus: Bus,
@@ -101,7 +101,7 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// The next event. The first one, and the first one after an interruption, is [`BusEvent::Missed`].
+    /// The next event. The first event, and the first one after each interruption, is [`BusEvent::Missed`].
     pub async fn next(&mut self) -> BusEvent {
         loop {
             if let Some(subscription) = &mut self.subscription {
@@ -116,7 +116,7 @@ impl Listener {
                     return BusEvent::Missed;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "cannot subscribe, retrying");
+                    tracing::debug!(%error, "failed to subscribe to a channel, retrying");
                     sleep(RETRY_AFTER).await;
                 }
             }

@@ -1,5 +1,5 @@
--- Shared by every script that looks at the time. `given` is the argument that a test may pass a time in
--- with; '' means the store's own clock.
+-- Shared by every script that uses the time. `given` is the script's argument for the time: '' means the store's clock,
+-- and tests pass a time.
 
 local function clock_us(given)
   if given ~= '' then return tonumber(given) end
@@ -11,14 +11,14 @@ local function clock_ms(given)
   return math.floor(clock_us(given) / 1000)
 end
 
--- An integer as text: Lua's own form keeps 14 digits only.
+-- An integer as text. Lua's tostring keeps only 14 digits.
 local function int(number)
   return string.format('%.0f', number)
 end
 
--- Lets the store collect a key once time has reached at_ms. By the store's clock that is the very clock
--- that decisions are made on, and now = max(TIME, stored) only ever runs ahead of it: so the key is there
--- for as long as a decision needs it. Under a test's clock it is the same length of real time.
+-- Makes a key expire at at_ms. With the store's clock, decisions use now = max(TIME, stored time), which is never behind
+-- TIME, so a key does not expire while a decision still needs it. With the clock of a test, the key expires after the
+-- same duration of real time.
 local function collect_at(key, at_ms, now_ms, given)
   if given == '' then
     redis.call('PEXPIREAT', key, int(math.ceil(at_ms)))

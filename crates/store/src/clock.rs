@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Lua that every script that reads the time starts with; see [`Script::with`](crate::Script::with).
+/// The Lua code with which every script that reads the time starts; see [`Script::with`](crate::Script::with).
 ///
 /// It declares `clock_us(given)`, `clock_ms(given)`, `int(number)` and
 /// `collect_at(key, at_ms, now_ms, given)`, where `given` is the argument made by [`Clock::us`].
 pub const CLOCK: &str = include_str!("clock.lua");
 
-/// Where scripts take the time from.
+/// The source of the time that scripts use.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Option<Arc<AtomicU64>>);
 
@@ -34,7 +34,7 @@ impl Clock {
         }
     }
 
-    /// Sets a driven clock, also to an earlier time: scripts must handle that.
+    /// Sets the time of a test clock. It may be earlier than before, because scripts must handle that.
     pub fn set(&self, unix: Duration) {
         if let Some(us) = &self.0 {
             us.store(micros(unix), Relaxed);
@@ -52,7 +52,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A duration as a script argument, at least 1 ms: a lease of 0 would have expired when it is taken.
+/// A duration as a script argument, at least 1 ms: a lease of 0 ms would have expired as soon as it is taken.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 42)
 }

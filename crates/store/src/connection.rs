@@ -1,4 +1,5 @@
-//! Connections to one server, to the master that sentinels name, to every master of a Cluster, and to the embedded engine.
+//! Connections to one server, to the master that sentinels report, to every master of a Cluster, and to the embedded
+//! engine.
 
 pub(crate) mod backoff;
 pub(crate) mod cluster;

@@ -1,8 +1,8 @@
 //! Epochs, markers and fences: how a loss of the store is detected, and how late writes are refused afterwards.
 //!
-//! An epoch is a number in the database, raised there whenever the store was found lost. A tag (all keys of
-//! one slot that belong together) carries a marker with the epoch in which it was last rebuilt. A script
-//! that depends on earlier writes takes the marker among its KEYS and the epoch in ARGV, begins with
+//! An epoch is a number in the database. It is raised whenever a node finds that the store has lost data. A tag (all
+//! keys of one slot that belong together) carries a marker with the epoch in which it was last rebuilt. A script that
+//! depends on earlier writes takes the marker among its KEYS and the epoch in ARGV, begins with
 //!
 //! ```lua
 //! local gone = lost(KEYS[2], ARGV[1])
@@ -10,9 +10,9 @@
 //! ```
 //!
 //! and is made with [`Script::with`](crate::Script::with)`(&[MARKER], …)`. Its answer is read as an [`Outcome`]. On
-//! [`Outcome::Lost`] the service calls [`rebuild`], which raises the epoch in the database, writes the tag again from
-//! there, and then its marker. Because a lost marker is never written again under its old epoch, a [`Fence`] is never
-//! given out twice.
+//! [`Outcome::Lost`] the service calls [`rebuild`], which raises the epoch in the database, writes the data of the tag
+//! again from the database, and then its marker. Because a lost marker is never written again with its old epoch, a
+//! [`Fence`] is never issued twice.
 
 mod rebuild;
 
@@ -26,8 +26,8 @@ pub use rebuild::{Progress, Rebuild, Recovery, rebuild};
 /// Lua that declares `lost(marker, epoch)`, `superseded(marker, epoch)` and `next_fence(marker, epoch)`.
 pub const MARKER: &str = include_str!("epoch/marker.lua");
 
-/// How often the store was lost, counted in the database. At most 21 bits: Lua's numbers are exact up to 2⁵³, and a
-/// fence uses 32 bits of them.
+/// The number of times that the store lost its data, counted in the database. It has at most 21 bits, because Lua's
+/// numbers are exact up to 2⁵³, and the other part of a fence has 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(u32);
 
@@ -38,7 +38,7 @@ impl Epoch {
     /// An epoch from the database.
     pub fn new(number: u32) -> Result<Self> {
         if number > Self::MAX.0 {
-            return Err(Error::Misuse(format!("epoch {number} is beyond {}", Self::MAX.0)));
+            return Err(Error::Misuse(format!("epoch {number} is larger than the maximum, {}", Self::MAX.0)));
         }
         Ok(Self(number))
     }
@@ -61,12 +61,12 @@ impl fmt::Display for Epoch {
     }
 }
 
-/// A fencing number, epoch·2³² + n: larger than every earlier one of its tag.
+/// A fencing number, epoch·2³² + n. It is larger than every earlier fence of its tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// A fence that was kept somewhere.
+    /// A fence that was stored before.
     #[must_use]
     pub fn from_u64(number: u64) -> Self {
         Self(number)
@@ -78,7 +78,7 @@ impl Fence {
         self.0
     }
 
-    /// The epoch that it was given out in.
+    /// The epoch in which the fence was issued.
     #[must_use]
     pub fn epoch(self) -> u64 {
         self.0 >> 32
@@ -104,7 +104,7 @@ pub enum Outcome<T> {
 }
 
 impl<T> Outcome<T> {
-    /// Reads `{'lost', epoch}`, or anything else through `done`.
+    /// Reads `{'lost', epoch}`; any other reply is read by `done`.
     pub fn read(mut reply: Reply, done: impl FnOnce(Reply) -> Result<T>) -> Result<Self> {
         if reply.word() != "lost" {
             return done(reply).map(Self::Done);

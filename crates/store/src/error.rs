@@ -20,7 +20,7 @@ pub enum Error {
         /// The error of the last attempt to connect, or what the engine was busy with.
         reason: String,
     },
-    /// The call was sent and no answer came: it may or may not have been executed. Only an idempotent call may be
+    /// The call was sent, but there was no answer: it may or may not have been executed. Only an idempotent call may be
     /// repeated.
     #[error("no answer from the store ({reason}); the call may or may not have been executed")]
     Interrupted {
@@ -38,7 +38,7 @@ pub enum Error {
     /// The answer does not have the expected type.
     #[error("unexpected reply from the store: {0}")]
     Reply(String),
-    /// A call that a Cluster cannot run: it has no key, or it must run on every master.
+    /// A call that a Cluster client cannot route: it has no key, or it must run on every master.
     #[error("{command} cannot be routed in a cluster: {reason}")]
     Unroutable {
         /// The command's name.
@@ -75,7 +75,7 @@ impl Error {
         crate::Fault::of(self).is_some()
     }
 
-    /// An error reply of the store, split as Redis writes it.
+    /// Splits an error reply of the store into its code and the rest.
     pub(crate) fn from_server(error: &redis::ServerError) -> Self {
         Self::Refused {
             code: error.code().to_owned(),

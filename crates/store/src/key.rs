@@ -9,7 +9,7 @@ use redis::{RedisWrite, ToRedisArgs, ToSingleRedisArg};
 pub struct Key(String);
 
 impl Key {
-    /// For the typed constructors; anything else would be a key that no schema declares.
+    /// Only for the typed constructors; other callers would create keys that no schema declares.
     #[doc(hidden)]
     #[must_use]
     pub fn declared(name: String) -> Self {

@@ -5,8 +5,8 @@
 //!
 //! - Every call has a deadline. Lost connections are reopened after 50 ms × attempt, at most 2 s, with jitter. Until
 //!   then calls wait within their deadline.
-//! - A call that may have been executed is never repeated. [`Error::Unavailable`] and an error reply mean that it
-//!   was not executed; [`Error::Interrupted`] means that it is unknown.
+//! - A call that may have been executed is never repeated. [`Error::Unavailable`] and an error reply mean that it was
+//!   not executed; [`Error::Interrupted`] means that the outcome is unknown.
 //! - A [`Script`] is sent by its hash, and with its source if the server does not have it, also inside a
 //!   [batch](Store::batch).
 //! - A server that refuses calls, such as one without memory, makes the systems degraded that call it
@@ -14,8 +14,8 @@
 //! - A [`Subscription`] that may have missed messages receives [`BusEvent::Missed`].
 //! - Scripts take the time from the store and never let it run backwards; a test may drive it ([`Clock`]).
 //!
-//! The embedded store is compiled with the feature `embedded`, which is on by default. A program that only talks to servers
-//! can leave it out, and Lua with it.
+//! The embedded store is compiled with the feature `embedded`, which is on by default. A program that uses only servers
+//! can disable it, and does not need Lua then.
 //!
 //! The primitives take their keys from the caller: this crate never builds a key. The keys of one call share a slot.
 //!

@@ -1,4 +1,5 @@
-//! Rate limits (G16 G17 C6): one script per algorithm, several windows all or nothing, on the store's clock.
+//! Rate limits (G16 G17 C6), with one script per algorithm. A request is counted in all windows of a rule or in none.
+//! Scripts use the store's clock.
 
 mod loan;
 mod rule;
@@ -40,7 +41,7 @@ pub enum Decision {
     },
 }
 
-/// The state of one window: of several, the most restrictive.
+/// The state of a window. If there are several windows, it is the most restrictive one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// The limit of the window.
@@ -100,7 +101,7 @@ impl Rule {
         if cost > self.max_at_once() {
             let most = self.max_at_once();
             return Err(Error::Misuse(format!(
-                "a cost of {cost} can never pass; at most {most} can at once"
+                "a request with a cost of {cost} can never be allowed; the maximum cost is {most}"
             )));
         }
         let mut call = script.on(keys).arg(cost);
@@ -131,7 +132,8 @@ impl Rule {
     fn read_next(&self, reply: &mut Reply) -> Result<Decision> {
         let index: usize = reply.next()?;
         let window = index.checked_sub(1).and_then(|index| self.windows().get(index));
-        let window = window.ok_or_else(|| Error::reply(format!("there is no window {index}")))?;
+        let window = window
+            .ok_or_else(|| Error::reply(format!("the reply names window {index}, which does not exist")))?;
         let unit = match self.algorithm() {
             Algorithm::Gcra => Duration::from_micros,
             _ => Duration::from_millis,
@@ -151,7 +153,7 @@ impl Rule {
     }
 }
 
-/// The least part of a cost that may be granted; below it nothing is.
+/// The smallest part of the cost that may be granted. If less is available, nothing is granted.
 #[derive(Clone, Copy, Debug)]
 enum Least {
     All,

@@ -16,7 +16,7 @@ static READ: Script = Script::new(include_str!("log/read.lua"));
 /// The maximum number of entries in one append.
 const MAX_ENTRIES_PER_APPEND: usize = 1000;
 
-/// The keys of a log and how much of it is kept.
+/// The keys of a log, and how many entries it keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct Log<'a> {
     /// The list, newest first.
@@ -25,15 +25,14 @@ pub struct Log<'a> {
     pub sequence: &'a [u8],
     /// How many entries are kept.
     pub most: u32,
-    /// How long after the newest entry.
+    /// How long the log is kept after its newest entry.
     pub keep: Duration,
 }
 
 /// A part of a log, oldest entry first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entries {
-    /// The number of the log's newest entry, 0 for an empty log. Numbers only grow, even when the log was
-    /// lost.
+    /// The number of the log's newest entry, 0 for an empty log. Numbers only increase, even after the log was lost.
     pub newest: u64,
     /// The number of the first entry below; the others follow without a gap.
     pub first: u64,
@@ -42,7 +41,8 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// Whether entries after number `after` have been dropped, so that a reader that has read up to it missed some.
+    /// Whether entries after number `after` have been dropped, so that a reader that has read up to `after` has missed
+    /// some.
     #[must_use]
     pub fn missed_after(&self, after: u64) -> bool {
         self.newest != after && self.first != after + 1
@@ -73,7 +73,7 @@ impl<'a> Log<'a> {
         [(self.list, KeyType::List), (self.sequence, KeyType::String)]
     }
 
-    /// Reads at most `most` entries after the one numbered `after`; 0 reads from the oldest that is kept.
+    /// Reads at most `most` entries after the one numbered `after`; 0 reads from the oldest entry that is kept.
     pub async fn read(&self, store: &Store, after: u64, most: u32) -> Result<Entries> {
         let call = READ.on(&[self.list, self.sequence]).arg(after).arg(most);
         let mut reply: Reply = repair::run(store, call, &self.kinds()).await?;

@@ -1,5 +1,5 @@
-//! Node membership: each node holds a lease under a random id per process, its incarnation. Live nodes clean up
-//! after dead incarnations: at least once for each, and one node at a time.
+//! Node membership. Each process of a node has a random id, its incarnation, and holds a lease under this id. Live nodes
+//! clean up after dead incarnations: at least once for each, and one node at a time.
 
 use std::fmt;
 use std::time::Duration;
@@ -17,26 +17,26 @@ static JOIN: Script = Script::with(&[CLOCK, NOW], include_str!("members/join.lua
 static HEARTBEAT: Script = Script::with(&[CLOCK, NOW], include_str!("members/heartbeat.lua"));
 static LEAVE: Script = Script::new(include_str!("members/leave.lua"));
 static LIVE: Script = Script::with(&[CLOCK, NOW], include_str!("members/live.lua"));
-static SWEEP: Script = Script::with(&[CLOCK, NOW], include_str!("members/sweep.lua"));
-static SWEPT: Script = Script::new(include_str!("members/swept.lua"));
+static CLAIM_DEAD: Script = Script::with(&[CLOCK, NOW], include_str!("members/claim_dead.lua"));
+static REMOVE_DEAD: Script = Script::new(include_str!("members/remove_dead.lua"));
 
-/// Where the members of one group are kept, all in one slot.
+/// The keys of one group of members, all in one slot.
 #[derive(Clone, Copy, Debug)]
 pub struct MemberKeys<'a> {
     /// Sorted set of live incarnations by the end of their lease.
     pub live: &'a [u8],
     /// Hash of node names by incarnation.
     pub info: &'a [u8],
-    /// Sorted set of dead incarnations by the end of the claim to sweep them.
+    /// Sorted set of dead incarnations by the end of the claim to clean up after them.
     pub dead: &'a [u8],
 }
 
-/// One run of a node, random, so that a restarted node is never mistaken for its previous run.
+/// Identifies one run of a node. It is random, so that a restarted node is never mistaken for its previous run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(String);
 
 impl Incarnation {
-    /// A new one: 128 random bits.
+    /// A new incarnation: 128 random bits.
     #[must_use]
     pub fn random() -> Self {
         Self(format!("{:032x}", rand::random::<u128>()))
@@ -71,7 +71,7 @@ pub struct Dead {
     pub incarnation: Incarnation,
     /// The node's name.
     pub node: String,
-    /// The claim, for [`swept`].
+    /// The claim, for [`remove_dead`].
     pub claim: u64,
 }
 
@@ -83,15 +83,14 @@ pub enum HeartbeatResult {
         /// When the lease expires by the store's clock, in Unix milliseconds, unless it is renewed.
         until_unix_ms: u64,
     },
-    /// The lease had expired: the node joins again as a new incarnation and publishes its state again.
+    /// The lease had expired. The node must join again as a new incarnation and publish its state again.
     Dead,
 }
 
-/// The result of reporting a dead incarnation as cleaned up.
+/// The result of [`remove_dead`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Swept {
-    /// The incarnation was removed.
-    Forgotten,
+pub enum Removal {
+    Removed,
     /// The claim had expired, and another node has claimed the incarnation or finished with it.
     Superseded,
 }
@@ -135,9 +134,9 @@ pub async fn live(store: &Store, keys: MemberKeys<'_>) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// Claims at most `most` dead incarnations for `hold`, for the caller to clean up after them.
-pub async fn sweep(store: &Store, keys: MemberKeys<'_>, most: u32, hold: Duration) -> Result<Vec<Dead>> {
-    let call = SWEEP.on(&[keys.live, keys.info, keys.dead]);
+/// Claims at most `most` dead incarnations for `hold`, so that the caller can clean up after them.
+pub async fn claim_dead(store: &Store, keys: MemberKeys<'_>, most: u32, hold: Duration) -> Result<Vec<Dead>> {
+    let call = CLAIM_DEAD.on(&[keys.live, keys.info, keys.dead]);
     let mut reply: Reply = store.run(call.arg(most).arg(millis(hold)).arg(store.clock().us())).await?;
     let mut dead = Vec::with_capacity(reply.left() / 3);
     while reply.left() > 0 {
@@ -150,13 +149,13 @@ pub async fn sweep(store: &Store, keys: MemberKeys<'_>, most: u32, hold: Duratio
     Ok(dead)
 }
 
-/// Reports that the caller has cleaned up after a dead incarnation.
-pub async fn swept(store: &Store, keys: MemberKeys<'_>, dead: &Dead) -> Result<Swept> {
-    let call = SWEPT.on(&[keys.info, keys.dead]).arg(&dead.incarnation.0).arg(dead.claim);
+/// Removes a dead incarnation after the caller has cleaned up after it.
+pub async fn remove_dead(store: &Store, keys: MemberKeys<'_>, dead: &Dead) -> Result<Removal> {
+    let call = REMOVE_DEAD.on(&[keys.info, keys.dead]).arg(&dead.incarnation.0).arg(dead.claim);
     let reply: Reply = store.run(call).await?;
     match reply.word() {
-        "forgotten" => Ok(Swept::Forgotten),
-        "superseded" => Ok(Swept::Superseded),
+        "removed" => Ok(Removal::Removed),
+        "superseded" => Ok(Removal::Superseded),
         _ => Err(reply.unexpected()),
     }
 }

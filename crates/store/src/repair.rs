@@ -53,7 +53,8 @@ pub async fn run<T: FromRedisValue, K: AsRef<[u8]>>(
     }
 }
 
-/// The answer, or `None` if the key has another type, which is logged. For views that the next change writes again.
+/// The answer, or `None` with a warning in the log if the key has the wrong type. For views, which the next change
+/// writes again.
 pub fn or_none<T>(answer: Result<T>, key: impl AsRef<[u8]>) -> Result<Option<T>, Error> {
     match answer {
         Err(error) if error.is_wrong_type() => {

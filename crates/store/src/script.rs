@@ -32,8 +32,8 @@ impl Script {
         Self { parts: &[], whole: source, assembled: OnceLock::new() }
     }
 
-    /// A script behind fragments that it shares with others, such as [`CLOCK`](crate::CLOCK): each is Lua
-    /// that declares local functions.
+    /// A script that starts with shared fragments such as [`CLOCK`](crate::CLOCK). A fragment is Lua code that declares
+    /// local functions.
     #[must_use]
     pub const fn with(fragments: &'static [&'static str], source: &'static str) -> Self {
         Self { parts: fragments, whole: source, assembled: OnceLock::new() }
@@ -86,7 +86,7 @@ impl Call {
         self
     }
 
-    /// The script that is called, if it is one.
+    /// The script, if this is a call to one.
     pub(crate) fn script(&self) -> Option<&'static Script> {
         self.script
     }

@@ -22,11 +22,11 @@ use crate::health::meter::{Meter, OperationKind, is_failure};
 use crate::health::{Fault, Health};
 use crate::script::Call;
 
-/// How long a call may take unless its handle says otherwise.
+/// How long a call may take unless its handle has another deadline.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(2);
 /// The maximum number of commands in one round trip; a longer batch takes several.
 const CHUNK: usize = 1000;
-/// The pause before a command is retried that the server refused without running it.
+/// The pause before a command is retried after the server refused it without running it.
 const PAUSE: Duration = Duration::from_millis(50);
 /// The pause between probes of a server that refuses calls.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
@@ -147,8 +147,8 @@ impl Store {
     /// Runs many calls in as few round trips as the store allows: one, or one per master of a Cluster, all
     /// at once. Answers are in the order of the calls, each with its own error.
     ///
-    /// The calls are not atomic together and may run in any order: a slow master, a moved slot or a script that must
-    /// be loaded delays only its own calls.
+    /// The calls are not one atomic operation, and they may run in any order: a slow master, a moved slot or a script
+    /// that must be loaded delays only its own calls.
     pub async fn batch(&self, calls: &[Call]) -> Vec<Result<Value>> {
         let started = Instant::now();
         let mut answers = Vec::with_capacity(calls.len());
@@ -337,7 +337,7 @@ async fn call_all_on(connection: &ServerConnection, calls: &[Call], deadline: In
     answers.into_iter().flatten().collect()
 }
 
-/// Whether the server refused temporarily without running the call, and there is time for a retry.
+/// Whether the server temporarily refused the call without running it, and there is time for a retry.
 fn refused_for_now(connection: &ServerConnection, error: &Error, deadline: Instant) -> bool {
     (error.is_transient() || connection.moves_on(error)) && Instant::now() + PAUSE < deadline
 }

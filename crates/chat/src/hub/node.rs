@@ -207,17 +207,17 @@ impl Node {
     /// Sets the users of dead nodes offline. Returns how many nodes were swept.
     pub(crate) async fn sweep(&self, presences: &PresenceStore) -> Result<usize, Error> {
         let keys = NodeKeys::new(&self.keys);
-        let dead = members::sweep(&self.store, keys.all(), 4, SWEEP_TIMEOUT).await?;
+        let dead = members::claim_dead(&self.store, keys.all(), 4, SWEEP_TIMEOUT).await?;
         for dead in &dead {
             self.sweep_one(presences, dead).await?;
-            members::swept(&self.store, keys.all(), dead).await?;
+            members::remove_dead(&self.store, keys.all(), dead).await?;
         }
         Ok(dead.len())
     }
 
     async fn sweep_one(&self, presences: &PresenceStore, dead: &Dead) -> Result<(), Error> {
         self.sweep_users(presences, &to_key_id(&dead.incarnation)).await?;
-        tracing::info!(node = dead.node, "dead node swept");
+        tracing::info!(node = dead.node, "users of a dead chat node set offline");
         Ok(())
     }
 

@@ -67,15 +67,15 @@ fn settings<S: Section>(layers: &Layers) -> Result<Vec<Setting>, ConfigError> {
 
 impl LiveSection {
     fn new<S: Section>(layers: &Layers) -> Result<Self, ConfigError> {
-        let (live, replace) = Live::<S>::new(layers.section()?);
+        let (live, sender) = Live::<S>::new(layers.section()?);
         let replace = move |layers: &Layers| {
-            replace.replace(layers.section()?);
+            sender.replace(layers.section()?);
             Ok(())
         };
         Ok(Self { live: Box::new(live), replace: Box::new(replace) })
     }
 
-    /// The section with its type; `None` if the type is another one.
+    /// The section with its type; `None` if `S` is not its type.
     #[must_use]
     pub fn of<S: Section>(&self) -> Option<Live<S>> {
         self.live.downcast_ref::<Live<S>>().cloned()

@@ -1,6 +1,7 @@
 //! The hosts that a secret may be sent to.
 //!
-//! Host names are compared as text and are not resolved, because the owner of a name could point it at any address.
+//! Host names are compared as text and not resolved: otherwise the owner of an unlisted name could make it match by
+//! pointing it at the address of a listed host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -63,7 +64,7 @@ impl Destination {
         Some(Self { host: parse_host(host)?, port })
     }
 
-    /// The destination that a `Host` header names. Without a port in the header, the port is that of `self`.
+    /// The destination that a `Host` header names. If the header has no port, the port of `self` is used.
     #[must_use]
     pub fn with_host_header(&self, header: &str) -> Option<Self> {
         let (host, port) = split_port(header)?;

@@ -48,7 +48,7 @@ pub enum ConfigError {
     #[error("cannot read {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error(
-        "{path} has no settings any more; keeping the previous settings",
+        "{path} no longer contains any settings; keeping the previous ones",
         path = path.display()
     )]
     Emptied { path: PathBuf },
@@ -167,7 +167,7 @@ impl Layers {
             let (name, value) = (field.name.to_owned(), values.get(field.name).cloned());
             Setting { name, about: field.about, value, origin }
         };
-        // In a section without declared fields the operator chooses the names, so they are all from the file.
+        // In a section without declared fields, the operator chooses the names, so all of them come from the file.
         let own = values.iter().filter(|_| S::FIELDS.is_empty()).map(|(name, value)| {
             let origin = self.file.as_ref().map_or(Origin::Default, |(path, _)| Origin::File(path.clone()));
             Setting { name: name.clone(), about: "", value: Some(value.clone()), origin }
@@ -180,7 +180,8 @@ impl Layers {
     }
 }
 
-/// The value of an environment variable: parsed as TOML if the field accepts that, otherwise as plain text.
+/// The value of an environment variable. It is parsed as TOML if the field accepts the result, otherwise it is plain
+/// text.
 fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Value, ConfigError> {
     let fits = |value: &Value| {
         let table = Table::from_iter([(field.to_owned(), value.clone())]);

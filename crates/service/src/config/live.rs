@@ -28,7 +28,8 @@ impl<T> Live<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Waits for a value that this handle has not returned yet.
+    /// Waits until the value has been replaced since this handle was created or since `changed` last returned. Calls of
+    /// `current` do not matter.
     pub async fn changed(&mut self) -> Arc<T> {
         if self.0.changed().await.is_err() {
             // The other end was dropped, so the value cannot change any more.
@@ -50,9 +51,9 @@ mod tests {
 
     #[tokio::test]
     async fn change_reaches_every_clone() {
-        let (live, replace) = Live::new(1);
+        let (live, sender) = Live::new(1);
         let mut clone = live.clone();
-        replace.replace(2);
+        sender.replace(2);
         assert_eq!((*live.current(), *clone.changed().await), (2, 2));
     }
 }

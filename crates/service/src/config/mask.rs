@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Mask(Vec<String>);
 
 impl Mask {
-    /// Hides a value, also where it is escaped in a JSON string.
+    /// Hides a value, including where it is escaped in a JSON string.
     pub fn hide(&mut self, value: &str) {
         if value.is_empty() {
             return;
@@ -23,7 +23,8 @@ impl Mask {
         self.0.sort_unstable_by_key(|value| std::cmp::Reverse(value.len()));
     }
 
-    /// Replaces every hidden value with `…`. Apply it before truncating a text, which could leave part of a value.
+    /// Replaces every hidden value with `…`. Call it before a text is truncated: otherwise the text could end with part
+    /// of a value, which would not be found.
     #[must_use]
     pub fn apply<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut shown = Cow::Borrowed(text);
@@ -38,7 +39,8 @@ impl Mask {
     /// The first `max_chars` characters of a response, without the hidden values.
     #[must_use]
     pub fn beginning(&self, bytes: &[u8], max_chars: usize) -> String {
-        // If values are hidden, mask the whole text first: a cut could leave part of a value.
+        // If there are values to hide, mask the whole text before truncating it: otherwise part of a value could be
+        // left.
         let end = if self.0.is_empty() { bytes.len().min(4 * max_chars) } else { bytes.len() };
         self.apply(&String::from_utf8_lossy(&bytes[..end])).chars().take(max_chars).collect()
     }

@@ -26,7 +26,7 @@ pub enum SecretError {
     NotSet(String),
     #[error("cannot read the secret file {path}: {source}")]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("the secret at {0} is empty")]
+    #[error("the secret in {0} is empty")]
     Empty(SecretRef),
 }
 
@@ -49,7 +49,7 @@ impl SecretRef {
 }
 
 impl SecretUrl {
-    /// The URL with its password, for the one place that needs it.
+    /// The URL with its password. Call this only where the password is needed.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -64,7 +64,7 @@ impl From<String> for SecretUrl {
 
 impl fmt::Display for SecretUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The last '@' before the path ends the credentials: a password may contain one.
+        // The credentials end at the last '@' before the path, because a password may itself contain '@'.
         let (scheme, rest) = self.0.split_once("://").unwrap_or(("", &self.0));
         let authority = &rest[..rest.find('/').unwrap_or(rest.len())];
         match authority.rfind('@') {

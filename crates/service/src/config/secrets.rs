@@ -1,6 +1,6 @@
-//! Named secrets. Users of the API can use only secrets that the operator has listed, by name. They cannot give a
-//! [`SecretRef`], because it could point at any file or variable of the server. A secret is bound to services and hosts: otherwise a user who may
-//! write a monitor could have any secret sent to their own server.
+//! Named secrets. Users of the API can use only secrets that the operator has listed, by name. They cannot pass a
+//! [`SecretRef`], because it could point at any file or variable of the server. A secret is bound to services and
+//! hosts. Otherwise a user who may create a monitor could make Hob send any secret to the user's own server.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,7 +69,8 @@ of the secret,
 #[derive(Clone, Debug)]
 pub struct Secrets(Live<SecretsConfig>);
 
-/// Why a secret cannot be used. Contains neither its value nor its source, because users of the API see it.
+/// Why a secret cannot be used. Users of the API see this error, so it contains neither the value nor the source of the
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretDenied {
     #[error("there is no secret {0} under [secrets] in hob.toml; add it there")]
@@ -190,7 +191,7 @@ impl Secrets {
 impl SecretEntry {
     fn read(&self, name: &SecretName) -> Result<Secret, SecretDenied> {
         self.from.read().map_err(|error| {
-            tracing::warn!(secret = %name, %error, "secret read failed");
+            tracing::warn!(secret = %name, %error, "failed to read a secret");
             SecretDenied::Unreadable(name.clone())
         })
     }
@@ -252,7 +253,7 @@ impl<'de> Deserialize<'de> for SecretsConfig {
     }
 }
 
-/// Reads the entry of one secret. Its errors include what to write instead.
+/// Reads the entry of one secret. An error says what to write instead.
 struct EntryOf<'a>(&'a SecretName);
 
 impl EntryOf<'_> {
@@ -281,7 +282,7 @@ impl<'de> Visitor<'de> for EntryOf<'_> {
 
     /// The short form of earlier versions, which did not restrict the use of a secret.
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SecretEntry, E> {
-        // Not repeated unless it is a reference: it may be the secret itself.
+        // The error repeats the text only if it is a reference: otherwise it may be the secret itself.
         let from = text.parse::<SecretRef>().map_or("env:NAME".to_owned(), |from| from.to_string());
         Err(E::custom(self.write_instead("the services and hosts of this secret are missing", &from)))
     }

@@ -31,7 +31,7 @@ pub(crate) enum Source {
     Cluster { cluster: Arc<Cluster>, dialer: Dialer },
 }
 
-/// What subscribers ask of the worker.
+/// The requests of subscribers to the worker.
 #[derive(Debug)]
 pub(crate) enum Request {
     Subscribe { id: u64, channels: Vec<ChannelFilter>, queue: Arc<EventQueue>, ready: oneshot::Sender<()> },
@@ -64,8 +64,8 @@ impl Source {
         Self::Cluster { cluster, dialer }
     }
 
-    /// The node to subscribe on; on a Cluster a different one at each attempt, since every node
-    /// receives every message.
+    /// The node to subscribe on; on a Cluster a different one at each attempt, because every node receives every
+    /// message.
     async fn host(&self, attempt: usize) -> Result<Host, String> {
         match self {
             Self::Server { target, dialer } => target.resolve(dialer).await,
@@ -147,7 +147,7 @@ impl PubSubWorker {
                 Some(request) = self.requests.recv() => {
                     let carried = timeout(ANSWER_LIMIT, self.carry_out(request, &mut sink)).await;
                     if !matches!(carried, Ok(Ok(()))) {
-                        return "a subscription got no answer";
+                        return "no answer to a SUBSCRIBE or UNSUBSCRIBE";
                     }
                 }
                 _ = ping.tick() => {

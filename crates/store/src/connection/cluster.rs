@@ -1,8 +1,8 @@
 //! A Redis Cluster: one [`ServerConnection`] per master, a map of slots, and redirections followed call by call.
 //!
-//! Written on plain connections because redis-rs's own cluster client repeats a request whose connection
-//! was lost, and a whole pipeline when one of its commands was redirected, so commands may run twice.
-//! This client only retries after a refusal that guarantees that nothing ran (MOVED, ASK, TRYAGAIN, CLUSTERDOWN, READONLY).
+//! Written on plain connections because redis-rs's own cluster client repeats a request whose connection was lost, and
+//! a whole pipeline when one of its commands was redirected, so commands may run twice. This client retries only after
+//! a refusal that guarantees that nothing was executed (MOVED, ASK, TRYAGAIN, CLUSTERDOWN, READONLY).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::script::Call;
 /// The pause before a temporarily refused call is retried.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// All masters of a cluster; dropping it ends the connections.
+/// All masters of a Cluster. Dropping this closes the connections.
 pub(crate) struct Cluster {
     topology: Arc<Topology>,
     refresher: AbortHandle,
@@ -56,7 +56,7 @@ impl Cluster {
         loop {
             answer = match self.classify(answer, &host, deadline) {
                 Next::Done(answer) => return answer,
-                // Two nodes that redirect to each other are retried with a pause until they agree.
+                // If two nodes redirect to each other, the call is retried with a pause until they agree.
                 Next::Moved(owner) if !moved => {
                     moved = true;
                     host = owner;
@@ -76,8 +76,8 @@ impl Cluster {
         }
     }
 
-    /// Runs calls in one round trip per master, all masters at once. Answers are in the order of the
-    /// calls, each with its own error.
+    /// Runs calls in one round trip per master, on all masters at the same time. Answers are in the order of the calls,
+    /// each with its own error.
     pub(crate) async fn call_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
         let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut routed = Vec::with_capacity(calls.len());
@@ -194,9 +194,9 @@ impl Cluster {
         }
     }
 
-    /// Runs a call on a node that is importing its slot. ASKING counts for the very next command of the
-    /// connection, so both go in one pipeline, which is never split. A script is sent with its source, since
-    /// the node may not have it.
+    /// Runs a call on a node that is importing its slot. ASKING applies only to the next command of the connection, so
+    /// both commands are sent in one pipeline, which is never split. A script is sent with its source, because the node
+    /// may not have it.
     async fn ask(&self, importer: &Host, call: &Call, deadline: Instant) -> Result<Value> {
         let mut pipeline = Pipeline::with_capacity(2);
         pipeline.add_command(redis::cmd("ASKING")).add_command(call.with_source());

@@ -47,7 +47,7 @@ impl Dialer {
         Ok(Self { info, tls })
     }
 
-    /// The same without credentials, for a sentinel that needs none.
+    /// The same without credentials, for a sentinel that does not need any.
     pub(crate) fn anonymous(&self) -> Self {
         let info = RedisConnectionInfo::default().set_skip_set_lib_name();
         Self { info, tls: self.tls.clone() }
@@ -61,7 +61,8 @@ impl Dialer {
     /// A connection for commands and the future that drives it.
     pub(crate) async fn commands(&self, host: &Host) -> Result<(MultiplexedConnection, Driver), RedisError> {
         let stream = self.stream(host).await?;
-        // Each call has its own deadline; the library's timeout would hide which of the two expired.
+        // The library's timeout is disabled, because each call has its own deadline, and it would be unclear which of
+        // the two expired.
         let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
         let (connection, driver) = MultiplexedConnection::new_with_config(&self.info, stream, config).await?;
         Ok((connection, Box::pin(driver)))
@@ -86,7 +87,7 @@ impl Dialer {
     }
 }
 
-/// A connector with ring as the provider, independent of the process-wide default.
+/// A TLS connector with ring as its cryptography provider, independent of the process-wide default.
 fn connector(tls: &Tls) -> Result<TlsConnector> {
     let refuse = |reason: String| Error::Tls(reason);
     let mut roots = RootCertStore::empty();
@@ -101,7 +102,7 @@ fn connector(tls: &Tls) -> Result<TlsConnector> {
                 roots.add(certificate).map_err(|e| refuse(format!("{shown}: {e}")))?;
             }
             if roots.is_empty() {
-                return Err(refuse(format!("{shown} holds no certificate")));
+                return Err(refuse(format!("{shown} does not contain a certificate")));
             }
         }
     }

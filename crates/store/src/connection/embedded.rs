@@ -1,4 +1,4 @@
-//! The embedded engine behind the same calls as a server.
+//! The embedded engine, with the same interface as a server.
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ impl Store {
     }
 }
 
-/// An engine in this process. A call is answered as soon as it runs, so the deadline only limits how long it waits for
-/// another client's script. A call that timed out was not executed.
+/// An engine in this process. A call returns its answer as soon as it has run, so the deadline limits only how long the
+/// call waits for another client's script. A call that timed out was not executed.
 pub(crate) struct Embedded {
     engine: Engine,
     connection: Connection,
@@ -32,7 +32,7 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// A new engine, from which this handle also removes expired keys.
+    /// A new engine. This handle also removes its expired keys.
     pub(crate) fn open() -> Result<Self> {
         let engine = Engine::default();
         let swept = engine.clone();

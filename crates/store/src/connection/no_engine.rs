@@ -1,5 +1,5 @@
-//! What takes the place of the embedded engine without the feature `embedded`: types without values, whose methods cannot
-//! be called, and an error instead of a new engine.
+//! Replaces the embedded engine if the feature `embedded` is off: the types have no values, so their methods cannot be
+//! called, and creating an engine returns an error.
 
 use std::future::Ready;
 use std::ops::Range;

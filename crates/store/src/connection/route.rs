@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 pub(crate) enum Route {
     /// On the master of this slot.
     Slot(u16),
-    /// On any master, preferably the one of this slot, so that messages of one channel keep their order.
+    /// On any master, preferably on that of this slot, so that messages of one channel keep their order.
     Near(u16),
 }
 
@@ -23,10 +23,10 @@ pub(crate) fn route(command: &Cmd) -> Result<Route> {
         b"PUBLISH" => return Ok(Route::Near(key_slot(words.get(1).copied().unwrap_or_default()))),
         b"FLUSHALL" | b"FLUSHDB" | b"DBSIZE" | b"KEYS" | b"SCAN" | b"SCRIPT" | b"INFO" | b"CONFIG"
         | b"CLIENT" => {
-            return Err(unroutable(&name, "it runs on every master: call it on each of `Store::masters`"));
+            return Err(unroutable(&name, "it must run on every master; run it on each of `Store::masters`"));
         }
         b"MULTI" | b"EXEC" | b"WATCH" | b"SUBSCRIBE" | b"PSUBSCRIBE" | b"SELECT" | b"AUTH" | b"MONITOR" => {
-            return Err(unroutable(&name, "it changes the connection, which all callers share"));
+            return Err(unroutable(&name, "it changes the state of the connection, which all callers share"));
         }
         _ => {}
     }

@@ -24,21 +24,22 @@ impl Sentinels {
         Self { hosts, master }
     }
 
-    /// The master reported by the first sentinel that answers. If none does, the error lists what each said.
+    /// The master reported by the first sentinel that answers. If none answers, the error lists the reply of each
+    /// sentinel.
     pub(crate) async fn master(&self, dialer: &Dialer) -> Result<Host, String> {
         let mut said = Vec::new();
         for host in &self.hosts {
             match self.ask(host, dialer).await {
                 Ok(Some(master)) => return Ok(master),
-                Ok(None) => said.push(format!("{host} knows no master {:?}", self.master)),
+                Ok(None) => said.push(format!("{host} does not know the master {:?}", self.master)),
                 Err(reason) => said.push(format!("{host}: {reason}")),
             }
         }
         Err(format!("no sentinel reported the master: {}", said.join("; ")))
     }
 
-    /// Many sentinels need no password although their master does, and refuse one. So the password is sent only if
-    /// the sentinel asks for it.
+    /// Many sentinels have no password even if their master has one, and refuse connections that send a password. So
+    /// the password is sent only if the sentinel asks for it.
     async fn ask(&self, host: &Host, dialer: &Dialer) -> Result<Option<Host>, String> {
         match self.query(host, &dialer.anonymous()).await {
             Err(error) if error.code() == Some("NOAUTH") => {

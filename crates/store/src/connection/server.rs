@@ -65,9 +65,9 @@ struct Live {
 }
 
 enum Fault {
-    /// The connection with this number is dead, or is no longer to the master.
+    /// The connection with this number is dead, or its server is no longer the master.
     Broken(u64),
-    /// A call on it got no answer in time.
+    /// A call on this connection did not get an answer in time.
     Silent(u64),
 }
 
@@ -113,7 +113,7 @@ impl ServerConnection {
         Ok(values.into_iter().map(refusal).collect())
     }
 
-    /// Runs one call, with its source if the server does not know the script.
+    /// Runs one call. If the server does not know the script, sends the call again with the source.
     pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
         match self.send(&call.command, deadline).await {
             Err(error) if error.is_noscript() && call.script().is_some() => {
@@ -123,7 +123,8 @@ impl ServerConnection {
         }
     }
 
-    /// Runs calls in one round trip, and in a second one those whose script the server does not know.
+    /// Runs calls in one round trip. Calls whose script the server does not know are sent again, with the source, in a
+    /// second round trip.
     pub(crate) async fn call_all(&self, calls: &[&Call], deadline: Instant) -> Result<Vec<Result<Value>>> {
         let first = script::pipeline(calls.iter().copied());
         let mut answers = self.send_all(&first, deadline).await?;
@@ -158,7 +159,7 @@ impl ServerConnection {
         }
         let reason = match &*self.state.borrow() {
             State::Down { reason } => reason.to_string(),
-            State::Up(_) => "connected too late".to_owned(),
+            State::Up(_) => "connected after the deadline".to_owned(),
         };
         Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
@@ -253,7 +254,7 @@ impl ConnectionTask {
     }
 
     async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
-        // A server whose ACL forbids us PING still serves.
+        // A server whose ACL forbids PING can still be used.
         match connection.req_packed_command(&redis::cmd("PING")).await?.extract_error() {
             Err(error) if error.code() == Some("NOPERM") => {}
             pong => drop(pong?),
@@ -262,10 +263,13 @@ impl ConnectionTask {
             let role: Vec<Value> = redis::cmd("ROLE").query_async(&mut connection).await?;
             let role: String = redis::from_redis_value(role.into_iter().next().unwrap_or_default())?;
             if role != "master" {
-                return Err(std::io::Error::other(format!("the sentinels' master is a {role}")).into());
+                return Err(std::io::Error::other(format!(
+                    "the server that the sentinels reported as the master is a {role}"
+                ))
+                .into());
             }
         }
-        // An ACL may forbid INFO; the server is usable all the same.
+        // An ACL may forbid INFO; the server can still be used.
         if let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await {
             self.meter.server(&info);
         }

@@ -1,4 +1,4 @@
-//! Which master owns which slots, from `CLUSTER SLOTS`.
+//! The map from slots to masters, from `CLUSTER SLOTS`.
 
 use hob_commands::SLOTS;
 use redis::{Cmd, FromRedisValue, Value};
@@ -22,7 +22,7 @@ impl SlotMap {
         command
     }
 
-    /// Reads the answer of `asked`. A node that does not report its own host gets the host used to reach it.
+    /// Reads the answer of the node `asked`. If a node does not report its own host, the host of `asked` is used.
     pub(crate) fn read(answer: Value, asked: &Host) -> Result<Self> {
         let ranges = Vec::<Vec<Value>>::from_redis_value(answer).map_err(Error::reply)?;
         let mut map = Self { masters: Vec::new(), owners: vec![NO_OWNER; usize::from(SLOTS)].into() };
@@ -30,19 +30,19 @@ impl SlotMap {
             map.add(range, asked)?;
         }
         if map.masters.is_empty() {
-            return Err(Error::reply("the cluster serves no slot yet"));
+            return Err(Error::reply("the Cluster does not serve any slot yet"));
         }
         Ok(map)
     }
 
     fn add(&mut self, range: Vec<Value>, asked: &Host) -> Result<()> {
         let mut range = range.into_iter();
-        let mut field = || range.next().ok_or_else(|| Error::reply("a short entry in CLUSTER SLOTS"));
+        let mut field = || range.next().ok_or_else(|| Error::reply("an entry of CLUSTER SLOTS is too short"));
         let first = usize::from_redis_value(field()?).map_err(Error::reply)?;
         let last = usize::from_redis_value(field()?).map_err(Error::reply)?;
         let master = Vec::<Value>::from_redis_value(field()?).map_err(Error::reply)?;
         let [name, port, ..] = &master[..] else {
-            return Err(Error::reply("a master without address"));
+            return Err(Error::reply("a master in CLUSTER SLOTS has no address"));
         };
         let name = Option::<String>::from_redis_value(name.clone()).map_err(Error::reply)?;
         let name = name.filter(|name| !name.is_empty() && name != "?").unwrap_or_else(|| asked.name.clone());
@@ -52,7 +52,10 @@ impl SlotMap {
             self.masters.len() - 1
         });
         let index = u16::try_from(index).map_err(Error::reply)?;
-        let slots = self.owners.get_mut(first..=last).ok_or_else(|| Error::reply("a slot out of range"))?;
+        let slots = self
+            .owners
+            .get_mut(first..=last)
+            .ok_or_else(|| Error::reply("a slot in CLUSTER SLOTS is out of range"))?;
         slots.fill(index);
         Ok(())
     }

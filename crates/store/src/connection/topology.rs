@@ -18,7 +18,7 @@ use crate::health::meter::Meter;
 
 /// The minimum time between two reads of the slot map.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often the slot map is read without a sign of change.
+/// How often the slot map is read if there are no signs of a change.
 const SURVEY_EVERY: Duration = Duration::from_secs(30);
 
 /// The slot map of a cluster and the connections to its masters.
@@ -99,7 +99,7 @@ impl Topology {
         }
         let reason = match &*self.map.borrow() {
             Map::Unknown(reason) => reason.to_string(),
-            Map::KnownMap(_) => "connected too late".to_owned(),
+            Map::KnownMap(_) => "connected after the deadline".to_owned(),
         };
         Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
@@ -179,7 +179,7 @@ impl Topology {
                 Err(_) => said.push(format!("{host}: no answer within {CONNECT_LIMIT:?}")),
             }
         }
-        Err(format!("no node tells the cluster's slots: {}", said.join("; ")))
+        Err(format!("no node reported the slots of the Cluster: {}", said.join("; ")))
     }
 
     async fn ask_seed(&self, host: &Host) -> Result<SlotMap, String> {

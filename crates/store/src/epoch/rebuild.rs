@@ -1,16 +1,16 @@
-//! Rebuilds a lost tag from the database, together with all nodes that find it lost.
+//! Rebuilds a lost tag from the database. All nodes that detect the loss take part.
 //!
-//! 1. A node reads the epoch in the database, and then the marker. If the marker has that epoch, another node has rebuilt
-//!    the tag. If it is being rebuilt in that epoch, this node helps.
-//! 2. Otherwise the node raises the epoch in the database. Of several nodes one succeeds; it writes the new epoch into the
-//!    marker as `rebuilding`, once. From then on no script accepts the old epoch.
+//! 1. A node reads the epoch in the database, and then the marker. If the marker has that epoch, another node has
+//!    rebuilt the tag. If the tag is being rebuilt in that epoch, this node helps.
+//! 2. Otherwise the node raises the epoch in the database. If several nodes try this, one succeeds. It writes the new
+//!    epoch into the marker as `rebuilding`, once. From then on no script accepts the old epoch.
 //! 3. The data is read from the database and written in batches. Every batch checks that the tag is still being rebuilt
 //!    in this epoch, so a second loss, or a later epoch, refuses the rest.
 //! 4. The marker gets its epoch last, under the same condition.
 //!
-//! A node that dies on the way leaves an epoch that another node finishes or replaces by a later one. Because an epoch
-//! is begun once and not again after it was finished, nothing that was written in it before a loss is taken for
-//! something written after it.
+//! If a node dies during the rebuild, another node finishes the epoch or replaces it with a later one. An epoch is
+//! begun only once and never again after it was finished. Therefore data that was written before a loss cannot be
+//! mistaken for data that was written after it.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -38,11 +38,12 @@ pub trait Rebuild: Sync {
     /// The service's error.
     type Error: From<Error>;
 
-    /// The epochs in which the tag is valid: the one in the database. If the database has one epoch for many tags, every
-    /// epoch from the one that this node knows.
+    /// The epochs in which the tag is valid: the epoch in the database. If the database has one epoch for many tags,
+    /// every epoch from the one that this node knows up to the one in the database.
     fn valid_epochs(&self) -> impl Future<Output = Result<RangeInclusive<Epoch>, Self::Error>> + Send;
 
-    /// Raises the epoch in the database above `lost`. `None` if it is higher already, because another node has raised it.
+    /// Raises the epoch in the database above `lost`. `None` if it is already higher, because another node has raised
+    /// it.
     fn raise_epoch(&self, lost: Epoch) -> impl Future<Output = Result<Option<Epoch>, Self::Error>> + Send;
 
     /// Reads the data from the database and writes it, in batches, with scripts that begin with
@@ -52,13 +53,13 @@ pub trait Rebuild: Sync {
     /// if gone then return gone end
     /// ```
     ///
-    /// Several nodes may do this at once. The data must include every write of earlier epochs that the database accepts:
-    /// it is read after the epoch was raised, and where writers check the epoch in their transactions, in a transaction
-    /// that checks it, too.
+    /// Several nodes may do this at once. The data must include every write of earlier epochs that the database
+    /// accepts: it is read after the epoch was raised. If writers check the epoch in their transactions, it is read in
+    /// a transaction that checks the epoch too.
     fn restore(&self, epoch: Epoch) -> impl Future<Output = Result<Progress, Self::Error>> + Send;
 }
 
-/// How a batch, or all of them, ended.
+/// The result of one batch, or of all batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Everything was written.
@@ -68,7 +69,7 @@ pub enum Progress {
 }
 
 impl Progress {
-    /// Reads the reply of a script of [`Rebuild::restore`], which answers with `word` unless it is superseded.
+    /// Reads the reply of a script of [`Rebuild::restore`]. The script answers with `word` unless it is superseded.
     pub fn read(reply: &Reply, word: &str) -> Result<Self> {
         match reply.word() {
             "superseded" => Ok(Self::Superseded),
@@ -85,7 +86,7 @@ pub enum Recovery {
     Rebuilt(Epoch),
     /// Another node has rebuilt it in this epoch.
     Adopted(Epoch),
-    /// It was interrupted too often. The next call on the tag finds it lost again.
+    /// The rebuild was interrupted too often. The next call on the tag finds the tag lost again.
     Interrupted,
 }
 
@@ -101,7 +102,8 @@ pub async fn rebuild<R: Rebuild, K: AsRef<[u8]>>(
         std::iter::once(&marker).chain(remains).map(|key| key.as_ref().to_vec()).collect();
     let mut pause = PAUSE.clone();
     while pause.attempts() < MAX_ATTEMPTS {
-        // Read before the marker. A valid epoch that the marker does not have was lost, or is not begun yet.
+        // This is read before the marker. If the marker does not have a valid epoch, that epoch was lost, or has not
+        // begun yet.
         let valid = source.valid_epochs().await?;
         let Marker { epoch, rebuilding } = Marker::read(store, &keys[..1], None).await?;
         if let Some(epoch) = epoch.filter(|epoch| valid.contains(epoch)) {
@@ -125,8 +127,8 @@ pub async fn rebuild<R: Rebuild, K: AsRef<[u8]>>(
     Ok(Recovery::Interrupted)
 }
 
-/// Begins a rebuild in a new epoch, unless another node has begun or finished one in a later epoch, or since the epoch
-/// `lost` in one that is valid up to `last`.
+/// Raises the epoch and begins a rebuild in it. Returns `None` if another node was faster: it has raised the epoch, or
+/// has begun or finished a rebuild in a later epoch or in one of the valid epochs after `lost`, up to `last`.
 async fn begin<R: Rebuild>(
     store: &Store,
     keys: &[Vec<u8>],
@@ -151,7 +153,8 @@ struct Marker {
 }
 
 impl Marker {
-    /// The marker, after a rebuild was begun in a new epoch, unless the marker has the limit or a later one.
+    /// Reads the marker. With `new`, which is a new epoch and a limit, first begins a rebuild in the new epoch, unless
+    /// the marker has the limit or a later epoch.
     async fn read(store: &Store, keys: &[Vec<u8>], new: Option<(Epoch, Epoch)>) -> Result<Self> {
         let [new, limit] =
             new.map(|(new, limit)| [new, limit].map(|epoch| epoch.to_string())).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Counts connections and calls, for [`Health`](crate::Health) and the `metrics` facade.
 //!
-//! The metric handles are registered when a store is opened: install a recorder before that.
+//! The metric handles are registered when a store is opened, so install a recorder before opening one.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -182,7 +182,7 @@ impl Meter {
         self.observed().last_error = Some(reason.to_owned());
     }
 
-    /// Reads what `INFO server` says of the server.
+    /// Reads the name and version of the server from `INFO server`.
     pub(crate) fn server(&self, info: &str) {
         let field = |name: &str| {
             let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

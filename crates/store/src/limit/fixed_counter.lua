@@ -1,8 +1,8 @@
--- Let a request pass while the counter of its window is below the limit (C6).
+-- Allow a request if the counter of its window stays within the limit (C6).
 -- KEYS  1 counter string · 2 end of its window, ms
 -- ARGV  cost, now_us ('' = the store's clock), limit, window_ms
 -- Returns {'allowed' | 'denied', 1, remaining, reset_ms, retry_ms}
--- TTL: both keys go when the window ends, when what they say no longer counts.
+-- TTL: both keys expire at the end of the window, when they are no longer needed.
 local cost, limit, window_ms = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local count, ends, now = read_window(KEYS[1], KEYS[2], window_ms, ARGV[2])
 if cost > 0 and count + cost > limit then

@@ -1,8 +1,8 @@
--- Let a request pass while the log of its window, which starts with the first request, has room (G16).
--- KEYS  1 zset: score the ms, member the same with a sequence in its far digits
+-- Allow a request if the log of its window has room. The window starts with the first request (G16).
+-- KEYS  1 zset: the score is the time in ms, the member is the same time with a sequence number as its fraction
 -- ARGV  cost, now_us ('' = the store's clock), limit, window_ms
 -- Returns {'allowed' | 'denied', 1, remaining, reset_ms, retry_ms}
--- TTL: the window's end, when the whole log no longer counts.
+-- TTL: the end of the window, when no entry of the log counts any longer.
 local cost, limit, window_ms = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local now = math.max(clock_ms(ARGV[2]), tonumber(newest[2] or 0))

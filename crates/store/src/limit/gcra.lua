@@ -1,18 +1,18 @@
--- Let a request pass while, in every window, the backlog leaves room for it: the generic cell rate
--- algorithm, with a burst and a cost, in whole numbers.
+-- Allow a request if the backlog of every window leaves room for it. This is the generic cell rate algorithm with a
+-- burst and a cost, computed with whole numbers only.
 --
--- A window lets `rate` requests pass per `per_us`, so each occupies per_us / rate microseconds, which may be
--- no whole number. Backlogs are therefore counted in 1/rate of a microsecond: a request adds per_us of them,
--- each microsecond takes rate of them away, and nothing is ever rounded. What is stored is the time at which
--- the backlog is gone: whole microseconds, and the part of the next one.
--- KEYS  1 string "seen_us;rate/per_us=at,part;…", one entry per window: one read and one write, whatever
---       their number. Once tokens were given back (gcra_give_back.lua) it begins "seen_us,given,until_us;"
--- ARGV  cost, least ('' = all of the cost), now_us ('' = the store's clock), then rate, per_us and burst of each
---       window, in lowest terms and with burst × per_us < 2⁵²
--- Returns {'allowed' | 'denied', index of the window told, remaining, reset_us, retry_us}, and if there is a least,
---       how many were let pass, and the state as it was left, which is the receipt for them
--- TTL: when the last backlog is gone, which says the same as no key at all, and the last receipt is void for which
--- what was given back matters.
+-- A window allows `rate` requests per `per_us`, so each request occupies per_us / rate microseconds. This may be a
+-- fraction, so backlogs are counted in units of 1/rate microsecond: a request adds per_us units, each microsecond
+-- removes rate units, and nothing is ever rounded. The key stores the time at which the backlog will be empty: whole
+-- microseconds (`at`), and the units that are left after them (`part`).
+-- KEYS  1 string "seen_us;rate/per_us=at,part;…" with one entry per window, so that any number of windows takes one
+--       read and one write. After requests were given back (gcra_give_back.lua) it starts with "seen_us,given,until_us;"
+-- ARGV  cost, least (the smallest part of the cost that may be allowed; '' = the whole cost), now_us ('' = the store's
+--       clock), then rate, per_us and burst of each window, in lowest terms and with burst × per_us < 2⁵²
+-- Returns {'allowed' | 'denied', index of the reported window, remaining, reset_us, retry_us}. If `least` is given,
+--       followed by the number of allowed requests, and their receipt: the new value of the key
+-- TTL: the key expires when all backlogs are empty, which means the same as a missing key, and when all receipts that
+-- `given` matters for are void.
 local cost, clock = tonumber(ARGV[1]), clock_us(ARGV[3])
 local least = tonumber(ARGV[2]) or cost
 local state = redis.call('GET', KEYS[1]) or ''
@@ -46,6 +46,6 @@ end
 if granted > 0 then
   redis.call('SET', KEYS[1], written, 'PX', int(math.max(1, math.ceil((gone - clock) / 1000))))
 end
-local told = answer(verdict(windows))
-if ARGV[2] ~= '' then told[6], told[7] = granted, written end
-return told
+local result = answer(verdict(windows))
+if ARGV[2] ~= '' then result[6], result[7] = granted, written end
+return result

@@ -1,14 +1,15 @@
--- Take back requests that gcra.lua let pass and that never came, as far as the backlog still holds them.
+-- Give back requests that gcra.lua allowed but that were never made, unless their time in the backlog has passed.
 --
--- A backlog is a queue that is worked off from its front. What a receipt is for stood at its end then: all before it
--- is worked off first, so what is left of it is the time from now to that end. Requests that others gave back since
--- may have stood before it and moved it to the front, so they are taken off, too. What was worked off is not given
--- back: that time is over, and room for as much was there for others.
+-- A backlog is a queue that shrinks from its front. When a receipt was issued, its requests were at the end of the
+-- queue. Everything before them leaves the queue first, so the part of them that is still queued is the time from now
+-- to that end. Requests that others have given back since then may have been in front of them and have moved them
+-- forward, so these are subtracted. Requests that have left the queue are not given back: their time has passed, and
+-- others could use it.
 -- KEYS  1 string, see gcra.lua
--- ARGV  count, hold_us (a receipt is void after that), receipt, now_us ('' = the store's clock), then rate and per_us
---       of each window
--- Returns {'given', how many}
--- TTL: as in gcra.lua. What was given matters until the last receipt of this moment is void.
+-- ARGV  count, hold_us (a receipt is void after this time), receipt, now_us ('' = the store's clock), then rate and
+--       per_us of each window
+-- Returns {'given', number of requests given back}
+-- TTL: as in gcra.lua. `given` matters until every receipt that exists now is void.
 local count, hold_us, receipt, clock = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], clock_us(ARGV[4])
 local state = redis.call('GET', KEYS[1]) or ''
 local head = '^(%d+),?(%d*)'

@@ -57,7 +57,10 @@ impl Rule {
         wanted: RangeInclusive<u32>,
     ) -> Result<Lent> {
         if !self.can_lend() || wanted.is_empty() || *wanted.start() == 0 {
-            return Err(Error::Misuse(format!("{} cannot lend {wanted:?} requests", self.algorithm())));
+            return Err(Error::Misuse(format!(
+                "the algorithm {} cannot lend {wanted:?} requests",
+                self.algorithm()
+            )));
         }
         let call = self.call_for(store, &[key], *wanted.end(), Least::This(*wanted.start()))?;
         let mut reply: Reply = store.run(call).await?;
@@ -70,8 +73,8 @@ impl Rule {
         }
     }
 
-    /// Returns unused requests of a loan. The result is how many were accepted: with [`Algorithm::Gcra`] only those
-    /// younger than `hold` that still count against the limit.
+    /// Returns unused requests of a loan. Returns how many were accepted: with [`Algorithm::Gcra`], only those that are
+    /// younger than `hold` and still count against the limit.
     pub async fn give_back<K: AsRef<[u8]>>(
         &self,
         store: &Store,

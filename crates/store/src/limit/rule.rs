@@ -17,15 +17,15 @@ const MAX_LOGGED: u32 = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Algorithm {
-    /// One counter per window that starts with the first request (C6). Cheap; nearly twice the limit can
-    /// pass around a boundary.
+    /// One counter per window; a window starts with the first request (C6). Cheap, but nearly twice the limit can pass
+    /// around the boundary between two windows.
     FixedCounter,
     /// The same with a log of the requests (G16).
     FixedLog,
-    /// A log of the requests in the window that ends now (G17). Exact; memory per request.
+    /// A log of the requests in the window that ends now (G17). Exact, but needs memory for each request.
     SlidingLog,
-    /// Two counters weighed by how far the window has slid. Constant memory; assumes that the window before
-    /// was evenly filled.
+    /// Two counters, weighted by how much of the previous window still counts. Needs constant memory; assumes that the
+    /// requests of the previous window were evenly distributed.
     SlidingWindow,
     /// The generic cell rate algorithm: requests pass at a steady rate, with a burst. Constant memory, exact.
     Gcra,
@@ -38,7 +38,7 @@ pub struct Window {
     pub limit: u32,
     /// In how long; whole milliseconds.
     pub period: Duration,
-    /// With [`Algorithm::Gcra`]: how many may come at once; the limit itself if `None`.
+    /// For [`Algorithm::Gcra`]: how many requests may come at once. `None` means as many as the limit.
     pub burst: Option<u32>,
 }
 
@@ -58,12 +58,14 @@ impl Rule {
         }
         let fixed = matches!(algorithm, Algorithm::FixedCounter | Algorithm::FixedLog);
         if fixed && windows.len() > 1 {
-            return refuse(format!("{algorithm} has one window; use sliding_window or gcra for several"));
+            return refuse(format!(
+                "{algorithm} supports only one window; use sliding_window or gcra for several"
+            ));
         }
         for (index, window) in windows.iter().enumerate() {
             window.check(algorithm).map_err(Error::Misuse)?;
             if windows[..index].iter().any(|other| other.period == window.period) {
-                return refuse(format!("two windows of {:?}", window.period));
+                return refuse(format!("two windows have the same length, {:?}", window.period));
             }
         }
         Ok(Self { algorithm, windows })
@@ -75,7 +77,7 @@ impl Rule {
         self.algorithm
     }
 
-    /// The windows that a request must fit, all of them.
+    /// The windows. A request must fit into all of them.
     #[must_use]
     pub fn windows(&self) -> &[Window] {
         &self.windows
@@ -114,7 +116,7 @@ impl Window {
         u64::try_from(self.period.as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Requests per microseconds in lowest terms, which is what keeps GCRA's products small.
+    /// Requests per microseconds, as a fraction in lowest terms, which keeps the products in the GCRA script small.
     pub(crate) fn rate(&self) -> (u64, u64) {
         let (limit, per_us) =
             (u64::from(self.limit), u64::try_from(self.period.as_micros()).unwrap_or(u64::MAX));
@@ -133,7 +135,7 @@ impl Window {
         }
         match algorithm {
             Algorithm::FixedLog | Algorithm::SlidingLog if self.limit > MAX_LOGGED => Err(format!(
-                "{algorithm} stores every request, at most {MAX_LOGGED}, and the limit is {}; use sliding_window or gcra",
+                "{algorithm} stores every request and supports limits up to {MAX_LOGGED}, but the limit is {}; use sliding_window or gcra",
                 self.limit
             )),
             Algorithm::SlidingWindow if 3 * u128::from(self.limit) * u128::from(self.period_ms()) > EXACT => {
@@ -233,7 +235,8 @@ mod tests {
         assert!(refused(Algorithm::FixedCounter, "1/1s,2/2s").contains("one window"));
         assert!(refused(Algorithm::Gcra, "0/1s").contains("at least 1"));
         assert!(
-            refused(Algorithm::SlidingLog, "100001/1h").contains("at most 100000, and the limit is 100001")
+            refused(Algorithm::SlidingLog, "100001/1h")
+                .contains("limits up to 100000, but the limit is 100001")
         );
         assert!(refused(Algorithm::Gcra, "999983/1d").contains("rounder"));
         assert!(refused(Algorithm::Gcra, "1/1s, 2/1s").contains("two windows"));

@@ -1,9 +1,11 @@
--- Let a request pass while the log has room in every window that ends now (G17).
--- KEYS  1 zset: score the ms, member the ms and a sequence, with leading zeros so that the newest sorts last
--- ARGV  cost, least ('' = all of the cost), now_us ('' = the store's clock), then limit and window_ms of each window
--- Returns {'allowed' | 'denied', index of the window told, remaining, reset_ms, retry_ms}, and if there is a least,
---       how many were let pass, and 'ms,first sequence', which is the receipt for them
--- TTL: one longest window after the newest request, when none of the log counts any more.
+-- Allow a request if the log has room in every window that ends now (G17).
+-- KEYS  1 zset: the score is the time in ms, the member is the time and a sequence number with leading zeros, so that
+--       the newest member sorts last
+-- ARGV  cost, least (the smallest part of the cost that may be allowed; '' = the whole cost), now_us ('' = the store's
+--       clock), then limit and window_ms of each window
+-- Returns {'allowed' | 'denied', index of the reported window, remaining, reset_ms, retry_ms}. If `least` is given,
+--       followed by the number of allowed requests, and their receipt: 'ms,first sequence number'
+-- TTL: the longest window after the newest request, when no entry of the log counts any longer.
 local cost = tonumber(ARGV[1])
 local least = tonumber(ARGV[2]) or cost
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
@@ -21,7 +23,7 @@ for at = 4, #ARGV, 2 do
   granted = math.min(granted, limit - count)
   local over, retry = count + least - limit, 0
   if cost > 0 and over > 0 then
-    -- The request fits when as many of the window's oldest entries have left it as it is over.
+    -- The request fits when the `over` oldest entries of the window have left it.
     local last = redis.call('ZRANGE', KEYS[1], held - count + over - 1, held - count + over - 1, 'WITHSCORES')
     retry = tonumber(last[2]) + window_ms - now
   end
@@ -30,18 +32,19 @@ for at = 4, #ARGV, 2 do
     { index = #windows + 1, count = count, limit = limit, window = window_ms,
       remaining = limit - count, reset = reset, retry = retry }
 end
-local told = verdict(windows)
+local reported = verdict(windows)
 if granted < least then granted = 0 end
--- One more than the newest of this millisecond: a number that was given back in the middle is not used again.
+-- One more than the newest sequence number of this millisecond. Numbers below it that were given back are not
+-- used again.
 local sequence = newest_ms == now and (string.match(newest[1], '%-(%d+)$') or -1) + 1 or 0
 for at = sequence, sequence + granted - 1 do
   redis.call('ZADD', KEYS[1], int(now), string.format('%.0f-%09d', now, at))
 end
 if granted > 0 then
-  told.remaining = told.remaining - granted
-  told.reset = told.window
+  reported.remaining = reported.remaining - granted
+  reported.reset = reported.window
   collect_at(KEYS[1], now + longest, now, ARGV[3])
 end
-local said = answer(told)
-if ARGV[2] ~= '' then said[6], said[7] = granted, string.format('%.0f,%.0f', now, sequence) end
-return said
+local result = answer(reported)
+if ARGV[2] ~= '' then result[6], result[7] = granted, string.format('%.0f,%.0f', now, sequence) end
+return result

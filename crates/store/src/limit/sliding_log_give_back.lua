@@ -1,8 +1,8 @@
--- Take requests out of a log that sliding_log.lua let pass and that never came: it is as if they had not been asked for.
+-- Remove requests from a log that sliding_log.lua allowed but that were never made.
 -- KEYS  1 zset, see sliding_log.lua
--- ARGV  count, how many were let pass, receipt
--- Returns {'given', how many}
--- TTL: stays as it is; what is left in the log is no newer.
+-- ARGV  count, number of allowed requests, receipt
+-- Returns {'given', number of requests given back}
+-- TTL: unchanged, because the remaining entries are not newer.
 local count, granted = tonumber(ARGV[1]), tonumber(ARGV[2])
 local ms, first = string.match(ARGV[3], '^(%d+),(%d+)$')
 local given = 0

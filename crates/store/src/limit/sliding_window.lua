@@ -1,15 +1,15 @@
--- Let a request pass while, in every window, the count of this calendar window plus the part of the one
--- before that a sliding window still covers stays within the limit. Two numbers per window, whatever the
--- traffic; the one before is taken as evenly spread.
--- KEYS  1 string "seen_ms;limit/window_ms=number of the calendar window,its count,the count before;…"
+-- Allow a request if, in every window, the estimated count of the sliding window stays within the limit. The estimate
+-- is the count of the current calendar window, plus the part of the previous one that the sliding window still covers,
+-- as if its requests were evenly distributed. It needs two numbers per window, independent of the traffic.
+-- KEYS  1 string "seen_ms;limit/window_ms=number of the calendar window,its count,the count of the previous one;…"
 -- ARGV  cost, now_us ('' = the store's clock), then limit and window_ms of each window
--- Returns {'allowed' | 'denied', index of the window told, remaining, reset_ms, retry_ms}
--- TTL: the end of the calendar window after this one, when neither number counts any more.
+-- Returns {'allowed' | 'denied', index of the reported window, remaining, reset_ms, retry_ms}
+-- TTL: the end of the next calendar window, when neither count matters any longer.
 local cost, clock = tonumber(ARGV[1]), clock_ms(ARGV[2])
 local state = redis.call('GET', KEYS[1]) or ''
 local now = math.max(clock, tonumber(string.match(state, '^%d+')) or 0)
 
--- The counts of calendar window `number` and of the one before it.
+-- The counts of the calendar window `number` and of the window before it.
 local function counts(name, number)
   local stored, count, before = string.match(state, name .. '(%d+),(%d+),(%d+)')
   local age = stored and number - stored
@@ -18,8 +18,8 @@ local function counts(name, number)
   return 0, 0
 end
 
--- How long until `cost` fits. Products stay whole numbers: the sum over limit × window is compared, not a
--- fraction of a request.
+-- The time until `cost` fits. Both sides of the comparison are multiplied by window_ms, so that all numbers stay
+-- whole.
 local function wait(count, before, limit, window_ms, elapsed)
   if before * (window_ms - elapsed) + (count + cost) * window_ms <= limit * window_ms then return 0 end
   local room = limit - count - cost

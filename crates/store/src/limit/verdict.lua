@@ -1,18 +1,18 @@
--- Shared by the limits that weigh several windows: all of them must let a request pass, and the answer is
--- that of the window that a client should be told about: when refused, the one that keeps it out longest;
--- when let through, the one with the least left.
+-- Shared by the limits with several windows. A request is allowed only if every window allows it. The answer reports
+-- one window: if the request is denied, the window with the longest wait; if it is allowed, the window with the
+-- fewest remaining requests.
 local function verdict(windows)
-  local told
+  local reported
   for _, window in ipairs(windows) do
-    if not told or window.retry > told.retry
-        or (told.retry == 0 and window.retry == 0 and window.remaining < told.remaining) then
-      told = window
+    if not reported or window.retry > reported.retry
+        or (reported.retry == 0 and window.retry == 0 and window.remaining < reported.remaining) then
+      reported = window
     end
   end
-  return told
+  return reported
 end
 
--- {'allowed' or 'denied', index of the window told, remaining, reset, retry}, times in the script's unit.
+-- {'allowed' | 'denied', index of the reported window, remaining, reset, retry}, with times in the unit of the script.
 local function answer(window)
   local word = window.retry > 0 and 'denied' or 'allowed'
   return {word, window.index, math.max(0, window.remaining), window.reset, window.retry}

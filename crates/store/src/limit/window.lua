@@ -1,9 +1,10 @@
--- Shared by the scripts on a counter of one window that starts with its first increment: the counter is the
--- plain string that others read, and beside it stands when the window ends, so that no decision waits for
--- the TTL to fire.
+-- Shared by the scripts that count one window, which starts with its first increment. The counter is a plain string
+-- that other clients can read. A second key stores the end of the window, so that decisions do not depend on when the
+-- TTL takes effect.
 
--- The count so far, the window's end and the time. A counter whose end is unknown was written by
--- another client: its TTL is its window, and one without a TTL (INCR happened, EXPIRE did not) gets a window now.
+-- The count, the end of the window and the time. If the end of the window is unknown, another client has written the
+-- counter: the rest of its TTL is the rest of its window. If it has no TTL, because that client failed between INCR and
+-- EXPIRE, a window starts now.
 local function read_window(counter, ends_key, window_ms, given)
   local count = tonumber(redis.call('GET', counter) or 0)
   local ends = tonumber(redis.call('GET', ends_key) or 0)

@@ -1,10 +1,10 @@
--- Add entries to a log that keeps the newest.
+-- Append entries to a log that keeps only the newest ones.
 -- KEYS  1 list, newest first · 2 sequence number of its newest entry
 -- ARGV  most, ttl_ms, now_us ('' = the store's clock), entry…
 -- Returns {'appended', sequence number of the last entry}
--- TTL: both keys together, from the newest entry on, so that the list never outlives its numbers. A sequence
--- that is gone starts again from the clock in µs: above every number it ever gave, since no writer appends an
--- entry per microsecond for long.
+-- TTL: each append sets it on both keys, so that the list never outlives its sequence number. A lost sequence starts
+-- again from the clock in µs. This is above every number it has ever returned, because no writer appends one entry per
+-- microsecond for long.
 local now = clock_us(ARGV[3])
 local newest = tonumber(redis.call('GET', KEYS[2]) or 0)
 if newest == 0 then

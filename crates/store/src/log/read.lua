@@ -1,8 +1,8 @@
 -- Read the entries of a log after a sequence number.
 -- KEYS  1 list, newest first · 2 sequence number of its newest entry
--- ARGV  after (0 = all that is kept), most
+-- ARGV  after (0 = all entries that are kept), most
 -- Returns {'entries', newest, number of the first entry returned, entry, …}, oldest first
--- No TTL: it only reads.
+-- Changes no TTL.
 local newest = tonumber(redis.call('GET', KEYS[2]) or 0)
 local kept = redis.call('LLEN', KEYS[1])
 if newest == 0 then kept = 0 end

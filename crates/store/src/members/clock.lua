@@ -1,5 +1,5 @@
--- Shared by the scripts on the members of one group: the time, never earlier than the newest that any of
--- them has seen. `info` is a hash of node names by incarnation, and `seen_ms`.
+-- Shared by the scripts on the members of one group. Returns the time, which never goes back: it is at least the latest
+-- time that any of these scripts has seen. `info` is a hash of node names by incarnation, with the field `seen_ms`.
 local function member_now(info, given)
   local now = math.max(clock_ms(given), tonumber(redis.call('HGET', info, 'seen_ms') or 0))
   redis.call('HSET', info, 'seen_ms', int(now))

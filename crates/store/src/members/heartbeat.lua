@@ -1,4 +1,4 @@
--- Keep an incarnation live. One whose time is up is dead and stays so: it joins again as a new one.
+-- Renew the lease of an incarnation. An expired lease cannot be renewed: the node must join as a new incarnation.
 -- KEYS  1 live zset · 2 info hash
 -- ARGV  incarnation, hold_ms, now_us ('' = the store's clock)
 -- Returns {'alive', until_ms} · {'dead'}

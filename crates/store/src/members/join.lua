@@ -1,8 +1,8 @@
--- Count a node's new incarnation as live.
--- KEYS  1 live zset (incarnation by end, ms) · 2 info hash
+-- Add a new incarnation of a node to the live ones.
+-- KEYS  1 live zset (incarnation by end of its lease, ms) · 2 info hash
 -- ARGV  incarnation, node, hold_ms, now_us ('' = the store's clock)
 -- Returns {'alive', until_ms}
--- No TTLs: both are bounded by the nodes that live, or died and were not swept yet.
+-- No TTLs: the size of both keys is bounded by the live nodes and the dead ones that were not removed yet.
 local now = member_now(KEYS[2], ARGV[4])
 local until_ms = now + ARGV[3]
 redis.call('ZADD', KEYS[1], int(until_ms), ARGV[1])

@@ -1,4 +1,4 @@
--- End an incarnation now, so that the others sweep it without waiting for its time.
+-- End the lease of an incarnation now, so that the other nodes clean up after it without waiting for the lease to expire.
 -- KEYS  1 live zset
 -- ARGV  incarnation
 -- Returns {'left'} · {'dead'} when it was no longer there

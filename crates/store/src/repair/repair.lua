@@ -1,8 +1,8 @@
--- Delete keys that are not of their type: nothing can be read from them or written to them.
+-- Delete keys that have the wrong type, because every command on them would fail.
 -- KEYS  1… the keys
--- ARGV  the type of each
--- Returns {'repaired', number of each deleted key, …}
--- No TTL is touched.
+-- ARGV  the expected type of each key
+-- Returns {'repaired', position of each deleted key in KEYS, …}
+-- Changes no TTL.
 local answer = {'repaired'}
 for index, key in ipairs(KEYS) do
   local found = redis.call('TYPE', key).ok

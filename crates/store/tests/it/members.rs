@@ -5,7 +5,7 @@ use std::time::Duration;
 use hob_fixtures::{TestStore, every_store};
 use hob_store::Clock;
 use hob_store::members::{
-    HeartbeatResult, Incarnation, MemberKeys, Swept, heartbeat, join, leave, live, sweep, swept,
+    HeartbeatResult, Incarnation, MemberKeys, Removal, claim_dead, heartbeat, join, leave, live, remove_dead,
 };
 
 const HOLD: Duration = Duration::from_secs(10);
@@ -44,7 +44,7 @@ every_store! {
         let members = live(store, keys).await.unwrap();
         assert_eq!(members.len(), 1);
         assert_eq!((&members[0].incarnation, members[0].node.as_str()), (&a, "node-a"));
-        assert_eq!(heartbeat(store, keys, &b, HOLD).await.unwrap(), HeartbeatResult::Dead, "an expired member is dead even before a sweep");
+        assert_eq!(heartbeat(store, keys, &b, HOLD).await.unwrap(), HeartbeatResult::Dead, "an expired member is dead even before it is claimed");
     }
 
     async fn dead_node_is_claimed_by_one_node_at_a_time(test_store: TestStore) {
@@ -52,21 +52,21 @@ every_store! {
         let (store, keys) = (&test_store.store().with_clock(clock.clone()), group.keys());
         let dead = Incarnation::random();
         join(store, keys, &dead, "node-a", HOLD).await.unwrap();
-        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), []);
+        assert_eq!(claim_dead(store, keys, 10, HOLD).await.unwrap(), []);
         clock.advance(HOLD);
-        let first = sweep(store, keys, 10, HOLD).await.unwrap();
+        let first = claim_dead(store, keys, 10, HOLD).await.unwrap();
         assert_eq!((first.len(), &first[0].incarnation, first[0].node.as_str()), (1, &dead, "node-a"));
-        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), [], "another sweep has claimed the member");
-        // The first claim expires: another sweep takes over, and the report of the first is refused.
+        assert_eq!(claim_dead(store, keys, 10, HOLD).await.unwrap(), [], "another node has claimed the member");
+        // The first claim expires: another node takes over, and the first node can no longer remove the member.
         clock.advance(HOLD);
-        let second = sweep(store, keys, 10, HOLD).await.unwrap();
+        let second = claim_dead(store, keys, 10, HOLD).await.unwrap();
         assert_eq!(second[0].incarnation, dead);
         assert!(second[0].claim > first[0].claim);
-        assert_eq!(swept(store, keys, &first[0]).await.unwrap(), Swept::Superseded);
-        assert_eq!(swept(store, keys, &second[0]).await.unwrap(), Swept::Forgotten);
-        assert_eq!(swept(store, keys, &second[0]).await.unwrap(), Swept::Superseded);
+        assert_eq!(remove_dead(store, keys, &first[0]).await.unwrap(), Removal::Superseded);
+        assert_eq!(remove_dead(store, keys, &second[0]).await.unwrap(), Removal::Removed);
+        assert_eq!(remove_dead(store, keys, &second[0]).await.unwrap(), Removal::Superseded);
         clock.advance(HOLD);
-        assert_eq!(sweep(store, keys, 10, HOLD).await.unwrap(), []);
+        assert_eq!(claim_dead(store, keys, 10, HOLD).await.unwrap(), []);
         assert_eq!(heartbeat(store, keys, &dead, HOLD).await.unwrap(), HeartbeatResult::Dead);
     }
 
@@ -79,7 +79,7 @@ every_store! {
             leave(store, keys, &incarnation).await.unwrap();
         }
         assert_eq!(live(store, keys).await.unwrap(), []);
-        let sizes = [sweep(store, keys, 3, HOLD).await.unwrap().len(), sweep(store, keys, 3, HOLD).await.unwrap().len()];
+        let sizes = [claim_dead(store, keys, 3, HOLD).await.unwrap().len(), claim_dead(store, keys, 3, HOLD).await.unwrap().len()];
         assert_eq!(sizes, [3, 2]);
     }
 

@@ -1,12 +1,13 @@
--- Begin to rebuild a tag in a new epoch: its marker loses the old epoch, and what the lost epoch left behind is deleted.
--- Does nothing if the tag has the epoch `limit` or a later one, or is being rebuilt in it.
+-- Begin to rebuild a tag in a new epoch: remove the old epoch from its marker, and delete the keys that the old epoch
+-- left behind.
+-- Changes nothing if the tag has the epoch `limit` or a later one, or is being rebuilt in such an epoch.
 -- KEYS  1 marker hash · 2… keys to delete
 -- ARGV  new epoch ('' = only read the marker), limit
 -- Returns {'marker', epoch or '', epoch of the rebuild in progress or ''}
 -- No TTL: a missing marker means that the tag is lost.
 local is_hash = redis.call('TYPE', KEYS[1]).ok == 'hash'
 
--- A number that another client wrote counts as missing, if no epoch can be raised above it.
+-- A number that another client wrote counts as missing if it is so large that there is no higher epoch.
 local function read(field)
   local text = is_hash and redis.call('HGET', KEYS[1], field) or ''
   local number = tonumber(text)

@@ -1,4 +1,4 @@
--- Finish the rebuild of a tag: its marker has the new epoch, and fences start again at 0.
+-- Finish the rebuild of a tag: set the new epoch in its marker, and start the fences again at 0.
 -- KEYS  1 marker hash
 -- ARGV  epoch
 -- Returns {'finished'} · {'superseded'} if the tag is not being rebuilt in this epoch

@@ -1,5 +1,5 @@
--- Hand dead incarnations to one sweeper, for a while; a sweeper that does not report them swept in time
--- loses them to the next, and its claim number with them.
+-- Claim dead incarnations for one node, which then cleans up after them. If the node does not remove them
+-- (remove_dead.lua) before its claim ends, another node can claim them, and the first claim number becomes invalid.
 -- KEYS  1 live zset · 2 info hash · 3 dead zset (incarnation by end of its claim, ms)
 -- ARGV  most, hold_ms, now_us ('' = the store's clock)
 -- Returns {'dead', incarnation, node, claim, …}
