@@ -31,10 +31,11 @@ use crate::{Config, Error, card, demo, metrics, pages, routes};
 /// Changes of one conversation are serialized on a node, so that its subscribers get events in order. Conversations
 /// share this many locks.
 const CONVERSATION_LOCKS: usize = 64;
-/// Many, since each is held during a Redis command, and users that share one wait for each other when Redis is slow.
+/// There are many locks, because each is held during a Redis command, and users that share a lock wait for each other
+/// when Redis is slow.
 const SOCKET_LOCKS: usize = 1_024;
-/// A rate limit that Redis does not answer in this time allows the request: delivery within a node works without
-/// Redis.
+/// If Redis does not answer within this time, the rate limit allows the request, because delivery within a node works
+/// without Redis.
 const RATE_LIMIT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The chat on one node. Clones share their state.
@@ -189,7 +190,7 @@ impl Chat {
 
     pub(crate) fn message_rule(&self) -> Result<Rule, Error> {
         let config = self.config();
-        // From the keys: their TTL is declared with the window.
+        // Taken from the keys, because their TTL is declared with the window.
         let period = self.inner.keys.message_rate_ttl();
         let window = Window { limit: config.message_rate_limit, period, burst: None };
         if !matches!(config.message_rate_algorithm, Algorithm::FixedCounter | Algorithm::Gcra) {
@@ -204,7 +205,7 @@ impl Chat {
         lock_for(&self.inner.conversation_locks, conversation.as_str()).await
     }
 
-    /// Serializes updates of which sockets of a user are open on this node. A closed socket leaves the hub before
+    /// Serializes updates of the list of open sockets of a user on this node. A closed socket leaves the hub before
     /// this lock is taken, so it is never counted again.
     pub(crate) async fn lock_sockets(&self, user: &UserId) -> MutexGuard<'_, ()> {
         lock_for(&self.inner.socket_locks, user.as_str()).await
@@ -227,7 +228,7 @@ fn epoch(id: DatabaseId) -> String {
     text.chars().take(8).collect()
 }
 
-/// When something that is valid from now on expires, in Unix seconds.
+/// The expiry of something that is valid from now on, in Unix seconds.
 fn expiry_s(valid: Duration) -> i64 {
     now_s() + i64::try_from(valid.as_secs()).unwrap_or(i64::MAX / 2)
 }

@@ -57,7 +57,7 @@ pub(crate) fn start(chat: &Chat) {
             let chat = bots.clone();
             async move {
                 if let Err(error) = play(&chat, script, &task).await {
-                    tracing::debug!(%error, "demo bots failed, restarting");
+                    tracing::debug!(%error, "demo bots of the chat failed, restarting them");
                 }
             }
         });

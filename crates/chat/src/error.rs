@@ -9,7 +9,7 @@ pub enum Error {
     Database(#[from] hob_database::Error),
     #[error(transparent)]
     Store(#[from] hob_store::Error),
-    #[error("chat configuration: {0}")]
+    #[error("invalid chat configuration: {0}")]
     Config(String),
     #[error("malformed event in the database: {0}")]
     Event(#[from] serde_json::Error),
@@ -105,7 +105,7 @@ impl std::fmt::Display for Refusal {
             Self::MessageNotFound => f.write_str("message not found"),
             Self::NotMember => f.write_str("only members of the conversation can do this"),
             Self::NotSender => f.write_str("only the sender can change a message"),
-            Self::Blocked => f.write_str("one of you has blocked the other"),
+            Self::Blocked => f.write_str("one of the two users has blocked the other"),
             Self::TokenRevoked => f.write_str("the token is revoked"),
             Self::AlreadyExists => f.write_str("already exists"),
             Self::RateLimited { retry_after } => write!(f, "rate limit exceeded; retry in {retry_after:.0?}"),

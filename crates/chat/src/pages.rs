@@ -115,7 +115,7 @@ async fn chat(
     };
     let me = user_id("as", &user)?;
     let may_write = console.may(&Scope::write("chat"));
-    // A read-only operator gets no token, since a token can act as the user.
+    // A read-only operator does not get a token, because a token can act as the user.
     let token = may_write.then(|| chat.issue_token_with(&credential, &me, TOKEN_TTL)).flatten();
     let conversations = conversations(&chat, &me).await?;
     let mut page = ChatPage {
@@ -138,8 +138,8 @@ async fn chat(
 
 /// Adds a conversation to the page. The sequence is read first: later events are recovered over the WebSocket.
 ///
-/// Nothing is marked as read here: a page of another site can make the browser load this one. The script of the page
-/// does it, or the user with a button.
+/// Loading the page does not mark messages as read, because a page of another site can make the browser load this page.
+/// The script of the page marks them, or the user with a button.
 async fn show(chat: &Chat, me: &UserId, id: &str, page: &mut ChatPage) -> Result<(), Problem> {
     let id = conversation_id(id)?;
     let conversation = chat.conversation(&id).await?.ok_or_else(|| Problem::not_found("conversation"))?;

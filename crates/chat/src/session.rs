@@ -29,9 +29,9 @@ use crate::{Chat, Config, Error};
 
 /// The most bytes of publications in the first reply. The rest follows as pushes.
 const MAX_FIRST_REPLY_BYTES: usize = 256 * 1024;
-/// No connection lasts longer than ten years, whatever its token says.
+/// The maximum duration of a connection, whatever the expiry of its token: ten years.
 const MAX_CONNECTION_S: u64 = 10 * 365 * 86_400;
-/// The flag of a subscribe request that asks for an error instead of a reply without recovery.
+/// The flag of a subscribe request for an error instead of a reply without recovery.
 const REJECT_UNRECOVERED: u64 = 2;
 
 /// One connection. It has no client until its token is verified.
@@ -242,7 +242,8 @@ impl Session {
         let same_epoch = request.epoch.is_empty() || request.epoch == inner.epoch;
         let mut since = (request.recover && same_epoch).then_some(request.offset);
         if since > channel.position() {
-            // Another node has delivered more to this client than this node knows of. It must not be delivered again.
+            // Another node has already delivered events to this client that this node has not seen yet. They must not
+            // be delivered again.
             inner.hub.catch_up(channel).await.map_err(internal)?;
         }
         let mut older: Vec<Event> = Vec::new();
@@ -368,7 +369,7 @@ impl Session {
             (None, false) => MessageRange::After(0),
             (None, true) => MessageRange::Newest,
         };
-        // A limit of 0 asks for the position only, a negative limit for as many as possible.
+        // A limit of 0 requests only the position, a negative limit as many events as possible.
         let max = i64::from(crate::chat::conversations::MAX_PAGE);
         let limit = if request.limit < 0 { max } else { request.limit.min(max) };
         let limit = u16::try_from(limit).unwrap_or(0);
@@ -410,7 +411,7 @@ fn stats(result: &protocol::PresenceResult) -> protocol::PresenceStatsResult {
 #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
 pub(crate) fn internal(error: Error) -> ReplyError {
     if !error.is_reported() {
-        tracing::warn!(%error, "command failed");
+        tracing::warn!(%error, "failed to execute the command of a chat client");
     }
     ReplyError::INTERNAL
 }

@@ -1,4 +1,4 @@
-//! What the table says about a command.
+//! The properties of a command in the table.
 
 use std::ops::BitOr;
 
@@ -10,7 +10,7 @@ pub struct Command {
     pub id: CommandId,
     /// In lower case; a subcommand follows its container: `config|get`.
     pub name: &'static str,
-    /// The number of arguments including the name; negative: the minimum number.
+    /// The number of arguments, including the name. A negative number is a minimum.
     pub arity: i32,
     pub flags: Flags,
     pub keys: Keys,
@@ -29,13 +29,13 @@ impl Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
     None,
-    /// From `first` to `last` (negative: counted from the end), every `step` arguments.
+    /// Every `step`th argument from `first` to `last`. A negative `last` counts from the end.
     Range {
         first: usize,
         last: i32,
         step: usize,
     },
-    /// The number of keys is at `at`, and the keys follow.
+    /// The argument at index `at` is the number of keys; the keys follow it.
     Counted {
         at: usize,
     },
@@ -46,7 +46,7 @@ pub enum Keys {
 }
 
 impl Keys {
-    /// The keys among these arguments, of which the first is the command's name.
+    /// The keys among these arguments. The first argument is the name of the command.
     pub fn of<'a>(self, words: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
         let target = match self {
             Keys::TargetAndCounted { .. } => words.get(1),
@@ -87,7 +87,7 @@ impl Flags {
     pub const NO_AUTH: Flags = Flags(1 << 7);
     /// Allowed while a script keeps the store busy.
     pub const ALLOW_BUSY: Flags = Flags(1 << 8);
-    /// Runs or compiles Lua, which may take long. Redis has no such flag, so it has no name.
+    /// Runs or compiles Lua, which may take a long time. Redis does not have this flag, so it has no name.
     pub const LUA: Flags = Flags(1 << 9);
     /// May make the client wait.
     pub const BLOCKING: Flags = Flags(1 << 10);

@@ -1,7 +1,8 @@
-//! The Redis commands that Hob knows: their names, how many arguments they take, what they do and which arguments are
-//! keys, and the hash slot of a key.
+//! The Redis commands that Hob knows: for each, its name, number of arguments, effects, and which arguments are keys.
+//! Also the hash slot of a key.
 //!
-//! The engine runs exactly these commands; a client of a Redis Cluster finds out where to send them.
+//! The engine implements exactly these commands. A client of a Redis Cluster uses the table to find the node that a
+//! command must be sent to.
 //!
 //! ```
 //! use hob_commands::{ListCommand, command_keys, key_slot, resolve};

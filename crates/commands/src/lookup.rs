@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use crate::command::Command;
 use crate::table::FAMILIES;
 
-/// What the first word of a command names.
+/// What the first word of a command refers to.
 #[derive(Debug)]
 pub enum Entry {
     Command(&'static Command),
-    /// The second word names one of these.
+    /// A container. The second word names one of these subcommands.
     Container {
         name: &'static str,
         subcommands: Vec<&'static Command>,
@@ -28,14 +28,14 @@ impl Entry {
     }
 }
 
-/// Why words are not a command of the table.
+/// Why these words are not a command of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unresolved {
     UnknownCommand,
     UnknownSubcommand {
         container: &'static str,
     },
-    /// The number of words is wrong for the command of this name.
+    /// The command with this name does not take this number of words.
     Arity {
         name: &'static str,
     },
@@ -96,7 +96,7 @@ pub fn entries() -> &'static [Entry] {
     &INDEX.entries
 }
 
-/// What this first word of a command names, in upper or lower case.
+/// What this first word of a command refers to. It may be in upper or lower case.
 #[must_use]
 pub fn lookup(name: &[u8]) -> Option<&'static Entry> {
     let mut lower = [0; MAX_NAME];
@@ -106,14 +106,14 @@ pub fn lookup(name: &[u8]) -> Option<&'static Entry> {
     INDEX.by_name.get(&*lower).map(|at| &INDEX.entries[*at])
 }
 
-/// The command that these words call, if their number is right.
+/// The command that these words call. Fails if the number of words is wrong.
 pub fn resolve(words: &[&[u8]]) -> Result<&'static Command, Unresolved> {
     let entry = words.first().and_then(|name| lookup(name)).ok_or(Unresolved::UnknownCommand)?;
     let command = match entry {
         Entry::Command(command) => command,
         Entry::Container { name: container, subcommands } => {
             let name = words.get(1).ok_or(Unresolved::Arity { name: container })?;
-            // A subcommand's name is that of the container, a bar, and what the second word has to be.
+            // The name of a subcommand consists of the name of its container, a bar, and the second word.
             let is_named =
                 |sub: &&&Command| sub.name.as_bytes()[container.len() + 1..].eq_ignore_ascii_case(name);
             subcommands.iter().find(is_named).ok_or(Unresolved::UnknownSubcommand { container })?
@@ -122,8 +122,8 @@ pub fn resolve(words: &[&[u8]]) -> Result<&'static Command, Unresolved> {
     if command.takes(words.len()) { Ok(command) } else { Err(Unresolved::Arity { name: command.name }) }
 }
 
-/// The keys among the words of a command, its name first. `None` if the table does not have the command, or the number
-/// of words is wrong for it.
+/// The keys among the words of a command. The first word is its name. `None` if the table does not have the command, or
+/// if the command does not take this number of words.
 pub fn command_keys<'a>(words: &'a [&'a [u8]]) -> Option<impl Iterator<Item = &'a [u8]>> {
     resolve(words).ok().map(|command| command.keys.of(words))
 }

@@ -3,7 +3,8 @@
 /// The number of slots of a Redis Cluster.
 pub const SLOTS: u16 = 16384;
 
-/// The slot of `key`: of the part in its first non-empty pair of braces, or of the whole key.
+/// The slot of `key`. It is computed from the part in the first pair of braces if that is not empty, otherwise from the
+/// whole key.
 pub fn key_slot(key: &[u8]) -> u16 {
     crc16(hash_tag(key).unwrap_or(key)) % SLOTS
 }

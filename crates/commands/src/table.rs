@@ -1,5 +1,5 @@
-//! The table of commands. Each family has an enum, so that a program that has to treat every command, as the engine
-//! does, is checked by the compiler.
+//! The table of commands. Each family has an enum, so that the compiler checks that a program such as the engine
+//! handles every command.
 
 use crate::command::{Command, Flags, Keys};
 
@@ -60,8 +60,8 @@ const COUNTED_FIRST: Keys = Keys::Counted { at: 1 };
 const TARGET_COUNTED: Keys = Keys::TargetAndCounted { at: 2 };
 const COUNTED: Keys = Keys::Counted { at: 2 };
 
-/// Declares the families: for each an enum with one variant per command, which is also a variant of [`CommandId`], and
-/// for each command its name, arity, flags and keys.
+/// Declares the families. Each family gets an enum with one variant per command, and a variant of [`CommandId`]. Each
+/// command gets its name, arity, flags and keys.
 macro_rules! families {
     ($($title:literal $id:ident as $variant:ident {
         $($command:ident: $name:literal, $arity:literal, $flags:ident, $keys:ident;)*
@@ -315,7 +315,8 @@ families! {
         Wait: "wait", 3, SCRIPT, NO_KEY;
         Monitor: "monitor", 1, ADMIN, NO_KEY;
         ClusterKeySlot: "cluster|keyslot", 3, STALE, NO_KEY;
-        // As in Redis, connections that send HTTP are closed: otherwise a web page could make a browser send commands.
+        // As in Redis, these commands close the connection, because they mean that the client speaks HTTP: otherwise a
+        // web page could make a browser send commands.
         HttpPost: "post", -1, GREETING, NO_KEY;
         HttpHost: "host:", -1, GREETING, NO_KEY;
     }

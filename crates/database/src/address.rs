@@ -22,7 +22,7 @@ pub(crate) enum Location {
 
 #[derive(Clone)]
 pub(crate) struct Server {
-    /// The URL without its password and without its parameters, which may contain one.
+    /// The URL without its password and its parameters, because parameters may contain a password too.
     redacted: String,
     pub(crate) options: PgConnectOptions,
 }
@@ -78,7 +78,7 @@ impl FromStr for Address {
             )),
             "sqlite" => match rest.strip_prefix("//").unwrap_or(rest) {
                 "" => Err(refuse("has no file name; write sqlite:PATH")),
-                // With an in-memory database, every connection would see its own, empty one.
+                // With an in-memory database, every connection would have its own empty database.
                 ":memory:" => {
                     Err(refuse("is an in-memory database, which is not supported; write sqlite:PATH"))
                 }

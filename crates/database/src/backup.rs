@@ -13,7 +13,7 @@ use crate::{Database, Error, private_file};
 impl Database {
     /// Writes the current contents into a new file, which is itself a complete SQLite database.
     ///
-    /// For SQLite only: use `pg_dump` for PostgreSQL, or [`Database::copy`] for either. The file gets its final
+    /// Supports only SQLite. For PostgreSQL use `pg_dump`; [`Database::copy`] works for both. The file gets its final
     /// name after it is complete and synced to disk.
     pub async fn backup(&self, to: &Path) -> Result<(), Error> {
         let refuse = |reason: String| Err(Error::Copy { reason });
@@ -51,7 +51,8 @@ impl Database {
         // SQLite accepts an empty file.
         let created = private_file::options().write(true).create_new(true).open(partial);
         created.map_err(|source| failed("create", Path::new(partial), source))?;
-        // A reader connection, so that writes continue. It is not released: without `query_only` it must not be reused.
+        // Uses a reader connection, so that writes continue. The connection is not released to the pool, because it no
+        // longer has `query_only` and must not be reused.
         let mut connection = self.pools().acquire(Mode::Snapshot).await?;
         connection.run_script("PRAGMA query_only = OFF").await?;
         let vacuum: Query<()> = sql("VACUUM INTO $1").bind(partial);

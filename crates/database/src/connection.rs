@@ -16,8 +16,8 @@ use crate::query::{Bound, Statement};
 use crate::value::row::{Inner, Row};
 use crate::{Error, UnixMs, Value, ValueKind};
 
-/// A connection taken from a pool. Unless it is returned with [`Connection::release`], a statement may still be
-/// running on it, so dropping it closes it.
+/// A connection taken from a pool. Dropping it closes the connection, because a statement may still be running on it;
+/// [`Connection::release`] returns it to the pool.
 pub(crate) struct Connection {
     pooled: Pooled,
     clean: bool,
@@ -31,12 +31,12 @@ enum Pooled {
 /// How a transaction is isolated from concurrent ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// As if transactions ran one after the other: what this one has read is still true when it commits. A
-    /// transaction that cannot be serialized is retried.
+    /// As if transactions ran one after the other: everything that this transaction has read is still true when it
+    /// commits. A transaction that cannot be serialized is retried.
     Serializable,
-    /// Every statement sees what was committed before it, and waits for concurrent changes to the same rows.
-    /// For contended rows, where `Serializable` would retry too often. Such a transaction must decide within
-    /// its statements (`UPDATE … WHERE version = $2`), not between them.
+    /// Every statement sees all changes that were committed before it, and waits for concurrent changes to the same
+    /// rows. Use it for contended rows, for which `Serializable` would retry too often. Such a transaction must decide
+    /// within its statements (`UPDATE … WHERE version = $2`), not between them.
     ReadCommitted,
 }
 
@@ -67,13 +67,13 @@ impl Connection {
         self.clean = true;
     }
 
-    /// Begins a transaction and returns its start time. The time costs no extra round trip.
+    /// Begins a transaction and returns its start time. Reading the time does not need an extra round trip.
     pub(crate) async fn begin(&mut self, mode: Mode) -> Result<UnixMs, Error> {
         match &mut self.pooled {
             Pooled::Sqlite(connection) => {
                 let begin = match mode {
                     Mode::Snapshot => "BEGIN",
-                    // Takes the write lock now: upgrading a read transaction later could fail.
+                    // Takes the write lock now, because upgrading a read transaction later could fail.
                     Mode::Write(_) => "BEGIN IMMEDIATE",
                 };
                 sqlx::raw_sql(begin).execute(&mut **connection).await?;
@@ -161,7 +161,7 @@ impl From<PoolConnection<Postgres>> for Connection {
 }
 
 impl Drop for Connection {
-    /// Returning the connection would make the pool wait without limit for a server that does not respond.
+    /// If the connection were returned, the pool could wait forever for a server that does not respond.
     fn drop(&mut self) {
         if !self.clean {
             match &mut self.pooled {

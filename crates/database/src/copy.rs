@@ -51,11 +51,11 @@ const COLUMNS: PerDialect = PerDialect {
                ORDER BY ordinal_position",
 };
 
-/// A copy may take longer than the time limits of requests.
+/// A copy may take longer than the time limits that requests have.
 const POSTGRES_NO_LIMITS: &str =
     "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0";
 
-/// Tables are copied one by one, so a row may refer to one that is not copied yet.
+/// Tables are copied one by one, so a row may refer to another row that is not copied yet.
 const SQLITE_DEFER: &str = "PRAGMA defer_foreign_keys = ON";
 
 const POSTGRES_FOREIGN_KEYS: &str = "SELECT CAST(CAST(conrelid AS regclass) AS TEXT), quote_ident(conname)
@@ -109,7 +109,7 @@ async fn copy_tables(source: &mut Connection, target: &mut Connection) -> Result
     }
     let foreign_keys = defer_foreign_keys(target).await?;
     for table in &all {
-        // Rows that the migrations inserted are copied from the source as well.
+        // Deletes rows that the migrations inserted, because they are copied from the source as well.
         run(target, format!("DELETE FROM {}", quoted(&table.name))).await?;
     }
     let mut copied = CopySummary::default();
@@ -214,7 +214,7 @@ async fn restore_foreign_keys(target: &mut Connection, keys: &[(String, String)]
     Ok(())
 }
 
-/// Moves the sequences of identity columns past the copied values. SQLite does so itself.
+/// Moves the sequences of identity columns past the copied values. SQLite does this by itself.
 async fn advance_sequences(target: &mut Connection, table: &Table) -> Result<(), Error> {
     for column in table.columns.iter().filter(|column| column.is_identity) {
         let (table, column) = (quoted(&table.name), &column.name);

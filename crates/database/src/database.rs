@@ -59,11 +59,11 @@ impl Default for Options {
     }
 }
 
-/// A commit gets at least this long, even after the deadline of its transaction: a commit that is cut off leaves the
-/// caller with [`Error::Uncertain`].
+/// A commit gets at least this much time, even after the deadline of its transaction, because a commit that is
+/// interrupted returns [`Error::Uncertain`].
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
 
-/// After this time the connection is closed instead, which makes the server roll back.
+/// If a rollback takes longer than this, the connection is closed, which makes the server roll back.
 const ROLLBACK_WITHIN: Duration = Duration::from_secs(1);
 
 impl Database {
@@ -89,9 +89,9 @@ impl Database {
 
     /// Runs `work` in a transaction with [`Isolation::Serializable`]. `Ok` commits it, `Err` rolls it back.
     ///
-    /// After a conflict `work` runs again, so it must have no other side effects, and borrows what it needs
-    /// (`let id = &id;` before `|tx| async move { … }`). SQLite has one writer at a time: `work` must not wait for
-    /// anything but its own transaction, and never for another write.
+    /// After a conflict `work` runs again, so it must not have other side effects, and must borrow the values that it
+    /// uses (`let id = &id;` before `|tx| async move { … }`). SQLite has one writer at a time, so `work` must not wait
+    /// for anything except its own transaction, and in particular not for another write.
     pub async fn write<T, E, F>(&self, work: impl FnMut(Transaction) -> F + Send) -> Result<T, E>
     where
         T: Send,
@@ -101,7 +101,7 @@ impl Database {
         self.write_with(Isolation::Serializable, work).await
     }
 
-    /// [`Database::write`] with a given isolation. On SQLite both are the same.
+    /// [`Database::write`] with a given isolation. On SQLite, both kinds of isolation are the same.
     pub async fn write_with<T, E, F>(
         &self,
         isolation: Isolation,
@@ -146,7 +146,7 @@ impl Database {
         self.one(ping).await.map(drop)
     }
 
-    /// The id of the database: random, created with it, kept by its copies.
+    /// The id of the database. It is random, is created with the database, and stays the same in copies.
     pub fn id(&self) -> DatabaseId {
         self.inner.id
     }
@@ -177,10 +177,10 @@ impl Database {
         Instant::now() + self.inner.options.statement_timeout
     }
 
-    /// Runs the work until it commits or fails. `Ok` if the result is the one that the work has kept.
+    /// Runs the work until it commits or fails. `Ok` means that `work` has stored the committed result.
     ///
-    /// Neither this nor anything below it depends on the types of the work, so that the drivers and the retries are
-    /// compiled once, in this crate, and not once per transaction.
+    /// Neither this function nor the functions that it calls depend on the types of the work. So the drivers and the
+    /// retries are compiled once, in this crate, and not once per transaction.
     fn run_write<'a>(
         &'a self,
         isolation: Isolation,
@@ -242,7 +242,7 @@ impl Database {
     async fn commit(&self, opened: OpenTransaction, deadline: Instant) -> Attempt {
         let events = opened.take_events();
         let wrote_events = !events.is_empty();
-        // Last, so that the ids of events follow the order of the changes: see `outbox`.
+        // Events are written last, so that their ids follow the order of the changes: see `outbox`.
         let written = with_deadline(deadline, outbox::write(&opened.transaction(), events)).await;
         if let Err(error) = written {
             let reason = opened.abort_reason().await;
@@ -321,7 +321,7 @@ async fn with_deadline<T>(
     timeout_at(deadline, work).await.unwrap_or_else(|_| Err(Error::timed_out()))
 }
 
-/// If this takes too long the connection is closed, which rolls back too.
+/// If the rollback takes too long, the connection is closed, which also rolls back.
 async fn rollback(opened: OpenTransaction) {
     let _ = with_deadline(Instant::now() + ROLLBACK_WITHIN, opened.end("ROLLBACK")).await;
 }

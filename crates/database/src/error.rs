@@ -17,14 +17,14 @@ pub enum Error {
         #[source]
         source: Option<sqlx::Error>,
     },
-    /// Every attempt conflicted with concurrent changes of the same rows. Nothing was changed.
+    /// Every attempt conflicted with concurrent changes to the same rows. Nothing was changed.
     #[error("the transaction kept conflicting with concurrent changes of the same rows; retry later")]
     Conflict {
         #[source]
         source: sqlx::Error,
     },
     /// The change violates a constraint of the table. Nothing was changed.
-    #[error("the change violates a {constraint} constraint")]
+    #[error("the change violates a {constraint} constraint of the database")]
     Violation {
         constraint: Constraint,
         #[source]
@@ -45,7 +45,7 @@ pub enum Error {
     /// A bug in the caller: a query that cannot run, a transaction used after its end.
     #[error("{reason}")]
     Misuse { reason: String },
-    /// A value that SQLite or PostgreSQL cannot store. Refused on both.
+    /// A value that SQLite or PostgreSQL cannot store. It is refused on both.
     #[error("{reason}")]
     InvalidValue { reason: String },
     /// A cursor that does not belong to the list.
@@ -53,7 +53,7 @@ pub enum Error {
     InvalidCursor,
     #[error("the database address {reason}")]
     Address { reason: String },
-    /// The migrations of the program do not fit the database.
+    /// The migrations of the program do not match those of the database.
     #[error(transparent)]
     Migration(#[from] MigrationError),
     /// A copy or backup that was refused.
@@ -154,7 +154,7 @@ impl Error {
         matches!(self, Error::Conflict { .. })
     }
 
-    /// Whether the database is unavailable, rather than the statement rejected.
+    /// Whether the error means that the database is unavailable, and not that it rejected the statement.
     pub(crate) fn is_unavailable(&self) -> bool {
         matches!(self, Error::Unavailable { .. })
     }

@@ -1,7 +1,7 @@
 //! The database: a SQLite file or a PostgreSQL server, behind one set of queries.
 //!
-//! Each service owns its tables and queries. This crate has what they share: opening and migrating the database,
-//! transactions that are retried after a conflict, paging, time, the [`outbox`], backup and copy.
+//! Each service owns its tables and queries. This crate contains the parts that they share: opening and migrating the
+//! database, transactions that are retried after a conflict, paging, time, the [`outbox`], backup and copy.
 //!
 //! ```
 //! use hob_database::outbox::Topic;
@@ -68,7 +68,7 @@
 //! | integers, [`UnixMs`] | `INTEGER` | `BIGINT` |
 //! | `f64` | `REAL` | `DOUBLE PRECISION` |
 //! | `bool` | `INTEGER` | `BOOLEAN` |
-//! | `String`, `&str` | `TEXT` | `TEXT`, with `COLLATE "C"` where it is compared, to sort by bytes as SQLite does |
+//! | `String`, `&str` | `TEXT` | `TEXT`; with `COLLATE "C"` if it is compared or sorted, to sort by bytes as SQLite does |
 //! | `Vec<u8>`, `&[u8]` | `BLOB` | `BYTEA` |
 //!
 //! SQLite tables are `STRICT`. A value that only one database could store is refused on both: text with a zero byte,

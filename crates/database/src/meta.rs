@@ -1,4 +1,4 @@
-//! What the database stores about itself: its id, and how often the store was lost.
+//! Facts that the database stores about itself: its id, and how often the store lost its data.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,23 +6,24 @@ use std::str::FromStr;
 use crate::connection::Isolation;
 use crate::{Database, Error, Read as _, column, sql};
 
-/// The id of a database: random, created with it, kept by its copies.
+/// The id of a database. It is random, is created with the database, and stays the same in copies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DatabaseId(u128);
 
 column!(DatabaseId as text);
 
 impl Database {
-    /// How often the store was lost, plus one: a new database is in epoch 1.
+    /// The number of times that the store lost its data, plus one: a new database is in epoch 1.
     pub async fn epoch(&self) -> Result<u32, Error> {
         let (epoch,) = self.one(sql("SELECT epoch FROM hob_meta")).await?;
         Ok(epoch)
     }
 
-    /// Raises the epoch after the store of the epoch `lost` was lost, to at most `max`. No two calls return the same epoch:
-    /// of several nodes that find a loss, a slow one must not begin an epoch again that another has finished.
+    /// Raises the epoch, to at most `max`, after the store lost the data of the epoch `lost`. No two calls return the
+    /// same epoch: if several nodes find a loss, a slow node must not begin an epoch that another node has already
+    /// finished.
     ///
-    /// `lost` may be larger than the stored epoch, if the database was restored from a backup. The result is always
+    /// `lost` may be larger than the stored epoch if the database was restored from a backup. The result is always
     /// larger than `lost`.
     pub async fn raise_epoch(&self, lost: u32, max: u32) -> Result<u32, Error> {
         self.write_with(Isolation::ReadCommitted, |tx| async move {

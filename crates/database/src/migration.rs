@@ -1,7 +1,7 @@
 //! Migrations: the steps that create and change tables, one set per service.
 //!
-//! Pending migrations are applied at start, in one transaction and under a lock. So several nodes may start at the
-//! same time, and a migration that fails changes nothing.
+//! Pending migrations are applied at start, in one transaction and under a lock. Therefore several nodes may start at
+//! the same time, and a migration that fails changes nothing.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Migration {
     pub postgres: &'static str,
 }
 
-/// The steps of one service. A released step must never be changed: its checksum is stored.
+/// The steps of one service. A released step must never be changed, because databases store its checksum.
 #[derive(Clone, Copy, Debug)]
 pub struct Migrations {
     pub service: &'static str,
@@ -76,7 +76,7 @@ const TABLE: PerDialect = PerDialect {
                  checksum TEXT NOT NULL, applied_at BIGINT NOT NULL, PRIMARY KEY (service, number))"#,
 };
 
-/// Starting nodes wait here for each other, as they do for SQLite's write lock. A migration may run longer than the
+/// Starting nodes wait here for each other. On SQLite they wait for the write lock. A migration may run longer than the
 /// statements of services. The number is arbitrary; no other advisory lock uses it.
 const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '60s';
      SELECT pg_advisory_xact_lock(7521405093420117362)";
@@ -99,7 +99,8 @@ pub(crate) fn apply<'a>(
         let mut retries = Retries::until(Instant::now() + LOCK_WITHIN);
         loop {
             match apply_once(pools, sets).await {
-                // Switching a file to a write-ahead log needs an exclusive lock, for which SQLite does not wait.
+                // Switching a file to a write-ahead log needs an exclusive lock, and SQLite does not wait for this
+                // lock.
                 Err(error) if error.is_busy() && retries.wait().await => {}
                 result => return result,
             }

@@ -7,16 +7,17 @@
 //!
 //! # The order
 //!
-//! If a transaction saw the change of another one, or waited for it, its events get larger numbers. The order of two
-//! independent transactions is arbitrary, but it is the same for all readers and never changes.
+//! If a transaction saw the change of another transaction, or waited for it, the events of the first get larger numbers
+//! than those of the other. The order of two independent transactions is arbitrary, but it is the same for all readers
+//! and never changes.
 //!
 //! Proof: an event takes its id from a sequence as the last step of its transaction. All changes that the transaction
-//! saw were committed before that, and their transactions took their ids before they committed. So ids never
-//! contradict causal order. The relay reads the committed events in one statement and numbers them by id. If it sees
-//! an event, it also sees all events that precede it causally: they were committed earlier. A transaction that took
-//! an id early and commits late gets its number late. No other transaction can have seen its change before, so this
-//! number contradicts nothing either. (Numbers assigned in the writing transactions would be gapless only if those
-//! waited for each other; ids alone have gaps and become visible out of order.)
+//! saw were committed before this step, and the transactions of these changes took their ids before they committed. So
+//! ids never contradict causal order. The relay reads the committed events in one statement and numbers them by id. If
+//! it sees an event, it also sees all events that precede it causally: they were committed earlier. A transaction that
+//! took an id early and commits late gets its number late. No other transaction can have seen its change before, so
+//! this number does not contradict causal order either. (If the writing transactions assigned the numbers, they would
+//! have to wait for each other to avoid gaps. Ids alone have gaps and become visible out of order.)
 
 mod consumer;
 mod relay;
@@ -49,8 +50,8 @@ pub struct Event {
 pub enum Replay {
     /// The next events in order, without gaps. Empty if there are none yet.
     Events(Vec<Event>),
-    /// The events right after that number were deleted, or the number was never assigned. The reader has to read the
-    /// current state from the tables, and continues after `newest`.
+    /// The events directly after the given number were deleted, or the number was never assigned. The reader must read
+    /// the current state from the tables, and then continue after `newest`.
     Missed { oldest: u64, newest: u64 },
 }
 
@@ -102,7 +103,7 @@ pub async fn after(database: &impl Read, topic: Topic, number: u64, limit: u16) 
     replay(database, topic, number, events).await
 }
 
-/// `events` has no gap if no event after `number` has been deleted by now.
+/// `events` has no gap if no event after `number` has been deleted in the meantime.
 async fn replay(
     database: &impl Read,
     topic: Topic,
@@ -123,7 +124,7 @@ async fn bounds(database: &impl Read, topic: Topic) -> Result<(u64, u64), Error>
     Ok(database.optional(bounds.bind(topic.0)).await?.unwrap_or_default())
 }
 
-/// How far the relay is behind, on whichever node it runs.
+/// How far the active relay is behind, on any node.
 pub async fn backlog(database: &impl Read) -> Result<Backlog, Error> {
     let backlog: Query<(u64, u64)> =
         sql("SELECT (SELECT count(*) FROM (SELECT 1 FROM hob_outbox_new LIMIT 10000) AS new),

@@ -20,7 +20,7 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-/// Options to open a file, and to create it if the caller adds that.
+/// Options for opening a file. If the caller adds `create`, a new file is private.
 #[must_use]
 pub fn options() -> OpenOptions {
     let mut options = File::options();
@@ -32,8 +32,9 @@ pub fn options() -> OpenOptions {
 /// Creates an empty SQLite database with its folder, unless it exists. SQLite itself would create it with the mode
 /// 0644.
 pub fn create_sqlite(path: &Path) -> io::Result<()> {
-    // When a process closes a file, it loses its locks on that file, also those of SQLite. So an existing database must
-    // not be opened here, and no other thread may open the new one before it is closed.
+    // When a process closes a file, it loses all its locks on that file, including the locks of SQLite. So this
+    // function must not open an existing database, and no other thread may open the new database before this function
+    // has closed it.
     static CREATING: Mutex<()> = Mutex::new(());
     let _guard = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(folder) = path.parent() {
@@ -52,8 +53,8 @@ pub fn restrict_sqlite(path: &Path) {
     }
 }
 
-/// Removes the access of other users to a file or folder, and logs a warning if they had any. If it is missing or
-/// belongs to another user, nothing changes.
+/// Removes the access of other users to a file or folder, and logs a warning if they had any access. Does nothing if
+/// the file is missing or belongs to another user.
 #[cfg(unix)]
 pub fn restrict(path: &Path) {
     use std::fs::Permissions;
@@ -69,10 +70,10 @@ pub fn restrict(path: &Path) {
     let (old_mode, new_mode) = (format!("{old:04o}"), format!("{new:04o}"));
     match std::fs::set_permissions(path, Permissions::from_mode(new)) {
         Ok(()) => {
-            tracing::warn!(path = %path.display(), old_mode, new_mode, "access of other users removed");
+            tracing::warn!(path = %path.display(), old_mode, new_mode, "file permissions of other users removed");
         }
         Err(error) => {
-            tracing::warn!(path = %path.display(), old_mode, new_mode, %error, "access of other users not removed");
+            tracing::warn!(path = %path.display(), old_mode, new_mode, %error, "failed to remove the file permissions of other users");
         }
     }
 }
@@ -81,7 +82,7 @@ pub fn restrict(path: &Path) {
 #[cfg(not(unix))]
 pub fn restrict(_: &Path) {}
 
-/// The path with something appended to its last part.
+/// The path with a suffix appended to its last part.
 pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);

@@ -44,7 +44,7 @@ pub struct Query<T> {
     row: PhantomData<fn() -> T>,
 }
 
-/// A query without the type of its rows, so that what handles it is compiled once and not once per type.
+/// A query without the type of its rows, so that the code that handles it is compiled once and not once per type.
 pub(crate) struct Untyped {
     text: Sql,
     bound: Vec<Bound>,
@@ -126,8 +126,8 @@ impl Untyped {
         if self.bound.len() == begin {
             self.bound.push((kind, None));
         }
-        // Padded to a power of two, so that a few statements are cached instead of one per length. Repeating the last
-        // value does not change the meaning of `IN`.
+        // Lists are padded to a power of two, so that only a few statements are cached, not one per length. Repeating
+        // the last value does not change the meaning of `IN`.
         let last = self.bound.last().cloned();
         let length = (self.bound.len() - begin).next_power_of_two();
         self.bound.extend(std::iter::repeat_n(last, begin + length - self.bound.len()).flatten());
@@ -181,7 +181,9 @@ impl Untyped {
 fn expand_list(text: &str, list: Range<usize>) -> Result<String, Error> {
     let dotted = format!("${}...", list.start + 1);
     if !text.contains(&dotted) {
-        return Err(Error::misuse(format!("a list is bound, but the query has no {dotted}: {text}")));
+        return Err(Error::misuse(format!(
+            "a list is bound, but the query has no placeholder {dotted}: {text}"
+        )));
     }
     let all: Vec<String> = list.map(|n| format!("${}", n + 1)).collect();
     Ok(text.replace(&dotted, &all.join(", ")))
@@ -211,7 +213,7 @@ impl std::fmt::Debug for Untyped {
 
 impl<T> std::fmt::Debug for Query<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the values, which may be secret.
+        // Omits the values, because they may be secret.
         f.debug_tuple("Query").field(&self.untyped.text.sqlite).finish()
     }
 }

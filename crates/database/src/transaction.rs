@@ -47,7 +47,7 @@ struct State {
 pub(crate) enum AbortReason {
     /// A conflict, or a lost connection: the closure should run again.
     Retry(Error),
-    /// A statement failed. PostgreSQL would not commit; SQLite would, without that statement.
+    /// A statement failed. PostgreSQL would refuse to commit; SQLite would commit without this statement.
     Broken,
 }
 
@@ -65,14 +65,14 @@ impl Snapshot {
 
 impl Transaction {
     /// When the transaction began, by the database's clock: this machine's clock for SQLite, the server's clock for
-    /// PostgreSQL, which is the same for all nodes. Clocks can be set back: order by numbers, not by times.
+    /// PostgreSQL, which is the same for all nodes. Clocks can be set back, so sort by numbers, not by times.
     pub fn now(&self) -> UnixMs {
         self.shared.now
     }
 
     /// Runs a statement and returns how many rows it changed.
     ///
-    /// After a statement has failed the transaction cannot commit, even if the closure returns `Ok`. Use `ON CONFLICT`
+    /// After a statement has failed, the transaction cannot commit, even if the closure returns `Ok`. Use `ON CONFLICT`
     /// for a row that may already exist.
     pub async fn execute(&self, query: Query<()>) -> Result<u64, Error> {
         self.run(query.statement(self.shared.dialect)?).await
@@ -185,7 +185,8 @@ impl OpenTransaction {
         let connection = self.shared.state.lock().await.connection.take();
         let mut connection = connection.ok_or_else(already_ended)?;
         let ended = connection.run_script(how).await.map_err(Error::from);
-        // A conflict during the commit ends the transaction too. After other errors SQLite's is still open.
+        // A conflict during the commit ends the transaction too. After other errors, a SQLite transaction is still
+        // open.
         if ended.as_ref().err().is_none_or(Error::is_conflict) {
             connection.release();
         }
@@ -193,7 +194,7 @@ impl OpenTransaction {
     }
 }
 
-/// Reached only by a task that outlives the transaction that it uses.
+/// Happens only if a task outlives the transaction that it uses.
 fn already_ended() -> Error {
     Error::misuse("the transaction has already ended")
 }

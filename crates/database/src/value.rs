@@ -15,7 +15,7 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// The kind of a value. NULL has one too, because PostgreSQL needs its type.
+/// The kind of a value. NULL has a kind too, because PostgreSQL needs its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     Int,

@@ -103,7 +103,7 @@ fn parse_yaml(text: &str) -> Result<Unique, Mistake> {
     })
 }
 
-/// The path of a field without unknown parts, which are written as `?`.
+/// The path of a field, without unknown parts at its end, which the library writes as `?`.
 fn field_of(path: &serde_path_to_error::Path) -> String {
     if path.iter().next().is_none() {
         return String::new();
@@ -112,16 +112,16 @@ fn field_of(path: &serde_path_to_error::Path) -> String {
     path.trim_end_matches('?').trim_end_matches('.').to_owned()
 }
 
-/// Removes the position at the end of a message; [`Mistake`] has it in a field.
+/// Removes the position from the end of a message, because [`Mistake`] has it in a field.
 fn without(message: &str, position: &str) -> String {
     message.strip_suffix(position).unwrap_or(message).to_owned()
 }
 
-/// Limits in proportion to the text. The parser's own defaults refuse files of more than 30 000 monitors, and one
-/// anchor with more than 100 aliases.
+/// Limits that are proportional to the length of the text. The parser's defaults would refuse a file with more than
+/// 30,000 monitors, or an anchor with more than 100 aliases.
 fn yaml_options(text: &str) -> serde_saphyr::Options {
     let bytes = text.len();
-    // Limits aliases of aliases. Replayed events count as events, too.
+    // Limits aliases of aliases. Events that an alias replays also count towards the other limits.
     let replayed = bytes.clamp(10_000, 1_000_000);
     serde_saphyr::options! {
         with_snippet: false,

@@ -1,8 +1,8 @@
 //! Documents that users write: JSON, TOML and YAML.
 //!
-//! A document is parsed into a JSON value first and then into the requested type, so that a type is compiled once and not
-//! once per format. An error has a line, a column and the path of the field. Size, nesting and the expansion of YAML
-//! aliases are limited: reading a document takes time and memory in proportion to its length.
+//! A document is parsed into a JSON value first and then into the requested type, so that the code for a type is
+//! compiled once and not once per format. An error has a line, a column and the path of the field. Size, nesting and
+//! the expansion of YAML aliases are limited: reading a document takes time and memory proportional to its length.
 
 mod document;
 mod mistake;

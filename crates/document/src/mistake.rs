@@ -10,7 +10,7 @@ pub struct Position {
 impl Position {
     pub const START: Self = Self { line: 1, column: 1 };
 
-    /// The position of a byte; the end of the text for a larger offset.
+    /// The position of a byte offset. An offset after the end of the text gives the position of the end.
     #[must_use]
     pub fn of_byte(text: &str, byte: usize) -> Self {
         let before = &text.as_bytes()[..byte.min(text.len())];

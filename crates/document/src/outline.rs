@@ -1,6 +1,7 @@
 //! The positions of the values in a valid document.
 //!
-//! It is created only when an error needs a position. The parsers limit nesting, so the recursion here is limited, too.
+//! It is created only when an error needs a position. The parsers limit nesting, so the recursion here is limited as
+//! well.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::mistake::Position;
 
-/// A value, where it starts, and the values in it.
+/// A value, its start, and the values in it.
 #[derive(Debug)]
 pub(crate) struct Outline {
     start: Start,
@@ -109,7 +110,7 @@ fn json(text: &str, raw: &RawValue) -> Option<Outline> {
 fn table(table: &DeTable<'_>) -> Inner {
     let member = |(key, value): (&toml::Spanned<_>, &toml::Spanned<DeValue<'_>>)| {
         let name: &std::borrow::Cow<'_, str> = key.get_ref();
-        // The position of the key, since the span of a table may be only its header.
+        // The position of the key, because the span of a table may cover only its header.
         let start = Start::Byte(key.span().start.min(value.span().start));
         (name.to_string(), Outline { start, inner: inner(value.get_ref()) })
     };

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// A value without duplicate keys. `serde_json::Value` alone would silently keep the last one.
+/// A value without duplicate keys. `serde_json::Value` alone would silently keep the last of two values with the same
+/// key.
 pub(crate) struct Unique(pub(crate) Value);
 
 impl<'de> Deserialize<'de> for Unique {

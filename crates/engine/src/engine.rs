@@ -218,7 +218,7 @@ impl Engine {
             self.shared.watchdog.stop_client_script();
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tracing::warn!("client script did not stop");
+        tracing::warn!("script of a Redis client did not stop");
     }
 
     fn context<'a>(

@@ -1,8 +1,8 @@
 //! Paths into JSON documents.
 //!
-//! A path is `$` and steps: `.name`, `['any name']` or `["any name"]`, `[0]`, `[-1]` from the end, and `[*]` or `.*`
-//! for each. This is RFC 9535 without filters, slices and descendants (`..`): the values that a step selects are
-//! disjoint, so a path visits every value at most once and is never slow.
+//! A path consists of `$` and steps: `.name`, `['any name']` or `["any name"]`, `[0]`, `[-1]` from the end, and `[*]`
+//! or `.*` for each. This is RFC 9535 without filters, slices and descendants (`..`). Without these, a path visits
+//! every value at most once, so it is never slow.
 
 use std::fmt;
 use std::str::FromStr;
@@ -130,7 +130,7 @@ impl Step {
     }
 }
 
-/// Parses back to the same path, unless escapes make it longer than a path may be.
+/// The text can be parsed back to the same path, unless escapes make it longer than the maximum.
 impl fmt::Display for JsonPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("$")?;

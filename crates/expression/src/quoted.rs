@@ -56,7 +56,7 @@ impl Reader<'_> {
             Some('t') => Ok('\t'),
             _ => {
                 self.go_back(begin);
-                Err(self.expected(&format!(r"one of {quote} \ n r t behind the backslash")))
+                Err(self.expected(&format!(r"one of {quote} \ n r t after the backslash")))
             }
         }
     }

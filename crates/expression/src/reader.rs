@@ -10,7 +10,7 @@ pub struct Mistake {
 }
 
 impl Mistake {
-    /// The same mistake in a longer text, in which the expression follows `before`.
+    /// The same mistake with its position in a longer text, in which the expression follows `before`.
     #[must_use]
     pub fn after(self, before: &str) -> Self {
         Self { column: before.chars().count() + self.column, ..self }
@@ -86,8 +86,8 @@ impl<'a> Reader<'a> {
         there
     }
 
-    /// Reads `symbol` if it comes next. Skips spaces before it in any case, so that an error has the position of the next
-    /// character.
+    /// Reads `symbol` if it comes next. Always skips the spaces before it, so that an error has the position of the
+    /// next character.
     pub fn symbol(&mut self, symbol: &str) -> bool {
         self.skip_space();
         self.directly(symbol)
@@ -108,7 +108,7 @@ impl<'a> Reader<'a> {
         if self.rest().is_empty() { Ok(()) } else { Err(self.expected("the end")) }
     }
 
-    /// The error that `what` was expected here.
+    /// The error for a missing `what` at the current position.
     pub fn expected(&mut self, what: &str) -> Mistake {
         self.skip_space();
         let found: String = self.rest().chars().take_while(|c| !c.is_whitespace()).take(20).collect();

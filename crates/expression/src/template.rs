@@ -8,10 +8,10 @@ use hob_units::nearest;
 
 use crate::{Mistake, Reader};
 
-/// Characters of a name that an error repeats.
+/// Maximum number of characters of a name that an error repeats.
 const MAX_SHOWN: usize = 40;
 
-/// A text with variables. `V` is what the name of a variable stands for.
+/// A text with variables. `V` is the type of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template<V>(Vec<Part<V>>);
 
@@ -25,7 +25,7 @@ pub enum Part<V> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Escape {
     Nothing,
-    /// Percent-encodes everything but letters, digits and `-._~`.
+    /// Percent-encodes everything except letters, digits and `-._~`.
     Url,
     /// Removes control characters.
     Header,
@@ -34,7 +34,7 @@ pub enum Escape {
 }
 
 impl<V> Template<V> {
-    /// Reads a template. `find` returns the variable of a name, or an error such as [`unknown_variable`].
+    /// Reads a template. `find` returns the variable with a given name, or an error such as [`unknown_variable`].
     pub fn parse(text: &str, mut find: impl FnMut(&str) -> Result<V, String>) -> Result<Self, Mistake> {
         let mut reader = Reader::new(text);
         let mut parts = Vec::new();

@@ -40,7 +40,7 @@ pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
     let site = listener.local_addr().map_err(|source| Error::Listen { address: any, source })?;
     tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, app()).await {
-            tracing::warn!(%error, "demo site stopped");
+            tracing::warn!(%error, "demo site of the gateway stopped");
         }
     });
     // If the port is in use, any free port is used.

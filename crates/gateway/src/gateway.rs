@@ -217,7 +217,7 @@ impl Gateway {
                 Ok(()) => failing_since = None,
                 Err(error) if failing_since.is_none() => {
                     if !error.is_reported() {
-                        tracing::warn!(%error, "metrics publication failed, retrying");
+                        tracing::warn!(%error, "failed to publish traffic counts, retrying");
                     }
                     failing_since = Some(Instant::now());
                 }
@@ -230,7 +230,7 @@ impl Gateway {
         self.inner.drained.cancelled().await;
         self.inner.admission.limiter().return_tokens().await;
         if let Err(error) = self.inner.publisher.lock().await.finish().await {
-            tracing::warn!(%error, "final metrics publication failed");
+            tracing::warn!(%error, "failed to publish the last traffic counts before the stop");
         }
     }
 
@@ -242,7 +242,7 @@ impl Gateway {
                 () = task.stop_requested() => return,
                 changed = config.changed() => {
                     if let Err(error) = self.apply_config(&changed) {
-                        tracing::error!(%error, "gateway configuration not reloaded");
+                        tracing::error!(%error, "invalid gateway configuration, keeping the current one");
                     }
                 }
             }

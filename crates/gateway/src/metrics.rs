@@ -18,7 +18,7 @@ pub(crate) const METRICS: &[Metric] = &[
     Metric::counter(REQUESTS, "Requests, including refused ones."),
     Metric::counter(REFUSED, "Requests that the gateway refused."),
     Metric::counter(ERRORS, "Responses with status 400 or above."),
-    Metric::summary(RESPONSES, "Time until the response began, without refused requests."),
+    Metric::summary(RESPONSES, "Time until the response began, excluding refused requests."),
     Metric::counter(DECISIONS, "Decisions by rule: allowed, refused or shadowed."),
 ];
 

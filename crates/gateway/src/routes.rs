@@ -123,7 +123,10 @@ async fn check_batch(
     Json(LimitChecks { checks }): Json<LimitChecks>,
 ) -> Result<Json<LimitDecisions>, Problem> {
     if checks.is_empty() || checks.len() > MAX_CHECKS {
-        return Err(Problem::invalid("checks", format!("1 to {MAX_CHECKS} checks, not {}", checks.len())));
+        return Err(Problem::invalid(
+            "checks",
+            format!("must contain 1 to {MAX_CHECKS} checks, not {}", checks.len()),
+        ));
     }
     // All checks are validated before the first one counts.
     let resolved = checks

@@ -19,7 +19,7 @@ impl<const BITS: u32> Bucket<BITS> {
     #[inline]
     #[must_use]
     pub const fn of(value: u64) -> Self {
-        // 0 for the values that have a bucket each.
+        // 0 for buckets that contain a single value.
         let power = (value | Self::PER_POWER).ilog2() - BITS;
         Self(((power << BITS) as u64 + (value >> power)) as u16)
     }

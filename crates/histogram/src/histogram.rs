@@ -2,7 +2,8 @@
 
 use crate::bucket::Bucket;
 
-/// A product may be too high by less than this share: 0.07 × 100 is more than 7, and must not give the rank 8.
+/// The rounding error of a product is below this share: in floating point, 0.07 × 100 is slightly more than 7, and must
+/// not become rank 8.
 const ROUNDING: f64 = 1e-12;
 
 /// Counts of values by [`Bucket`]. Counts saturate.

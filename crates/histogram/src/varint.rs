@@ -1,4 +1,4 @@
-//! Numbers in as few bytes as they need: unsigned LEB128, seven bits to a byte, the low ones first.
+//! Variable-length numbers: unsigned LEB128, with seven bits per byte, the low bits first.
 
 /// The bytes are not in the expected format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

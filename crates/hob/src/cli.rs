@@ -64,7 +64,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: LoadCommand,
     },
-    /// Check Redis key schemas, and any Redis against them
+    /// Check Redis key schemas, and check any Redis against them
     ///
     /// Exit status: 0 no findings, 1 failure, 2 usage error, 3 warnings, 4 errors.
     Schema {
@@ -124,7 +124,7 @@ pub(crate) enum ConfigCommand {
     ///
     /// Exit status: 0 valid, 1 invalid, 3 valid with warnings.
     Check,
-    /// Show all settings and where each comes from; secrets are masked
+    /// Show all settings and their sources; secrets are masked
     Show,
     /// Print a hob.toml with all settings and their defaults
     Example,
@@ -307,10 +307,10 @@ pub(crate) struct InferArgs {
     /// The name of the proposed schema
     #[arg(long, default_value = "inferred")]
     pub(crate) name: String,
-    /// The most keys to sample
+    /// Maximum number of keys to sample
     #[arg(long, default_value_t = 20_000)]
     pub(crate) keys: u64,
-    /// The longest time to sample
+    /// Maximum time to take the sample, in seconds
     #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) seconds: u64,
 }
@@ -330,7 +330,7 @@ pub(crate) struct AuditArgs {
     /// An earlier report in JSON; its findings are not reported again
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
-    /// The most keys to check per second, to spare other clients [default: no limit]
+    /// Maximum number of keys to check per second, to limit the load on the server [default: no limit]
     #[arg(long, value_name = "KEYS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pace: Option<u32>,
 }
@@ -348,13 +348,13 @@ pub(crate) struct CleanArgs {
     /// The keys have hash tags (implied by redis+cluster://)
     #[arg(long)]
     pub(crate) tagged: bool,
-    /// Instead of deleting keys, give those without a TTL the longest that the family allows
+    /// Instead of deleting keys, set the longest TTL that the family allows on keys without a TTL
     #[arg(long)]
     pub(crate) repair_ttl: bool,
     /// Delete only keys that were not used for this many hours
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) idle_hours: Option<u64>,
-    /// The most keys to scan per second
+    /// Maximum number of keys to scan per second
     #[arg(long, value_name = "KEYS_PER_SECOND", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pace: Option<u32>,
     /// Change the keys

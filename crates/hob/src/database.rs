@@ -36,7 +36,7 @@ impl DatabaseOptions {
 /// Opens the database, and creates it if it does not exist.
 pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
     let address: Address = config.url.reveal().parse().context("[database] url")?;
-    // Only the folder that belongs to Hob: another one, such as a home folder, may be shared on purpose.
+    // Only for the folder that belongs to Hob: another folder, such as a home folder, may be shared on purpose.
     if let Some(folder) = file(&DatabaseConfig::default()).as_deref().and_then(Path::parent) {
         private_file::restrict(folder);
     }
@@ -47,7 +47,7 @@ pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
 /// Opens an existing database. Maintenance commands must not create one by mistake.
 pub(crate) async fn open_existing(config: &DatabaseConfig) -> Result<Database> {
     if let Some(path) = file(config) {
-        std::fs::metadata(&path).with_context(|| format!("no database at {}", path.display()))?;
+        std::fs::metadata(&path).with_context(|| format!("there is no database at {}", path.display()))?;
     }
     open(config).await
 }

@@ -16,7 +16,7 @@ use crate::exit::Exit;
 /// The number of pings to measure latency.
 const PINGS: usize = 50;
 
-/// A larger difference makes displayed times misleading. Nothing else depends on it.
+/// With a larger difference of the clocks, displayed times are misleading. Nothing else depends on the clocks.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 
 /// A slower server delays requests.
@@ -83,7 +83,7 @@ fn check_process(report: &mut Report) {
             &format!("the limit is {files} open files; raise it to {MIN_OPEN_FILES} or more (ulimit -n)"),
         ),
         Some(files) => report.ok("files", &format!("the limit is {files} open files")),
-        None => report.ok("files", "no limit of open files"),
+        None => report.ok("files", "the number of open files is not limited"),
     }
 }
 
@@ -93,7 +93,7 @@ async fn check_store(report: &mut Report, config: &Config) {
         Err(error) => return report.error("redis", &format!("{error:#}")),
     };
     if address == Address::Embedded {
-        return report.ok("redis", "embedded; for one node only");
+        return report.ok("redis", "the embedded engine; suitable for a single node only");
     }
     let masters = match Store::connect(&address).await {
         Ok(store) => store.masters().await,

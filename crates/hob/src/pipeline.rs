@@ -87,7 +87,7 @@ impl LocalPlan {
         let cost = pipelines.cost(&self.plan).await?;
         match (cost.items, cost.calls, cost.duration) {
             (Some(items), Some(calls), Some(duration)) => print(&format!(
-                "{items} items, {calls} calls without following items; expected time under the quota: {}",
+                "{items} items, {calls} calls, not counting items that other items lead to; expected time under the quota: {}",
                 HumanDuration(duration)
             )),
             _ => print("the source is a listing; its length is unknown before the run"),
@@ -98,7 +98,7 @@ impl LocalPlan {
     async fn run(&self, secrets: Secrets, fresh: bool) -> Result<Exit> {
         let lock =
             File::create(&self.lock).with_context(|| format!("cannot write {}", self.lock.display()))?;
-        // Two processes would each use the whole quota.
+        // A lock, because two processes would each use the whole quota.
         if lock.try_lock().is_err() {
             bail!("another process is running this plan");
         }
@@ -126,7 +126,7 @@ impl LocalPlan {
         self.print_outputs(&run, dead_letters).await?;
         self.database.close().await;
         if !late.is_empty() {
-            bail!("{} did not stop in time", late.join(", "));
+            bail!("these tasks did not stop in time: {}", late.join(", "));
         }
         let complete = run.state == RunState::Completed && dead_letters == 0;
         Ok(if complete { Exit::Clean } else { Exit::Warnings })
@@ -302,9 +302,10 @@ fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
     }
     let mut list: Vec<(SecretName, SecretEntry)> = Vec::new();
     for pair in given {
-        // Not part of the error: it may be the secret itself.
-        let (name, reference) =
-            pair.split_once('=').context("--secret is NAME=env:VARIABLE or NAME=file:PATH")?;
+        // The error does not repeat the text, because it may be the secret itself.
+        let (name, reference) = pair
+            .split_once('=')
+            .context("--secret must have the form NAME=env:VARIABLE or NAME=file:PATH")?;
         let from = reference.parse().context("--secret")?;
         let entry = SecretEntry { from, services: vec![Config::NAME.to_owned()], hosts: Hosts::Any };
         list.push((name.parse().context("--secret")?, entry));

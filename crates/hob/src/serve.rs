@@ -42,7 +42,7 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
     let _log = log::start();
     for variable in loaded.unknown_variables() {
-        tracing::warn!(variable, "unknown environment variable");
+        tracing::warn!(variable, "unknown environment variable ignored");
     }
     for contradiction in loaded.contradictions() {
         tracing::warn!(%contradiction, "settings contradict each other");
@@ -175,7 +175,9 @@ impl Reload {
     fn reload(&mut self) {
         match self.try_reload() {
             Ok(()) => tracing::info!("configuration reloaded"),
-            Err(error) => tracing::error!(%error, "configuration not reloaded"),
+            Err(error) => {
+                tracing::error!(%error, "failed to reload the configuration, keeping the current one");
+            }
         }
     }
 
@@ -219,7 +221,7 @@ impl Signals {
                 _ = self.hang_up.recv() => reload.reload(),
             }
         }
-        tracing::info!("stopping");
+        tracing::info!("server is stopping");
         stopping.cancel();
     }
 }

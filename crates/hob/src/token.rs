@@ -44,7 +44,7 @@ async fn create(tokens: &Tokens, args: &NewTokenArgs) -> Result<()> {
             Ok(())
         }
         TokenCreation::TooMany => {
-            bail!("there are already {} tokens, the maximum; revoke unused ones", Tokens::MAX)
+            bail!("the limit of {} tokens is reached; revoke tokens that are no longer used", Tokens::MAX)
         }
     }
 }
@@ -76,7 +76,7 @@ async fn revoke(tokens: &Tokens, id: &str) -> Result<()> {
         println!("revoked {id}");
         Ok(())
     } else {
-        bail!("no token {id}, or it is already revoked")
+        bail!("there is no token {id}, or it is already revoked")
     }
 }
 

@@ -47,7 +47,7 @@ async fn fill(load: &Load, mut card: Card) -> Result<Card, Error> {
     ];
     let recent = load.runs(None, &PageRequest::first(5)).await?.rows;
     let failed = |run: &&Run| matches!(run.state, RunState::Failed | RunState::Lost);
-    // Only the newest run: a later success resolves a failure.
+    // Checks only the newest run, because a later success resolves a failure.
     card.problems = recent.iter().take(1).filter(failed).map(trouble).collect();
     Ok(card)
 }

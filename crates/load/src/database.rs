@@ -1,5 +1,5 @@
-//! Every query of load. The functions take what a query needs and return rows; transactions that decide something are
-//! in [`crate::run::lifecycle`] and [`crate::plan::catalog`].
+//! Every query of load. The functions take the parameters of a query and return rows; transactions that decide
+//! something are in [`crate::run::lifecycle`] and [`crate::plan::catalog`].
 
 pub(crate) mod plans;
 pub(crate) mod runners;

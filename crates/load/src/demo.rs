@@ -27,7 +27,7 @@ pub(crate) fn start(load: &Load) {
         let load = this.clone();
         async move {
             if let Err(error) = run_demo(&load, &task).await {
-                tracing::warn!(%error, "load demo failed");
+                tracing::warn!(%error, "demo of the load service failed");
             }
         }
     });

@@ -19,7 +19,7 @@ pub enum Error {
     Target(#[from] TargetError),
     #[error("stored measurements are corrupt: {0}")]
     Decode(#[from] DecodeError),
-    #[error("invalid key prefix for load: {0}")]
+    #[error("invalid key prefix of the load service: {0}")]
     Keys(#[from] hob_schema::BadEnv),
     #[error("stored report is not valid JSON: {0}")]
     Report(#[from] serde_json::Error),

@@ -58,7 +58,7 @@ pub struct Job {
     pub run_type: usize,
     pub share: Share,
     pub threads: u32,
-    /// The same for all runners of a run, so that they draw the same random arrivals.
+    /// The seed of random arrivals. It is the same for all runners of a run, so that they compute the same arrivals.
     pub seed: u64,
     /// When the run starts.
     pub start: Instant,
@@ -161,6 +161,6 @@ fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        tracing::debug!(%error, "open file limit not raised");
+        tracing::debug!(%error, "failed to raise the limit of open files");
     }
 }

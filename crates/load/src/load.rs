@@ -152,7 +152,7 @@ impl Load {
         catalog::add(&self.inner.context.database, plan).await
     }
 
-    /// Adds a version to a plan. With `expected`, only if that version is the newest.
+    /// Adds a version to a plan. If `expected` is given, the version is added only if `expected` is the newest version.
     pub async fn edit_plan(
         &self,
         id: PlanId,
@@ -172,7 +172,8 @@ impl Load {
         let run_types = self.run_type_names(id).await?;
         let version = self.plan(id).await?.map_or(0, |plan| plan.version);
         let deleted = plans::mark_deleted(&self.inner.context.database, id).await?;
-        // The next version, which does not exist: a node that just read the plan must not cache it.
+        // The next version, which does not exist. It prevents a node that has just read the deleted plan from caching
+        // it.
         self.invalidate_cache(id, version + 1, &run_types).await;
         Ok(deleted)
     }
@@ -259,7 +260,7 @@ impl Load {
         self.change(id, RunEvent::Cancel, Some(RunState::Cancelled), "Cancelled").await
     }
 
-    /// The report of a run; while the run is not over, of its measurements so far.
+    /// The report of a run. Before the end of the run, it covers the measurements so far.
     pub async fn report(&self, run: &Run) -> Result<Option<Report>, Error> {
         if let Some(report) = runs::report(&self.inner.context.database, &run.id).await? {
             return Ok(Some(serde_json::from_str(&report)?));
@@ -340,7 +341,7 @@ impl Load {
         if let Err(error) = written
             && !error.is_reported()
         {
-            tracing::warn!(run = %id, %error, "load status write failed");
+            tracing::warn!(run = %id, %error, "failed to publish the state of a load run");
         }
     }
 
@@ -372,8 +373,8 @@ impl Load {
 
     async fn invalidate_cache(&self, id: PlanId, version: u32, run_types: &[String]) {
         if let Err(error) = self.inner.cache.invalidate(id, version, run_types).await {
-            // Until the TTL of the cache, readers may get the version before.
-            tracing::warn!(plan = %id, %error, "plan cache invalidation failed");
+            // Until the cache expires, readers may get the previous version.
+            tracing::warn!(plan = %id, %error, "failed to invalidate a cached load plan");
         }
     }
 
@@ -383,14 +384,14 @@ impl Load {
             if let Err(error) = self.maintain_once(round).await
                 && !error.is_reported()
             {
-                tracing::warn!(%error, "load maintenance failed");
+                tracing::warn!(%error, "maintenance of the load service failed, retrying");
             }
             round = round.wrapping_add(1);
             task.heartbeat();
         }
     }
 
-    /// One round of maintenance: the public queue every time, sweeps and deletions every so many rounds.
+    /// One round of maintenance: it synchronizes the public queue every time, and removes old data in every few rounds.
     pub async fn maintain_once(&self, round: u32) -> Result<(), Error> {
         let pending = self.sync_queue().await?;
         if round.is_multiple_of(SWEEP_ROUNDS) {
@@ -408,7 +409,8 @@ impl Load {
         Ok(())
     }
 
-    /// Imports what other clients pushed onto the public queue, then writes the queue of the database to it (L7).
+    /// Imports the entries that other clients pushed onto the public queue, then replaces the public queue with the
+    /// queue of the database (L7).
     async fn sync_queue(&self) -> Result<Vec<Run>, Error> {
         let list = self.inner.queue.read().await?;
         let mut pending = self.pending().await?;
@@ -419,7 +421,7 @@ impl Load {
                 PushedEntry::Run(run) => self.import_run(run).await?,
                 PushedEntry::Invalid(text) => {
                     let entry: String = text.chars().take(200).collect();
-                    tracing::warn!(entry, "invalid queue entry dropped");
+                    tracing::warn!(entry, "invalid entry dropped from the load queue");
                 }
             }
         }
@@ -433,12 +435,12 @@ impl Load {
     async fn import_run(&self, mut run: NewRun) -> Result<(), Error> {
         let id = run.id.clone();
         let Some(cached) = self.plan(run.plan_id).await? else {
-            tracing::warn!(run = %id, plan = %run.plan_id, "queue entry with unknown plan dropped");
+            tracing::warn!(run = %id, plan = %run.plan_id, "queued load run dropped, its plan does not exist");
             return Ok(());
         };
         let plan = cached.read()?;
         if let Err(error) = self.targets().check(&plan, 0) {
-            tracing::warn!(run = %id, %error, "queue entry with forbidden target dropped");
+            tracing::warn!(run = %id, %error, "queued load run dropped, its target is not allowed");
             return Ok(());
         }
         run.run_type = plan.run_types[0].name.clone();
@@ -449,16 +451,17 @@ impl Load {
                 self.publish_state(&id, Progress::default()).await;
                 self.inner.work_available.notify_one();
             }
-            // It was claimed since it was pushed, or another node wrote the entry.
+            // The run was claimed after it was pushed, another node has imported the entry, or the plan was deleted.
             InsertOutcome::Exists | InsertOutcome::PlanNotFound => {
-                tracing::debug!(run = %id, "queue entry skipped");
+                tracing::debug!(run = %id, "queued load run skipped, it exists or its plan was deleted");
             }
         }
         Ok(())
     }
 }
 
-/// `checkout_1_20250828183842_3f9a`: the documented form, and a random part that keeps runs of the same second apart.
+/// `checkout_1_20250828183842_3f9a`: the documented form, with a random part that distinguishes runs of the same
+/// second.
 fn new_id(name: &str, plan: PlanId) -> TestId {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let name: String = name.chars().take(40).map(plain).collect();

@@ -165,7 +165,7 @@ pub struct Run {
     pub message: String,
     /// The node that coordinates the run.
     pub holder: Option<String>,
-    /// Grows with every coordinator; a coordinator with a lower fence cannot write.
+    /// Increases with every coordinator. A coordinator with a lower fence cannot write.
     pub fence: u64,
     /// The claim to which the runners belong.
     pub epoch: u64,

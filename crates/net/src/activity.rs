@@ -25,9 +25,9 @@ impl Activity {
         ActiveRequest(Arc::clone(self))
     }
 
-    /// Completes when the connection has had no active request for `timeout`; this may take up to twice as long. hyper's
-    /// header timeout starts with the first byte and exists only for HTTP/1, so it covers neither a client that sends
-    /// nothing nor an idle HTTP/2 connection.
+    /// Completes when the connection has had no active request for `timeout`; this may take up to twice as long. This
+    /// is needed because hyper's header timeout starts with the first byte and exists only for HTTP/1: it covers
+    /// neither a client that sends nothing nor an idle HTTP/2 connection.
     pub(crate) async fn idle(&self, timeout: Duration) {
         loop {
             let begun = self.begun.load(SeqCst);

@@ -1,4 +1,4 @@
-//! The connection of a client: holds its permit while it is open, and fails when the client does not read.
+//! The connection of a client. It holds a permit while it is open, and fails if the client does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Sleep;
 
 /// A client connection, before and after an upgrade to another protocol. Without the write timeout, the response to a
-/// client that does not read would stay in memory for ever.
+/// client that does not read would stay in memory forever.
 #[derive(Debug)]
 pub(crate) struct Connection<G> {
     stream: TcpStream,

@@ -1,9 +1,9 @@
-//! Three parts: an HTTP/1.1 and HTTP/2 server with TLS and connection limits; the client's address behind trusted proxies; a
-//! policy for outbound connections.
+//! This crate has three parts: an HTTP/1.1 and HTTP/2 server with TLS and connection limits; the address of a client
+//! behind trusted proxies; and a policy for outbound connections.
 //!
 //! A [`Server`] limits its concurrent connections with permits. A connection holds its permit until it is closed, even
-//! after an upgrade. The server closes it when the client sends no request, sends a request head too slowly, is idle, or
-//! does not read. When the server stops, it closes the remaining connections after `drain_timeout`.
+//! after an upgrade. The server closes a connection if the client does not send a request, sends a request head too
+//! slowly, is idle, or does not read. When the server stops, it closes the remaining connections after `drain_timeout`.
 //!
 //! [`Outbound`] decides which addresses Hob may connect to when an API user chooses the host.
 

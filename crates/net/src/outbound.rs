@@ -1,8 +1,10 @@
-//! Which addresses Hob may connect to when an API user chooses the host. Prevents server-side request forgery.
+//! Decides which addresses Hob may connect to when an API user chooses the host. This prevents server-side request
+//! forgery.
 //!
-//! Such a user must not reach what only the server can reach: a cloud's metadata service, which hands out credentials, or
-//! services on the server's own machine and network. The policy is checked after name resolution, and Hob connects to one
-//! of the checked addresses, because a second lookup could return a different one (DNS rebinding).
+//! An API user must not be able to reach hosts that only the server can reach: a cloud's metadata service, which hands
+//! out credentials, or services on the server's own machine and network. The policy is checked after name resolution,
+//! and Hob connects to one of the checked addresses, because a second lookup could return a different one (DNS
+//! rebinding).
 
 mod class;
 mod network;
@@ -31,7 +33,7 @@ pub struct OutboundPolicy {
 /// Whether loopback, private and reserved addresses are allowed without being listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InternalAddresses {
-    /// For a server whose users are on its machine: they can connect to these addresses themselves.
+    /// For a server whose users are on the same machine, because they can connect to these addresses themselves.
     #[default]
     Allowed,
     Denied,
@@ -75,7 +77,7 @@ impl Outbound {
         self.policy().check(address)
     }
 
-    /// Keeps the allowed addresses. If all are denied, the error names the first.
+    /// Keeps only the allowed addresses. If all are denied, the error names the first one.
     pub fn allowed(&self, addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, AddressDenied> {
         let policy = self.policy();
         let mut denied = None;
@@ -106,7 +108,7 @@ impl Outbound {
         Ok(found)
     }
 
-    /// A connection to the first allowed address of a host that accepts one.
+    /// Connects to the first allowed address of a host that accepts a connection.
     pub async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, OutboundError> {
         let mut last = OutboundError::NoAddress { host: host.to_owned() };
         for address in self.resolve(host, port).await? {

@@ -22,7 +22,7 @@ use crate::activity::{Activity, ResponseBody};
 use crate::connection::Connection;
 use crate::tls::ServerTls;
 
-/// Pause after a failed accept, such as when no file descriptors are left. Avoids a busy loop.
+/// Pause after accepting a connection failed, for example because no file descriptors are left. Prevents a busy loop.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
 /// Interval of HTTP/2 pings, and idle time before the first TCP keepalive probe.
@@ -31,7 +31,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 /// The limits of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerLimits {
-    /// Maximum number of connections. Further ones wait to be accepted.
+    /// Maximum number of connections. Further connections wait to be accepted.
     pub connections: usize,
     /// Maximum number of concurrent requests on one HTTP/2 connection.
     pub streams: u32,
@@ -52,14 +52,14 @@ pub struct Client {
     pub address: SocketAddr,
     /// Whether the connection is encrypted.
     pub secure: bool,
-    /// Cancelled when the server closes the remaining connections. It cannot close upgraded ones: their handlers must end
-    /// them then.
+    /// Cancelled when the server closes the remaining connections. The server cannot close upgraded connections: their
+    /// handlers must then end them.
     pub force_close: CancellationToken,
 }
 
 /// Answers requests. Clones share their state.
 pub trait Handler: Clone + Send + Sync + 'static {
-    /// Held for as long as a connection is open, even after an upgrade.
+    /// A value that is held as long as a connection is open, even after an upgrade.
     type Guard: Unpin + Send + 'static;
     /// Per-connection state for [`Handler::handle`].
     type ConnectionState: Send + Sync + 'static;
@@ -112,7 +112,7 @@ impl Server {
             () = stop.cancelled() => {}
         }
         if tokio::time::timeout(self.limits.drain_timeout, graceful.shutdown()).await.is_err() {
-            tracing::warn!("drain timed out, closing connections");
+            tracing::warn!("connections did not finish in time, closing them");
         }
     }
 
@@ -127,7 +127,7 @@ impl Server {
         while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
             match listener.accept().await {
                 Ok((stream, address)) => {
-                    // The connection works without these options, too.
+                    // The connection also works without these options.
                     let _ = set_options(&stream);
                     let connection =
                         Connection::new(stream, self.limits.write_timeout, permit, handler.on_connect());
@@ -142,7 +142,7 @@ impl Server {
                     });
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "accept failed");
+                    tracing::warn!(%error, "failed to accept a connection");
                     tokio::time::sleep(ACCEPT_RETRY).await;
                 }
             }
@@ -209,7 +209,8 @@ fn http(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
     http
 }
 
-/// Disables Nagle's algorithm, and detects lost hosts with keepalive: an upgraded connection may be idle without limit.
+/// Disables Nagle's algorithm, and enables keepalive to detect lost hosts, because an upgraded connection may be idle
+/// for any time.
 fn set_options(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new().with_time(PING_EVERY).with_interval(PING_EVERY / 3);

@@ -9,7 +9,7 @@ use http::HeaderMap;
 use http::header::{FORWARDED, HeaderName, HeaderValue};
 use ipnet::IpNet;
 
-/// Hops of a chain that are read; a longer chain is cut here.
+/// Maximum number of hops that are read; the rest of a longer chain is ignored.
 const MAX_HOPS: usize = 32;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -52,7 +52,7 @@ impl TrustedProxies {
         }
         let mut client = peer;
         for hop in self.hops(headers).take(MAX_HOPS) {
-            // A trusted proxy that names no address vouches for no client: the proxy itself is the client.
+            // If a trusted proxy does not name a client address, the proxy itself is the client.
             let Some(address) = hop else { break };
             client = address;
             if !self.trusts(address) {
@@ -63,7 +63,7 @@ impl TrustedProxies {
     }
 
     /// Whether a trusted proxy says that the client uses HTTPS: `X-Forwarded-Proto`, or `proto` in `Forwarded`. If
-    /// several proxies have added a value, the left-most one is about the client.
+    /// several proxies have added a value, the left-most value describes the connection of the client.
     #[must_use]
     pub fn is_https(&self, peer: SocketAddr, headers: &HeaderMap) -> bool {
         let name = match self.header {

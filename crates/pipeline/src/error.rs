@@ -32,7 +32,7 @@ pub enum Error {
     Conflict(String),
     #[error("{what}: {source}")]
     File { what: String, source: std::io::Error },
-    #[error("sink database: {0}")]
+    #[error("the database of a sink failed: {0}")]
     Sink(#[from] sqlx::Error),
     #[error("{field}: {refused}")]
     Secret { field: String, refused: hob_service::config::SecretDenied },

@@ -162,7 +162,7 @@ impl Pipelines {
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
         let id = id.map_or_else(|| format!("{}_{now}", plan.name).parse(), Ok)?;
         let run = run::start(&self.shared.context.database, &id, &plan).await?;
-        tracing::info!(run = %run.id, "run started");
+        tracing::info!(run = %run.id, "pipeline run started");
         Ok(run)
     }
 
@@ -196,7 +196,7 @@ impl Pipelines {
     async fn publish_view(&self, id: &RunId) {
         self.notify_pages();
         if let Err(error) = self.shared.publish_view(id).await {
-            tracing::debug!(run = %id, %error, "run view update failed");
+            tracing::debug!(run = %id, %error, "failed to publish the view of a pipeline run");
         }
     }
 
@@ -267,7 +267,7 @@ impl Pipelines {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "run query failed"),
+                Err(error) => tracing::warn!(%error, "failed to look for pipeline runs"),
             }
             task.heartbeat();
             metrics::runs_driven(driven.len());
@@ -282,8 +282,10 @@ impl Pipelines {
         while task.pause(RECLAIM_INTERVAL).await {
             match item::reclaim_expired(&self.shared.context.database).await {
                 Ok(0) => {}
-                Ok(items) => tracing::warn!(items, "worker lease expired, items released"),
-                Err(error) => tracing::warn!(%error, "expired claim query failed"),
+                Ok(items) => {
+                    tracing::warn!(items, "lease of a pipeline worker expired, its items are released");
+                }
+                Err(error) => tracing::warn!(%error, "failed to release items with an expired lease"),
             }
             task.heartbeat();
         }
@@ -297,9 +299,9 @@ impl Pipelines {
             let runs = run::delete_archived(database, config.keep_archived.get()).await;
             let paces = item::delete_old_throughput(database, THROUGHPUT_RETENTION).await;
             match (calls, runs, paces) {
-                (Ok(calls), Ok(runs), Ok(_)) => tracing::debug!(calls, runs, "cleanup finished"),
+                (Ok(calls), Ok(runs), Ok(_)) => tracing::debug!(calls, runs, "old pipeline data deleted"),
                 (Err(error), ..) | (_, Err(error), _) | (.., Err(error)) => {
-                    tracing::warn!(%error, "cleanup failed");
+                    tracing::warn!(%error, "failed to delete old pipeline data");
                 }
             }
             task.heartbeat();
@@ -318,7 +320,7 @@ impl Shared {
         };
         if let Err(error) = driven.await {
             if !error.is_reported() {
-                tracing::warn!(run = %id, %error, "run interrupted, retrying");
+                tracing::warn!(run = %id, %error, "pipeline run interrupted, retrying");
             }
             let _ = runs::set_trouble(&self.context.database, &id, &error.to_string()).await;
         }

@@ -369,7 +369,7 @@ impl Quotas {
         if calls == 0 {
             return Ok(());
         }
-        tracing::info!(%quota, calls, "foreign calls detected");
+        tracing::info!(%quota, calls, "API calls of other programs detected");
         crate::metrics::foreign(quota, calls);
         let id = format!("foreign-{}", NewReservation::random_id());
         let (quota, run) = (quota.clone(), "foreign".to_owned());

@@ -30,7 +30,7 @@ impl From<Error> for Problem {
             Error::Plan(bad) => Problem::invalid(bad.field, format!("line {}: {}", bad.line, bad.reason)),
             Error::Conflict(reason) => Problem::conflict(reason),
             error @ (Error::CallLog(_) | Error::StoreUnstable) => {
-                tracing::warn!(%error, "quota unavailable");
+                tracing::warn!(%error, "quota is unavailable");
                 Problem::unavailable("The quota is unavailable; no calls were reserved. Retry later.")
             }
             Error::Secret { field, refused } => Problem::invalid(field, refused.to_string()),

@@ -27,14 +27,14 @@ impl Batch {
         &mut self.commands[index]
     }
 
-    /// Sends commands that read keys. Any refusal that does not come from a change of the key itself is an error: data
-    /// that cannot be read, for lack of a permission for instance, must not pass for correct.
+    /// Sends commands that read keys. A refusal is an error unless it was caused by a change of the key itself: data
+    /// that cannot be read, for example because a permission is missing, must not count as correct.
     pub(crate) async fn read(self, store: &Store) -> Result<Vec<Reply>, Error> {
         let replies = self.send(store).await;
         replies.map(|(command, reply)| readable(command, reply)).collect()
     }
 
-    /// Sends commands all of which have to succeed.
+    /// Sends commands. All of them have to succeed.
     pub(crate) async fn execute(self, store: &Store) -> Result<Vec<Value>, Error> {
         let replies = self.send(store).await;
         replies.map(|(command, reply)| reply.map_err(|source| Error::Command { command, source })).collect()

@@ -1,4 +1,4 @@
-//! Deletes the keys of a declared family, or gives them the TTL that they lack. A dry run unless `apply` is set.
+//! Deletes the keys of a declared family, or adds missing TTLs. It is a dry run unless `apply` is set.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ const MAX_EXAMPLES: usize = 10;
 pub enum CleanAction {
     /// Delete them.
     Delete,
-    /// Delete those that no client has read or written for this long.
+    /// Delete keys that no client has read or written for this long.
     DeleteIdle(Duration),
-    /// Give those without a TTL the longest that the family allows.
+    /// Set the longest TTL that the family allows on keys without a TTL.
     RepairTtl,
 }
 
@@ -41,7 +41,7 @@ pub struct CleanReport {
     pub applied: bool,
     /// Keys of the family that were found.
     pub seen: u64,
-    /// Keys that were changed, or would be.
+    /// Keys that were changed, or that a run without dry run would change.
     pub changed: u64,
     pub examples: Vec<String>,
 }
@@ -81,7 +81,7 @@ pub async fn clean(
         let scanned = pages(&master, options.pace, Some(glob.clone())).await;
         pin_mut!(scanned);
         while let Some(page) = scanned.try_next().await? {
-            // The glob is wider than the family: `unread:*:*` also matches the totals.
+            // The glob can match other families too: `unread:*:*` also matches the totals.
             let keys: Vec<Vec<u8>> = page
                 .into_iter()
                 .filter(|key| catalog.find(key).is_some_and(|found| found.family == id))

@@ -7,13 +7,13 @@ use hob_store::{Address, Store, cmd};
 use crate::error::Error;
 use crate::scan::db_size;
 
-/// Longer than the store takes for one attempt to connect, so that an error says why the attempt failed.
+/// Longer than one attempt of the store to connect, so that an error contains the reason why the attempt failed.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// A busy server may need long for a batch.
+/// A busy server may need a long time for a batch.
 const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 
-/// Connects to a server, a Sentinel set or a Cluster, and waits until every master answers. A server that belongs to a
-/// Cluster stands for the whole Cluster.
+/// Connects to a server, a Sentinel set or a Cluster, and waits until every master answers. If a server belongs to a
+/// Cluster, the whole Cluster is opened.
 pub async fn connect(address: &Address) -> Result<Store, Error> {
     if *address == Address::Embedded {
         return Err(Error::Embedded);

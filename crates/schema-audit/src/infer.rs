@@ -32,7 +32,7 @@ impl Default for InferOptions {
     }
 }
 
-/// Values and keys of one pattern that are kept.
+/// Maximum number of values and keys that are kept for one pattern.
 const MAX_SAMPLES: usize = 64;
 const MAX_EXAMPLES: usize = 64;
 /// Longer strings are not fetched.

@@ -1,4 +1,4 @@
-//! A live Redis against its key schema: [`audit`] reports keys that break the schema, [`infer`] proposes a schema
+//! Compares a live Redis with its key schema: [`audit`] reports keys that break the schema, [`infer`] proposes a schema
 //! for a Redis that has none, [`clean`] deletes the keys of a family or adds missing TTLs.
 //!
 //! All three walk the keys of a [`Store`](hob_store::Store) with `SCAN`, on every master of a Cluster. `audit` and

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-/// With more different words at one position, they are taken for ids.
+/// If there are more different words than this at one position, they are treated as ids.
 const MAX_WORDS: usize = 24;
-/// The last segment of a longer key is the rest of it.
+/// Maximum number of segments. The last segment of a longer key contains the rest of the key.
 pub(crate) const MAX_SEGMENTS: usize = 12;
-/// In a tree with more nodes, every new word is taken for an id.
+/// If the tree has more nodes than this, every new word is treated as an id.
 const MAX_NODES: usize = 20_000;
 
 /// Data about the keys of one pattern, which can be merged when two patterns become one.

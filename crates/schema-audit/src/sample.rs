@@ -45,7 +45,7 @@ pub(crate) fn value_commands(batch: &mut Batch, content: &Content, key: &[u8], l
     1
 }
 
-/// As [`value_commands`], for a key of which only the type is known.
+/// Like [`value_commands`], but for a key of which only the type is known.
 pub(crate) fn value_commands_of_type(batch: &mut Batch, kind: KeyType, key: &[u8], len: u64) -> usize {
     let content = match kind {
         KeyType::String => Content::String(Declared::Text { max_bytes: 0 }),

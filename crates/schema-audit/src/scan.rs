@@ -85,10 +85,11 @@ pub(crate) async fn pages(
 }
 
 impl Scan {
-    /// Pages are due on a grid, so that slow replies do not lower the pace; only a short delay is caught up.
+    /// Pages are scheduled at fixed times, so that slow replies do not lower the pace. Only a short delay is made up
+    /// for.
     fn plan_next(&mut self, keys: usize) {
         const MAX_CATCH_UP: Duration = Duration::from_millis(20);
-        // A sparse page of a MATCH still costs the server its COUNT.
+        // Even if MATCH returns few keys, the server scans as many keys as COUNT says.
         let cost = if self.glob.is_some() { keys.max(self.pace.page_size()) } else { keys };
         let now = Instant::now();
         let from = self.next_page_at.max(now.checked_sub(MAX_CATCH_UP).unwrap_or(now));
@@ -113,8 +114,8 @@ impl Scan {
     }
 }
 
-/// Identifies the process behind a connection: the store reconnects by itself, but a cursor of one process means nothing
-/// to the next. `None` where an ACL hides INFO or the server has no run id.
+/// Identifies the server process behind a connection. The store reconnects automatically, but a cursor is valid only
+/// for the process that issued it. `None` if an ACL forbids INFO or the server has no run id.
 async fn run_id(store: &Store) -> Option<String> {
     let info: String = store.run(cmd("INFO").arg("server")).await.ok()?;
     info.lines().find_map(|line| line.strip_prefix("run_id:")).map(|id| id.trim().to_owned())

@@ -2,8 +2,8 @@
 
 use crate::catalog::Catalog;
 
-/// Programs read, write, run scripts, publish and subscribe. Of the commands that concern the whole server they need only
-/// those that inspect it.
+/// Programs read, write, run scripts, publish and subscribe. Of the commands that affect the whole server, they need
+/// only those that inspect it.
 const COMMANDS: &str = "-@all +@read +@write +@scripting +@pubsub +@transaction +@connection -@dangerous \
                         +info +time +dbsize +memory|stats +cluster|slots +cluster|shards +cluster|nodes";
 

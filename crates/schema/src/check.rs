@@ -9,7 +9,7 @@ use crate::model::value::{Mismatch, Value, quoted};
 use crate::model::{Content, Family, Field, FieldName, Presence, Schema, TtlRule};
 use crate::units::{format_about, format_duration};
 
-/// Facts about a key. Unknown facts break no rule.
+/// Facts about a key. An unknown fact does not break a rule.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The reply of `TYPE`, also for streams and the types of modules.
@@ -34,7 +34,7 @@ pub enum Sample {
     #[default]
     Unread,
     Text(Vec<u8>),
-    /// Fields with values; `whole` if all were read, so that missing ones can be reported.
+    /// Fields with values. `whole` is true if all fields were read, so that missing fields can be reported.
     Hash {
         fields: Vec<(Vec<u8>, Vec<u8>)>,
         whole: bool,
@@ -108,7 +108,7 @@ pub fn check_facts(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Viola
     let declared = family.kind().as_str();
     if let Some(kind) = facts.kind.as_deref().filter(|kind| *kind != declared) {
         // The other rules are for the declared type.
-        return vec![violation(Breach::WrongType, format!("is a {kind}, declared {declared}"))];
+        return vec![violation(Breach::WrongType, format!("is a {kind}, but is declared as a {declared}"))];
     }
     let mut violations: Vec<Violation> = check_ttl(&family.ttl.rule, facts.expiry).into_iter().collect();
     if let (Some(len), Some(max)) = (facts.len, family.max_len.as_ref())
@@ -125,7 +125,7 @@ pub fn check_facts(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Viola
 pub fn check_key(catalog: &Catalog, key: &[u8], facts: &Facts) -> Vec<Violation> {
     match catalog.find(key) {
         Some(found) => check_facts(catalog.schema(found.family), catalog.family(found.family), facts),
-        None => vec![violation(Breach::UndeclaredKey, "belongs to no family")],
+        None => vec![violation(Breach::UndeclaredKey, "does not belong to a declared family")],
     }
 }
 
@@ -142,7 +142,7 @@ fn check_ttl(rule: &TtlRule, expiry: Expiry) -> Option<Violation> {
                     format!("expires in {}, later than {}", format_about(left), format_duration(longest)),
                 )),
                 None if matches!(rule, TtlRule::None { .. }) => {
-                    let message = format!("expires in {}, declared to stay", format_about(left));
+                    let message = format!("expires in {}, but is declared without a TTL", format_about(left));
                     Some(violation(Breach::UnexpectedTtl, message))
                 }
                 _ => None,
@@ -212,7 +212,7 @@ fn judge_fields(
     }
 }
 
-/// Why an example of the file does not fit its family, if it does not.
+/// Checks that an example in the file matches its family. The error says why it does not.
 pub(crate) fn fits_example(
     schema: &Schema,
     family: &Family,
@@ -233,7 +233,7 @@ pub(crate) fn fits_example(
     }
 }
 
-/// The rule for a field: the one for its name, else for the ids that it could be, else for all other fields.
+/// The rule for a field: the rule for its name, or else for ids that the name can be, or else for all other fields.
 fn field_value<'f>(schema: &Schema, declared: &'f [Field], name: &[u8]) -> Option<&'f Value> {
     let text = std::str::from_utf8(name).ok();
     let exact = declared

@@ -112,7 +112,7 @@ fn field_name(name: &FieldName, schema: &Schema) -> String {
     }
 }
 
-/// The TTL that a write would set; a key that gets one only later has none.
+/// The TTL that a write sets; `None` for a key that gets its TTL only later.
 fn written_ttl_ms(family: &Family) -> Option<u64> {
     if matches!(family.ttl.rule, TtlRule::Late { .. }) {
         return None;

@@ -49,18 +49,18 @@ fn definitions() -> Json {
 
 fn schema() -> Json {
     object(
-        "What the file is about.",
+        "The name and the general properties of the schema.",
         &["name", "version"],
         json!({
             "name": text("Lowercase; becomes a name in code."),
             "version": { "type": "integer", "minimum": 1 },
             "prefix": {
-                "description": "What every key starts with.",
-                "oneOf": [text(""), object("", &[], json!({ "env": text("The variable that sets it."), "default": text("") }))],
+                "description": "The prefix of every key.",
+                "oneOf": [text(""), object("", &[], json!({ "env": text("The environment variable that sets the prefix."), "default": text("") }))],
             },
-            "shards": described(reference("count"), "How many shards a global key has under the tagged layout."),
+            "shards": described(reference("count"), "The number of shards of a global key in the tagged layout."),
             "purpose": text("What the system does with Redis."),
-            "note": text("What a reader should know first."),
+            "note": text("What a reader should know before reading the file."),
             "allow": reference("allow"),
         }),
     )
@@ -71,14 +71,14 @@ fn id() -> Json {
         "The values of one placeholder.",
         &[],
         json!({
-            "max": { "type": "integer", "minimum": 1, "description": "The most bytes; 128 by default." },
-            "not": described(reference("texts"), "Words that are never this id."),
+            "max": { "type": "integer", "minimum": 1, "description": "Maximum length in bytes; 128 by default." },
+            "not": described(reference("texts"), "Reserved words that are never a value of this id."),
             "raw": text("Which of `:`, `/` and space are not percent-encoded."),
             "form": { "enum": FORMS },
             "range": { "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2 },
             "step": { "type": ["integer", "string"], "description": "The number is a multiple of this." },
             "one_of": described(reference("texts"), "The complete list of values."),
-            "of": text("The id that this one encodes in another way."),
+            "of": text("The id of which this one is another encoding."),
             "space": { "enum": ["_", " "], "description": "How the space of an endpoint is written." },
             "example": text("Used in the documentation."),
             "allow": reference("allow"),
@@ -94,22 +94,22 @@ fn family() -> Json {
         json!({
             "pattern": text("Literal text and <placeholders>; braces are Redis's hash tags."),
             "type": { "enum": KeyType::ALL.map(KeyType::as_str) },
-            "value": described(reference("value"), "Of a string."),
-            "fields": { "type": "object", "additionalProperties": reference("value"), "description": "Of a hash; \"<id>\" and \"*\" stand for many." },
-            "item": described(reference("value"), "Of a list."),
-            "member": described(reference("value"), "Of a set or sorted set."),
-            "score": described(reference("value"), "Of a sorted set."),
-            "max_len": described(reference("count"), "Most items, members or fields."),
-            "max_keys": described(reference("count"), "Most keys of the family."),
+            "value": described(reference("value"), "The value of a string."),
+            "fields": { "type": "object", "additionalProperties": reference("value"), "description": "The fields of a hash; \"<id>\" and \"*\" match many fields." },
+            "item": described(reference("value"), "The items of a list."),
+            "member": described(reference("value"), "The members of a set or sorted set."),
+            "score": described(reference("value"), "The scores of a sorted set."),
+            "max_len": described(reference("count"), "Maximum number of items, members or fields."),
+            "max_keys": described(reference("count"), "Maximum number of keys in the family."),
             "ttl": reference("ttl"),
             "tag": reference("tag"),
             "role": { "enum": Role::ALL.map(Role::as_str) },
-            "with": described(reference("texts"), "Families that one script touches together with this one."),
-            "sums": text("The family whose values this one adds up."),
-            "writers": described(reference("texts"), "Who may write it."),
+            "with": described(reference("texts"), "Families that a script uses together with this one."),
+            "sums": text("The family whose values add up to the values of this one."),
+            "writers": described(reference("texts"), "The programs that write these keys."),
             "contract": described(reference("texts"), "Ids of the contracts that it implements."),
             "purpose": text("Why it exists, in a sentence."),
-            "note": text("What a reader should know; where the contract is implemented in another way."),
+            "note": text("What a reader should know, such as deviations from the contract."),
             "example": {
                 "description": "A value, item or member, or some fields of a hash; for the documentation.",
                 "type": ["string", "object"],
@@ -139,14 +139,14 @@ fn ttl() -> Json {
         "How long a key may live: one of max, exact, range, none, late; or max with after.",
         &[],
         json!({
-            "max": described(reference("duration"), "Has a TTL, never above this."),
-            "exact": described(reference("duration"), "Written with this TTL."),
+            "max": described(reference("duration"), "Always has a TTL, at most this long."),
+            "exact": described(reference("duration"), "Always written with this TTL."),
             "range": { "type": "array", "items": reference("duration"), "minItems": 2, "maxItems": 2 },
             "none": text("Never expires, for this reason."),
-            "late": described(reference("duration"), "No TTL at first (say `why`), at most this one later."),
+            "late": described(reference("duration"), "May be written without a TTL (give the reason in `why`); once set, the TTL is at most this long."),
             "why": text(""),
-            "after": text("The event after which it is kept for `max`."),
-            "backstop": described(reference("duration"), "The TTL that it carries until the event."),
+            "after": text("The event after which the key is kept for `max`."),
+            "backstop": described(reference("duration"), "The TTL of the key until the event."),
             "renewed": { "type": "boolean", "description": "Whether each write restarts the TTL." },
         }),
     )
@@ -154,10 +154,10 @@ fn ttl() -> Json {
 
 fn tag() -> Json {
     json!({
-        "description": "What shares a slot under the tagged layout.",
+        "description": "Which keys share a slot in the tagged layout.",
         "oneOf": [
             text("A placeholder of the pattern, or \"shard\"."),
-            object("", &[], json!({ "shard_by": text("The placeholder that chooses the shard."), "none": text("Why it stands alone.") })),
+            object("", &[], json!({ "shard_by": text("The placeholder that chooses the shard."), "none": text("Why the key has its own slot.") })),
         ],
     })
 }
@@ -166,14 +166,14 @@ fn allow() -> Json {
     let one = object(
         "A lint rule that this breaks on purpose.",
         &["rule", "reason"],
-        json!({ "rule": text("The id of the rule."), "reason": text("Why it may.") }),
+        json!({ "rule": text("The id of the rule."), "reason": text("Why the exception is acceptable.") }),
     );
     json!({ "oneOf": [one, { "type": "array", "items": one }] })
 }
 
 fn value() -> Json {
     let optional_words: Vec<String> = VALUE_WORDS.iter().map(|word| format!("{word}?")).collect();
-    let bounds = json!({ "type": "array", "minItems": 2, "maxItems": 2, "description": "Least and greatest; \"-\" for no end." });
+    let bounds = json!({ "type": "array", "minItems": 2, "maxItems": 2, "description": "The smallest and the largest value; \"-\" means no limit." });
     json!({ "oneOf": [
         { "enum": VALUE_WORDS },
         { "enum": optional_words, "description": "Only for the fields of a hash." },
@@ -181,11 +181,11 @@ fn value() -> Json {
             "int": bounds,
             "float": bounds,
             "enum": reference("texts"),
-            "text": described(reference("count"), "Any text of at most so many bytes."),
+            "text": described(reference("count"), "Any text of at most this many bytes."),
             "id": text("An id of this file."),
             "json": described(reference("json"), "JSON of this shape."),
-            "max_bytes": described(reference("count"), "Of the JSON."),
-            "is": described(reference("value"), "Any of these forms, to say more about it."),
+            "max_bytes": described(reference("count"), "Maximum size of the JSON text."),
+            "is": described(reference("value"), "Any of these forms, if further properties are needed."),
             "optional": { "type": "boolean" },
         })),
     ] })
@@ -210,7 +210,7 @@ fn duration() -> Json {
 
 fn limit(plain: &Json) -> Json {
     let from_env = object(
-        "A limit that the environment may change.",
+        "A limit that an environment variable may change.",
         &["env", "default"],
         json!({ "env": text(""), "default": plain, "unit": { "enum": ["ms", "s", "m", "h", "d"] } }),
     );

@@ -70,7 +70,8 @@ impl Keyspace {
 
     /// The shard that an entity belongs to, the same on every node.
     pub fn shard_of(&self, id: &str) -> Shard {
-        // FNV-1a is stable on every node; the mixing at the end spreads ids that differ in their last digit.
+        // FNV-1a gives the same result on every node. The mixing at the end distributes ids that differ only in their
+        // last digit.
         let mut hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
         });

@@ -1,4 +1,4 @@
-//! Lint: reports what the language allows but is likely a mistake.
+//! Lint: reports declarations that are valid but are probably mistakes.
 
 mod families;
 mod keys;
@@ -121,7 +121,10 @@ impl Linter<'_> {
                 allows.iter().filter(|allow| !self.used_allows.contains(&allow.position)).collect::<Vec<_>>()
             {
                 let message = match explain(&allow.rule) {
-                    Some(_) => format!("`{}` is not broken here", allow.rule),
+                    Some(_) => format!(
+                        "the rule `{}` is not broken here, so the exception is unnecessary",
+                        allow.rule
+                    ),
                     None => format!("unknown rule `{}`", allow.rule),
                 };
                 self.find(

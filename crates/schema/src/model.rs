@@ -179,7 +179,7 @@ pub enum TtlRule {
     Range(Limit<Duration>, Limit<Duration>),
     /// Never expires, for this reason.
     None { why: String },
-    /// Has no TTL at first, for this reason, and at most this one later.
+    /// May be written without a TTL, for this reason; once set, the TTL is at most this long.
     Late { max: Limit<Duration>, why: String },
     /// Kept for this long after an event; the backstop is the TTL until then.
     After { event: String, keep: Limit<Duration>, backstop: Option<Limit<Duration>> },

@@ -197,7 +197,7 @@ fn check_references(families: &[crate::model::Family], root: &Table<'_>, reader:
             let near = hob_units::nearest(name, families.iter().map(|family| family.name.as_str()));
             reader.report(
                 at,
-                format!("`{key}` names no family {name:?}"),
+                format!("`{key}` names the unknown family {name:?}"),
                 near.unwrap_or("a family of this file"),
             );
         }
@@ -213,7 +213,7 @@ fn check_examples(schema: &Schema, errors: &mut Vec<ParseError>) {
                 errors.push(ParseError {
                     file: schema.file.clone(),
                     position: example.position,
-                    message: format!("the example does not fit: {mismatch}"),
+                    message: format!("the example does not match the declared form: {mismatch}"),
                     suggestion: Some("a value that the family allows".into()),
                 });
             }

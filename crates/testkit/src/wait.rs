@@ -46,7 +46,7 @@ impl<T, E: Debug> Condition for Result<T, E> {
 
 /// Waits until `condition` holds, and returns its value.
 ///
-/// Panics after `limit`, also if the condition itself hangs. The message has `what`, the caller, and the last result.
+/// Panics after `limit`, even if the condition itself hangs. The message has `what`, the caller, and the last result.
 #[track_caller]
 pub fn wait_for<C: Condition>(
     what: impl Display,

@@ -7,11 +7,11 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Enough for typing mistakes, too few to guess a token.
+/// Wrong credentials before a client is blocked: enough for typing mistakes, too few to guess a token.
 const MAX_FAILURES: u32 = 10;
-/// How often a client gets another attempt.
+/// The time after which a blocked client gets another attempt.
 const REFILL: Duration = Duration::from_secs(60);
-/// The most clients that are remembered.
+/// The maximum number of clients that are remembered.
 const MAX_CLIENTS: usize = 10_000;
 /// How many recent wrong credentials are remembered per client.
 const REMEMBERED: usize = 4;
@@ -28,13 +28,13 @@ pub struct AuthThrottle {
 #[derive(Debug, Default)]
 struct Inner {
     clients: Mutex<HashMap<IpAddr, Failures>>,
-    /// Keyed at random, so that the digests reveal nothing about the credentials.
+    /// Hashes with a random key, so that the digests reveal nothing about the credentials.
     hasher: RandomState,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Failures {
-    /// When the client has all attempts again.
+    /// The time at which the client has all its attempts again.
     forgotten_at: Instant,
     /// Digests of the last wrong credentials, newest first.
     last: [Option<u64>; REMEMBERED],
@@ -80,14 +80,16 @@ impl AuthThrottle {
     }
 }
 
-/// Removes the clients that have all attempts again, or else the half with the fewest failures.
+/// Removes the clients that have all their attempts again. If there are none, removes the half with the fewest
+/// failures.
 fn make_room(clients: &mut HashMap<IpAddr, Failures>, now: Instant) {
     clients.retain(|_, failures| failures.forgotten_at > now);
     if clients.len() >= MAX_CLIENTS {
         let mut ends: Vec<Instant> = clients.values().map(|failures| failures.forgotten_at).collect();
         let (_, middle, _) = ends.select_nth_unstable(MAX_CLIENTS / 2);
         let (middle, mut ties) = (*middle, 0);
-        // Of the clients tied with the median every other one is dropped, so that about half go even if all are equal.
+        // Of the clients that have as many failures as the median, every other one is removed, so that about half of
+        // the clients are removed even if all have the same number.
         clients.retain(|_, failures| {
             ties += usize::from(failures.forgotten_at == middle);
             failures.forgotten_at > middle || (failures.forgotten_at == middle && ties % 2 == 0)

@@ -33,7 +33,7 @@ impl Backoff {
     }
 
     /// Multiplies each delay by a random factor from this range, so that clients that failed together do not retry
-    /// together. Applied after the maximum: a factor above 1.0 can give a delay longer than `max`.
+    /// together. The factor is applied after the maximum, so a factor above 1.0 can make a delay longer than `max`.
     #[must_use]
     pub const fn with_jitter(mut self, factors: Range<f64>) -> Self {
         self.jitter = factors;

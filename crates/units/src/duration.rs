@@ -69,7 +69,7 @@ pub fn format_duration(duration: Duration) -> String {
     }
     let hours = left_ms / 3_600_000;
     if (25..48).contains(&hours) && left_ms.is_multiple_of(3_600_000) {
-        // Whole hours below two days read better as `36h` than as `1d 12h`.
+        // Below two days, whole hours are easier to read as `36h` than as `1d 12h`.
         return format!("{hours}h");
     }
     let mut parts = Vec::new();

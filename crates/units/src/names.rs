@@ -50,7 +50,7 @@ macro_rules! names {
     };
 }
 
-/// A text that is not the name of a value; see [`names!`](crate::names!).
+/// The text is not the name of a value; see [`names!`](crate::names!).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not one of {}", known.join(", "))]
 pub struct UnknownName {
@@ -59,7 +59,7 @@ pub struct UnknownName {
 }
 
 impl UnknownName {
-    /// Characters of the text that the error repeats.
+    /// Maximum number of characters of the text that the error repeats.
     const MAX_SHOWN: usize = 100;
 
     #[must_use]

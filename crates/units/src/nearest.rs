@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// The candidate that was probably meant: at most two edits away, or one for short words.
+/// The candidate that was probably meant: at most two edits away from the text, or one edit for short words.
 pub fn nearest<'c>(word: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
     let allowed = if word.chars().count() <= 4 { 1 } else { 2 };
     candidates

@@ -37,7 +37,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<(u64, &str)>, BadQuantity> {
     if quantities.is_empty() { Err(BadQuantity::Empty) } else { Ok(quantities) }
 }
 
-/// Letters, also those such as `µ` that are in no known unit.
+/// Letters, including letters such as `µ` that no known unit contains.
 fn is_unit_byte(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || !byte.is_ascii()
 }

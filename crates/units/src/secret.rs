@@ -1,4 +1,4 @@
-//! A secret that is not shown by accident.
+//! A secret that cannot be printed by accident.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// The secret itself, for the one place that needs it.
+    /// The value itself. Call this only where the value is needed.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0

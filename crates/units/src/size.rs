@@ -28,7 +28,7 @@ pub struct SizeError {
     reason: &'static str,
 }
 
-/// Reads `4096`, `512 B`, `10MB` (10,000,000) and `4 KiB` (4,096). Upper or lower case; the space is optional.
+/// Reads `4096`, `512 B`, `10MB` (10,000,000) and `4 KiB` (4,096), in upper or lower case. The space is optional.
 pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     parse(text).map_err(|reason| SizeError { text: text.to_owned(), reason })
 }
@@ -37,7 +37,7 @@ fn parse(text: &str) -> Result<u64, &'static str> {
     let (number, unit) = match quantity::parse(text) {
         Ok(quantities) => match quantities[..] {
             [quantity] => quantity,
-            _ => return Err("it has several numbers"),
+            _ => return Err("it contains several numbers"),
         },
         Err(BadQuantity::NoUnit(number)) if number == text.trim() => {
             return number.parse().map_err(|_| "it is too large");
@@ -120,7 +120,7 @@ mod tests {
             ("-1", "a whole number is expected"),
             ("1.5MB", "a whole number is expected"),
             ("1MB 2", "a whole number is expected"),
-            ("1MB 2KB", "it has several numbers"),
+            ("1MB 2KB", "it contains several numbers"),
             ("1XB", "its unit is unknown"),
             ("1s", "its unit is unknown"),
             ("99999999999999999999", "it is too large"),

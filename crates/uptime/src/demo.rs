@@ -26,7 +26,7 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
         let address = listener.local_addr()?;
         Ok((listener, address))
     }) else {
-        tracing::warn!("demo targets not started: no free port");
+        tracing::warn!("demo targets of uptime not started, no free port");
         return Ok(());
     };
     let started = Instant::now();

@@ -14,7 +14,7 @@ pub enum Error {
     #[error("invalid key prefix: {0}")]
     Keys(String),
     /// Rows that another program or a later version has written.
-    #[error("cannot read from the database: {0}")]
+    #[error("cannot read a stored value from the database: {0}")]
     Unreadable(String),
     #[error("cannot read root certificates from {path}: {reason}", path = path.display())]
     Roots { path: PathBuf, reason: String },

@@ -255,7 +255,7 @@ fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_store::Result<Clai
         (|| Some((number()?, number()?, number()?, number()?)))().ok_or_else(bad)?;
     let health = words.next().and_then(|next_due_in| next_due_in.parse().ok()).unwrap_or_else(|| {
         // Continue as after a loss: the result of this claim replaces it.
-        tracing::warn!(monitor = id, "monitor health unreadable, resetting it");
+        tracing::warn!(monitor = id, "stored health of a monitor is unreadable, resetting it");
         MonitorHealth::NEW
     });
     Ok(Claim {

@@ -234,7 +234,7 @@ impl Uptime {
         self.inner.cache.refresh_one(id).await?;
         // If this fails, the next reconciliation removes it: the database is the source of truth.
         if let Err(error) = self.schedule().remove(id, RemovalReason::Deleted).await {
-            tracing::warn!(%error, monitor = %id, "removing monitor from the schedule failed");
+            tracing::warn!(%error, monitor = %id, "failed to remove a monitor from the schedule");
         }
         self.notify_nodes(id).await;
         Ok(removed)
@@ -333,7 +333,7 @@ impl Uptime {
             self.plan(monitor).await
         };
         if let Err(error) = updated {
-            tracing::warn!(%error, monitor = %monitor.id, "schedule update failed, left to reconciliation");
+            tracing::warn!(%error, monitor = %monitor.id, "failed to update the schedule, reconciliation will do it");
         }
         self.inner.wake.notify_one();
         self.notify_nodes(&monitor.id).await;
@@ -385,7 +385,7 @@ impl Uptime {
     async fn notify_nodes(&self, id: &MonitorId) {
         let channel = self.schedule().keys().changed_channel();
         if let Err(error) = self.inner.context.store.bus().publish(channel, id.as_str()).await {
-            tracing::debug!(%error, "change notification failed");
+            tracing::debug!(%error, "failed to notify other nodes that a monitor changed");
         }
         self.notify_pages(Some(id));
     }

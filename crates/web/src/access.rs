@@ -46,7 +46,7 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     name: Arc<str>,
-    /// Of a user who has signed in with OpenID Connect.
+    /// Set for a user who has signed in with OpenID Connect.
     subject: Option<Arc<str>>,
     scopes: Arc<[Scope]>,
 }
@@ -92,7 +92,7 @@ impl Caller {
         &self.name
     }
 
-    /// Of a user: the issuer and the subject, which stay the same when the name changes.
+    /// For a user: the issuer and the subject, which stay the same when the name changes.
     #[must_use]
     pub fn subject(&self) -> Option<&str> {
         self.subject.as_deref()

@@ -17,12 +17,12 @@
 //! that they work in light and dark mode, keep their text at one size at any width, and have no inline styles, which the
 //! content security policy of the console forbids.
 //!
-//! - The plot is stretched to the width that there is; letters and strokes are not stretched with it.
-//! - What is not known is a gap: NaN, or a distance much larger than the usual step.
-//! - Each column has its numbers in a `<title>`, which browsers show on hover; the live module makes it a crosshair.
-//! - For those who do not see it, a picture is one image with a summary.
-//! - Series beyond [`MAX_SERIES`] are not drawn, points beyond the width of a screen are thinned out so that the
-//!   extremes stay, and no number is written that SVG could not read: a picture's size has a bound.
+//! - The plot is stretched to the available width; text and strokes are not stretched.
+//! - Unknown values are gaps: NaN, or a time between two points that is much longer than the usual step.
+//! - Each column has its numbers in a `<title>`, which browsers show on hover; `live.js` shows them as a crosshair.
+//! - For screen readers, a chart is one image with a summary.
+//! - Series beyond [`MAX_SERIES`] are not drawn, points beyond the width of a screen are reduced to the extremes, and
+//!   only numbers that are valid in SVG are written. So the size of a chart is bounded.
 
 mod axis;
 mod bars;

@@ -10,12 +10,13 @@ use hob_service::{Period, SecretRef};
 
 use crate::Error;
 
-/// Where the admin token is looked for when the configuration says nothing.
+/// The source of the admin token if the configuration does not set one.
 const ADMIN_VARIABLE: &str = "HOB_ADMIN_TOKEN";
 
-/// The shortest admin token, so that it cannot be guessed.
+/// The minimum length of an admin token, so that it cannot be guessed.
 pub(crate) const MIN_ADMIN_TOKEN_CHARS: usize = 24;
-/// The fewest different characters of an admin token. 24 random hexadecimal digits have fewer once in a million times.
+/// The minimum number of different characters in an admin token. Only one in a million tokens of 24 random hexadecimal
+/// digits has fewer.
 const MIN_DIFFERENT_CHARS: usize = 7;
 
 hob_service::section! {
@@ -29,8 +30,8 @@ hob_service::section! {
         /// characters. Without a token, everyone on this machine has full access, and requests that a proxy has forwarded
         /// are refused.
         pub admin_token: Option<SecretRef> = None,
-        /// The networks and addresses of proxies in front, whose forwarding headers are trusted: for the address of the
-        /// client, and for whether it uses HTTPS.
+        /// The networks and addresses of proxies in front of the server. Their forwarding headers are trusted for the
+        /// address of the client, and for whether it uses HTTPS.
         pub trusted_proxies: Vec<Network> = Vec::new(),
         /// The forwarding header of these proxies: "x_forwarded_for" (with X-Forwarded-Proto) or "forwarded".
         pub forwarded_header: ForwardingHeader = ForwardingHeader::XForwardedFor,
@@ -38,9 +39,9 @@ hob_service::section! {
         pub tls_certificate: Option<PathBuf> = None,
         /// The file with the private key of the certificate (PEM).
         pub tls_key: Option<PathBuf> = None,
-        /// The most concurrent connections. Further ones wait to be accepted.
+        /// The maximum number of concurrent connections. Further connections wait to be accepted.
         pub max_connections: u32 = 20_000,
-        /// The most concurrent requests. Further ones get status 503.
+        /// The maximum number of concurrent requests. Further requests get status 503.
         pub max_requests: u32 = 1_024,
         /// The largest request body, in KiB. Some routes accept more.
         pub max_body_kib: u32 = 1_024,
@@ -80,7 +81,7 @@ impl Config {
     }
 }
 
-/// Whether a token is long, and not one short text that is repeated.
+/// Whether a token is long enough and does not just repeat a short text.
 fn is_strong(token: &str) -> bool {
     let chars: Vec<char> = token.chars().collect();
     let different: HashSet<char> = chars.iter().copied().collect();

@@ -55,7 +55,7 @@ struct AppContextInner {
 /// Whether the visitor is signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SignInState {
-    /// The server has no admin token, so that everyone on this machine has access.
+    /// The server has no admin token, so everyone on this machine has access.
     NotRequired,
     SignedIn,
     /// The navigation is hidden.
@@ -68,7 +68,7 @@ enum SignInState {
 struct Layout<'a> {
     title: &'a str,
     nav: &'a [NavItem],
-    /// The `href` of the active navigation item; empty for none.
+    /// The `href` of the active navigation item; empty if there is none.
     here: &'a str,
     who: Option<&'a str>,
     sign_in_state: SignInState,
@@ -184,7 +184,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Console {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(frame) = parts.extensions.get::<AppContext>() else {
-            return Err(Problem::internal("the page was rendered outside of an app"));
+            return Err(Problem::internal("the route of this page was not registered through `App`"));
         };
         Ok(frame.console(&parts.uri, parts.extensions.get().cloned()))
     }

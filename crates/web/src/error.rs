@@ -1,4 +1,4 @@
-//! Errors at the start of the server and at a reload of its configuration.
+//! Errors when the server starts or reloads its configuration.
 
 use std::net::SocketAddr;
 
@@ -38,6 +38,6 @@ pub enum Error {
     Keys(#[from] hob_schema::BadEnv),
     #[error(transparent)]
     Store(#[from] hob_store::Error),
-    #[error("cannot listen: {0}")]
+    #[error("cannot listen for connections: {0}")]
     Listen(#[from] std::io::Error),
 }

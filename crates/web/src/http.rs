@@ -1,4 +1,5 @@
-//! HTTP as services see it: routes with the access that each requires, extractors, lists, problems, and the OpenAPI document.
+//! The HTTP interface for services: routes with the access that each requires, extractors, lists, problems, and the
+//! OpenAPI document.
 
 pub(crate) mod docs;
 pub(crate) mod extract;

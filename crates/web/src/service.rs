@@ -1,5 +1,5 @@
-//! The interface between a service and the program that runs it. Every service implements [`Service`]; the program
-//! only uses its [`Registration`].
+//! The interface between a service and the program that runs it. Every service implements [`Service`]; the program uses
+//! only the [`Registration`] of a service.
 
 pub(crate) mod card;
 pub(crate) mod memory_usage;
@@ -18,7 +18,7 @@ use crate::{Card, Changes, MemoryUsage, Routes};
 
 /// A service. Clones share the same handle.
 ///
-/// It is opened, started, and runs until its background tasks are stopped.
+/// A service is opened, then started, and then runs until its background tasks are stopped.
 pub trait Service: Clone + Send + Sync + Sized + 'static {
     /// Its section of `hob.toml`. The section's name is the name of the service: `--only` takes it, and its tables and
     /// metrics begin with it.
@@ -79,7 +79,7 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
         None
     }
 
-    /// Its memory use in the store, if measured.
+    /// Its memory usage in the store, if it has been measured.
     fn memory_usage(&self) -> Option<MemoryUsage> {
         None
     }
@@ -148,7 +148,9 @@ impl Registration {
 }
 
 fn section<S: Service>(config: &LiveSection) -> Result<Live<S::Config>, ServiceError> {
-    config.of().ok_or_else(|| format!("not the section [{}]", S::Config::NAME).into())
+    config
+        .of()
+        .ok_or_else(|| format!("the given configuration is not the section [{}]", S::Config::NAME).into())
 }
 
 async fn open<S: Service>(
@@ -182,7 +184,7 @@ pub trait AnyService: Send + Sync {
     fn memory_usage(&self) -> Option<MemoryUsage>;
 }
 
-/// Keeps the methods of the two traits apart.
+/// A wrapper, so that the methods of [`AnyService`] do not conflict with those of [`Service`].
 struct Opened<S>(S);
 
 impl<S: Service> AnyService for Opened<S> {

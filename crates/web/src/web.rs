@@ -1,4 +1,4 @@
-//! What all routes share: the service context, access, the audit log, live updates.
+//! The state that all routes share: the service context, access, the audit log, live updates.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::access::{Authenticator, CHECK_INTERVAL};
 use crate::server::listener;
 use crate::{Audit, Changes, Config, Error, SignInConfig};
 
-/// The web of one process. Clones are handles to the same.
+/// The shared state of one process. Clones share the same state.
 #[derive(Clone)]
 pub struct Web {
     inner: Arc<Inner>,
@@ -149,7 +149,7 @@ impl Web {
 
     /// Sets the services that scopes may name.
     pub(crate) fn set_services(&self, services: BTreeSet<String>) {
-        // A second app over the same web has the same services.
+        // Fails if another app with the same state has set them before. The services are the same then.
         let _ = self.inner.services.set(services);
     }
 
@@ -161,10 +161,12 @@ impl Web {
         while task.pause(SWEEP_INTERVAL).await {
             match self.tidy().await {
                 Ok(()) => task.heartbeat(),
-                Err(error) => tracing::warn!(%error, "session and audit sweep failed"),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to delete old sessions, tokens and audit log entries");
+                }
             }
         }
-        // Keep the uses of the last minute.
+        // Saves the times of token use of the last minute.
         let _ = self.inner.authenticator.flush_token_uses().await;
     }
 
@@ -200,12 +202,14 @@ impl Web {
                 Ok(Some(admin)) => self.inner.authenticator.replace_admin(&admin),
                 Ok(None) if self.inner.authenticator.is_open() => {}
                 Ok(None) => {
-                    tracing::error!(error = %Error::AdminTokenRemoved, "admin token reload failed, keeping the current one");
+                    tracing::error!(error = %Error::AdminTokenRemoved, "failed to reload the admin token, keeping the current one");
                 }
-                Err(error) => tracing::error!(%error, "admin token reload failed, keeping the current one"),
+                Err(error) => {
+                    tracing::error!(%error, "failed to reload the admin token, keeping the current one");
+                }
             }
             if let Err(error) = self.reload_certificate(&now) {
-                tracing::error!(%error, "certificate reload failed, keeping the current one");
+                tracing::error!(%error, "failed to reload the certificate, keeping the current one");
             }
             task.heartbeat();
         }

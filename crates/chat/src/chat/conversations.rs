@@ -1,5 +1,5 @@
-//! What members do in conversations. Each change is in the database before it is acknowledged; then it is published
-//! to the subscribers of this node and to the other nodes.
+//! The operations of members in conversations. Each change is in the database before it is acknowledged; then it is
+//! published to the subscribers of this node and to the other nodes.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ use crate::keys::{ConversationId, UserId};
 use crate::store::recent::{self, CacheUpdate};
 use crate::store::typing;
 
-/// The most messages or events of one response.
+/// The maximum number of messages or events in one response.
 pub(crate) const MAX_PAGE: u16 = 500;
 
 impl Chat {
@@ -86,11 +86,12 @@ impl Chat {
         let removed = {
             let _lock = self.lock_conversation(id).await;
             let removed = member::remove(&self.inner.database, id, user, by).await?;
-            // Before the event is published: the user who left does not receive it.
+            // This happens before the event is published, so that the user who left does not receive it.
             self.inner.hub.apply(&command).await?;
             self.publish_membership_change(id, removed).await?
         };
-        // Also if there was nothing to remove: an earlier call may have failed to get its confirmation.
+        // This is done even if there was nothing to remove, because an earlier call may have failed before it was
+        // confirmed.
         let was_member = matches!(&removed, Ok(())) || self.has_left(id, user).await?;
         if was_member {
             self.inner.hub.control.broadcast(&self.inner.hub.node, command).await?;
@@ -163,7 +164,7 @@ impl Chat {
         }
     }
 
-    /// Messages in order. Served from Redis if the cache is known to hold the whole page.
+    /// Messages in order. They are read from Redis if the cache certainly contains the whole page.
     pub async fn messages(
         &self,
         id: &ConversationId,
@@ -211,7 +212,7 @@ impl Chat {
             });
             let (sequence, newest) = read.await?;
             if let Err(error) = self.inner.recent.fill(id, sequence, &newest).await {
-                tracing::debug!(%error, "cache of recent messages not filled");
+                tracing::debug!(%error, "failed to fill the cache of recent messages");
             }
             if limit <= recent::MAX_RECENT {
                 let from = newest.len().saturating_sub(limit.into());
@@ -265,7 +266,7 @@ impl Chat {
         if changed && kind == ReceiptKind::Read {
             // The outbox does the same later. The reader sees the new count at once.
             if let Err(error) = self.recount_member(id, user).await {
-                tracing::debug!(%error, "unread recount failed, left to the outbox");
+                tracing::debug!(%error, "failed to recount unread messages, the outbox relay will do it");
             }
         }
         Ok(Ok(receipt))
@@ -277,7 +278,7 @@ impl Chat {
             return Ok(Err(refusal));
         }
         let changed = match state {
-            // Published every time: it extends the typing state on the other nodes.
+            // This is published every time, because it extends the typing state on the other nodes.
             TypingState::Typing => self.inner.typing.start(id, user).await.map(|_| true)?,
             TypingState::Stopped => self.inner.typing.stop(id, user).await?,
         };
@@ -344,7 +345,7 @@ impl Chat {
             }
         };
         taken.unwrap_or_else(|error| {
-            tracing::debug!(%error, "message rate limit not checked");
+            tracing::debug!(%error, "failed to check the message rate limit, message accepted");
             unlimited()
         })
     }
@@ -357,7 +358,7 @@ impl Chat {
         if let Ok(event) = &done
             && let Err(error) = self.inner.participants.drop(id, event.sequence).await
         {
-            tracing::debug!(%error, "participant cache not dropped, left to the outbox");
+            tracing::debug!(%error, "failed to clear the participant cache, the outbox relay will do it");
         }
         self.publish_change(id, done, CacheUpdate::Advance).await
     }
@@ -383,12 +384,12 @@ impl Chat {
         if let Err(error) = hub.publish(id, event).await
             && !error.is_reported()
         {
-            tracing::warn!(%error, "event delivery failed");
+            tracing::warn!(%error, "failed to deliver a chat event to the clients of this node");
         }
         hub.broker.publish_event(id, event);
         match recent.update_call(id, event.sequence, effect) {
             Ok(call) => hub.broker.enqueue(call),
-            Err(error) => tracing::error!(%error, "cache of recent messages not updated"),
+            Err(error) => tracing::error!(%error, "failed to update the cache of recent messages"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The consumer of the outbox, on whichever node relays it: publishes new messages for other services (C10) and
-//! updates the unread counters in Redis (C8 C9). Idempotent.
+//! The consumer of the outbox, which runs on the node that relays the outbox. It publishes new messages for other
+//! services (C10) and updates the unread counters in Redis (C8 C9). Idempotent.
 
 use std::collections::BTreeMap;
 
@@ -92,8 +92,8 @@ impl Chat {
         message_created_json(event.number, &message, &participants)
     }
 
-    /// Counts new messages for all members of a conversation. A counter that is up to date is incremented, which
-    /// costs the same however much is unread; any other is recounted.
+    /// Counts new messages for all members of a conversation. A counter that is up to date is incremented, at a cost
+    /// that does not depend on the number of unread messages. Every other counter is recounted.
     async fn count_new_messages<'a>(
         &self,
         id: &ConversationId,
@@ -146,7 +146,7 @@ impl Chat {
         if let Some(conversation) = conversation
             && participants.get(id).await?.is_some_and(|cached| !same_members(&cached, &counts))
         {
-            // The change itself could not drop it.
+            // The change itself failed to clear the cache.
             participants.drop(id, conversation.sequence).await?;
         }
         self.write_counts(&counts).await
@@ -187,8 +187,8 @@ impl Chat {
         self.inner.hub.broker.feed_call(user_id, &update)
     }
 
-    /// Rebuilds the unread counters of all users after a data loss. Every node that detects the loss does it, because
-    /// another node may have started since and does not know of it. Counters with a newer stamp are kept.
+    /// Rebuilds the unread counters of all users after a data loss. Every node that detects the loss does this, because
+    /// a node that started after the loss cannot detect it. Counters with a newer stamp are kept.
     pub(crate) async fn rebuild_unread(&self) -> Result<(), Error> {
         let Inner { database, unread, .. } = &*self.inner;
         let mut after = String::new();

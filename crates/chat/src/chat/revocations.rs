@@ -26,8 +26,8 @@ impl Chat {
         Ok(())
     }
 
-    /// Refuses a client whose token is revoked. The client is in the hub already, so that a revocation that is made
-    /// meanwhile closes it.
+    /// Refuses a client whose token is revoked. The client is already in the hub, so that a revocation at the same time
+    /// also closes it.
     pub(crate) async fn check_revocation(&self, client: &Client) -> Answer<()> {
         let until = revocations::revoked_until(&self.inner.database, &client.user).await?;
         let revoked = until.is_some_and(|until| client.token_issued_at() <= until);
@@ -48,7 +48,7 @@ impl Chat {
         loop {
             match self.apply_revocations(&mut last).await {
                 Ok(()) => task.heartbeat(),
-                Err(error) => tracing::warn!(%error, "token revocations not read, retrying"),
+                Err(error) => tracing::warn!(%error, "failed to read token revocations, retrying"),
             }
             if !task.pause(CHECK_INTERVAL).await {
                 return;

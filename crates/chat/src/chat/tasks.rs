@@ -28,7 +28,7 @@ impl Chat {
             if let Err(error) = self.send_heartbeat().await
                 && !error.is_reported()
             {
-                tracing::warn!(%error, "chat heartbeat failed");
+                tracing::warn!(%error, "failed to renew the lease of this chat node");
             }
             task.heartbeat();
             if !task.pause(every).await {
@@ -43,7 +43,7 @@ impl Chat {
             self.inner.recover.notify_one();
         }
         if hub.node.detect_data_loss().await? {
-            tracing::warn!("Redis data loss detected, rebuilding");
+            tracing::warn!("Redis lost chat data, rebuilding it");
             self.inner.rebuild.notify_one();
         }
         // Remembers the other nodes, in case Redis loses the list.
@@ -54,7 +54,7 @@ impl Chat {
         hub.node.publish_load(hub.load()).await
     }
 
-    /// Brings a new incarnation in sync: earlier control commands did not wait for this node.
+    /// Synchronizes a new incarnation, because earlier control commands did not wait for this node.
     pub(super) async fn recover(self, task: Task) {
         let hub = &self.inner.hub;
         while until(&task, self.inner.recover.notified()).await {
@@ -65,9 +65,11 @@ impl Chat {
             };
             match done.await {
                 Ok(()) => hub.node.mark_synced(&incarnation),
-                // The next heartbeat requests it again.
+                // The next heartbeat requests the synchronization again.
                 Err(error) if error.is_reported() => {}
-                Err(error) => tracing::warn!(%error, "chat node sync failed, retrying"),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to synchronize this chat node with Redis, retrying");
+                }
             }
             task.heartbeat();
         }
@@ -84,13 +86,13 @@ impl Chat {
                 // After one lease, every live node has renewed its entry.
                 if task.pause(hub.node.lease()).await {
                     let users = purge::purge_orphans(store, keys, &hub.node, presences).await?;
-                    tracing::info!(users, "orphaned presence purged");
+                    tracing::info!(users, "presence of users without a live node removed");
                 }
                 Ok::<_, Error>(())
             };
             if let Err(error) = done.await {
                 if !error.is_reported() {
-                    tracing::warn!(%error, "rebuild of Redis data failed, retrying");
+                    tracing::warn!(%error, "failed to rebuild the chat data in Redis, retrying");
                 }
                 if task.pause(Duration::from_millis(500)).await {
                     self.inner.rebuild.notify_one();
@@ -106,10 +108,10 @@ impl Chat {
         while task.pause(every).await {
             let node = &self.inner.hub.node;
             match node.sweep(&self.inner.presences).await {
-                // Redis may have lost the index of a swept node before that node could restore it.
+                // Redis may have lost the index of a dead node before that node could restore it.
                 Ok(swept) if swept > 0 && node.lost_data_recently() => self.inner.rebuild.notify_one(),
                 Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "sweep of dead nodes failed, retrying"),
+                Err(error) => tracing::debug!(%error, "failed to remove dead chat nodes, retrying"),
             }
             task.heartbeat();
         }
@@ -136,8 +138,8 @@ impl Chat {
         Ok(())
     }
 
-    /// Shuts the node down: disconnects its clients and gives up the lease, so that other nodes need not wait for it
-    /// to expire.
+    /// Shuts the node down: disconnects its clients and releases the lease, so that other nodes do not have to wait
+    /// until it expires.
     async fn leave(self) {
         let hub = &self.inner.hub;
         for client in hub.all_clients() {
@@ -148,7 +150,7 @@ impl Chat {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         if let Err(error) = hub.node.leave().await {
-            tracing::debug!(%error, "lease release failed, the lease will expire");
+            tracing::debug!(%error, "failed to release the lease of this chat node, it will expire");
         }
     }
 
@@ -189,7 +191,7 @@ impl Chat {
                 && !hub.control.is_own(&message)
             {
                 let chat = self.clone();
-                // In its own task: a command may query the database, and must not delay the next messages.
+                // Runs in its own task, because a command may query the database and must not delay the next messages.
                 tokio::spawn(async move { chat.apply_command(&message).await });
             }
         } else if let Ok(confirmation) = serde_json::from_slice::<Confirmation>(payload) {
@@ -207,7 +209,7 @@ impl Chat {
             && !error.is_reported()
         {
             // The sender retries until the command is confirmed or this node's lease expires.
-            tracing::warn!(%error, "control command failed");
+            tracing::warn!(%error, "failed to apply a control command, its sender retries");
         }
     }
 
@@ -217,7 +219,7 @@ impl Chat {
         while task.pause(TYPING_INTERVAL).await {
             for channel in hub.channels_with_expired_typing(Instant::now()) {
                 let ChannelName::Conversation(id) = &channel.name else { continue };
-                // Without Redis, everyone whose time is up has stopped.
+                // If Redis is unavailable, all users whose typing state has expired count as stopped.
                 let typists = typing.list(id).await.unwrap_or_default();
                 for user_id in channel.expire_typing(Instant::now(), &typists) {
                     let stopped = TransientEvent::Typing { user_id: user_id.clone(), typing: false };

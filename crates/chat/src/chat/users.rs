@@ -26,7 +26,8 @@ impl Chat {
         if !self.check_connect_rate(&client.user).await {
             return Ok(Err(Refusal::RateLimited { retry_after: std::time::Duration::from_secs(10) }));
         }
-        // Registered before the blocks are read: a block that is added meanwhile reloads them.
+        // The client is registered before the blocks are read, so that a block that is added at the same time reloads
+        // them.
         hub.add(client);
         if let Err(error) = client.reload_blocks(database).await {
             hub.remove(client);
@@ -49,7 +50,7 @@ impl Chat {
             Err(error) => {
                 // Delivery within the node works without Redis. The next incarnation restores all sockets.
                 if !error.is_reported() {
-                    tracing::warn!(%error, "presence of a connection not written to Redis");
+                    tracing::warn!(%error, "failed to write the presence of a connection to Redis");
                 }
                 hub.node.invalidate();
                 Ok(Ok(()))
@@ -68,7 +69,7 @@ impl Chat {
                 let node = hub.node.incarnation();
                 presences.unindex(&node, &client.user).await?;
                 if !hub.sockets_of(&client.user).is_empty() {
-                    // The user reconnected meanwhile; the index must not miss them.
+                    // The user has reconnected in the meantime, so the index must contain the user.
                     presences.index(&node, &client.user).await?;
                 }
             }
@@ -78,9 +79,9 @@ impl Chat {
             Ok::<_, Error>(())
         };
         if let Err(error) = leave.await {
-            // What is left in Redis belongs to this incarnation and is swept with it.
+            // The entries that are left in Redis belong to this incarnation and are removed with it.
             if !error.is_reported() {
-                tracing::warn!(%error, "chat connection record not removed from Redis");
+                tracing::warn!(%error, "failed to remove a chat connection from Redis");
             }
             hub.node.invalidate();
         }
@@ -178,7 +179,7 @@ impl Chat {
         if let Some(conversation) = conversation
             && let Err(error) = participants.fill(id, conversation.sequence, &users).await
         {
-            tracing::debug!(%error, "participant cache not filled");
+            tracing::debug!(%error, "failed to fill the participant cache");
         }
         Ok(users)
     }

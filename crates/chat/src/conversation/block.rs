@@ -57,8 +57,8 @@ async fn check_block_limit(tx: &Transaction, blocker: &UserId) -> Result<(), Rol
     Ok(())
 }
 
-/// A block changes what the two users have unread, and so their versions, in every conversation in which one is a
-/// member and the other is or was one.
+/// A block changes the unread counts of the two users, and therefore their versions, in every conversation in which one
+/// of them is a member and the other is or was a member.
 async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Result<(), Rollback> {
     let shared = members::raise_shared_versions(tx, one, other).await?;
     let shared: HashSet<ConversationId> = shared.into_iter().collect();

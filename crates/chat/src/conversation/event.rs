@@ -52,7 +52,7 @@ pub struct Event {
 
 from_row!(Event { sequence, actor, payload });
 
-/// The numbers that the next event of a conversation got.
+/// The numbers that were assigned to the next event of a conversation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NextSequence {
     pub(crate) sequence: u64,

@@ -127,7 +127,7 @@ pub(crate) async fn add(
     into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
-/// Users who left count too: their rows are limited.
+/// Users who left count too, because their rows are limited as well.
 async fn check_member_limit(tx: &Transaction, conversation: &ConversationId) -> Result<(), Rollback> {
     if members::count(tx, conversation).await? >= MAX_MEMBERS as u64 {
         return Err(Refusal::LimitExceeded { what: "members", max: MAX_MEMBERS as u64 }.into());

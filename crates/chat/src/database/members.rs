@@ -1,4 +1,4 @@
-//! `chat_member`: the members of a conversation, also those who left, and how far each has read.
+//! `chat_member`: the members of a conversation, including former members, and how far each has read.
 
 use hob_database::{Query, Read, Transaction, sql};
 
@@ -101,7 +101,8 @@ pub(crate) async fn leave(
     Ok(tx.execute(leave.bind(conversation).bind(user)).await? > 0)
 }
 
-/// Moves a member's pointers forward. `false` if they were that far already. What was read was also delivered.
+/// Moves a member's pointers forward. `false` if they were already there. Everything that was read also counts as
+/// delivered.
 pub(crate) async fn advance(
     tx: &Transaction,
     conversation: &ConversationId,

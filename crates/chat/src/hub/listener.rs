@@ -46,14 +46,14 @@ impl Hub {
             };
         };
         let Ok(message) = serde_json::from_slice::<BrokerMessage>(&payload) else {
-            tracing::warn!(channel = %channel.name, "malformed message on the bus");
+            tracing::warn!(channel = %channel.name, "malformed pub/sub message ignored");
             return;
         };
         match (message.sequence, message.actor, message.data) {
             (Some(sequence), Some(actor), Some(data)) => {
                 let event = Event { sequence, actor, payload: data.get().to_owned() };
                 if let Err(error) = self.publish_to_channel(channel, &event).await {
-                    tracing::debug!(%error, channel = %channel.name, "event delivery failed, retrying");
+                    tracing::debug!(%error, channel = %channel.name, "failed to deliver a chat event to the clients of this node, retrying");
                     self.retry_catch_up(channel).await;
                 }
             }
@@ -76,7 +76,7 @@ impl Hub {
     async fn retry_catch_up(&self, channel: &Channel) {
         while let Err(error) = self.catch_up(channel).await {
             if !error.is_reported() {
-                tracing::warn!(%error, channel = %channel.name, "catch-up failed, retrying");
+                tracing::warn!(%error, channel = %channel.name, "failed to read the missed events of a channel, retrying");
             }
             tokio::time::sleep(RETRY_DELAY).await;
         }

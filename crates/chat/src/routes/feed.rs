@@ -61,7 +61,7 @@ fn stream_after(chat: Chat, after: u64) -> impl Stream<Item = Result<Event, Infa
                     return Some((stream::iter(events), (chat, last)));
                 }
                 Ok(_) => {}
-                Err(error) => tracing::debug!(%error, "event stream query failed, retrying"),
+                Err(error) => tracing::debug!(%error, "failed to read the event stream, retrying"),
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }

@@ -12,7 +12,7 @@ use crate::conversation::event::Event;
 use crate::hub::channel_name::ChannelName;
 use crate::keys::UserId;
 
-/// A command of a client. Without an id it is a pong, or expects no reply.
+/// A command of a client. A command without an id is a pong, or does not expect a reply.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Command {
@@ -46,7 +46,7 @@ pub(crate) struct SubscribeRequest {
     pub(crate) epoch: String,
     pub(crate) offset: u64,
     pub(crate) join_leave: bool,
-    /// 2 asks for an error instead of a reply without recovery.
+    /// The value 2 requests an error instead of a reply without recovery.
     pub(crate) flag: u64,
 }
 

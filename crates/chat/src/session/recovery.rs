@@ -1,4 +1,4 @@
-//! Recovery of subscriptions that missed more than one reply holds.
+//! Recovery of subscriptions that missed more events than fit into one reply.
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::keys::ConversationId;
 /// How many events are read at a time for a client that recovers.
 const RECOVERY_BATCH: u16 = 100;
 
-/// A subscription that misses more than the first reply holds. The rest is sent as fast as the client reads it.
+/// A subscription that missed more events than fit into the first reply. The rest is sent as fast as the client reads
+/// it.
 pub(super) struct Recovery {
     pub(super) channel: Arc<Channel>,
     pub(super) conversation: ConversationId,
@@ -52,7 +53,7 @@ impl Session {
                         client.queue.reply(push);
                     }
                 }
-                // The subscription is active, or was removed meanwhile.
+                // The subscription is active, or was removed in the meantime.
                 _ => drop(self.recoveries.pop()),
             }
         }

@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// As a reply, on which clients request a new token before they reconnect.
+    /// Sent as a reply, because clients then request a new token before they reconnect.
     fn reject_expired(&mut self, id: u32) -> Disconnect {
         self.rejection = Some(protocol::reply(id, &ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
         Disconnect::EXPIRED
@@ -116,7 +116,7 @@ impl Session {
 
 fn setup_failed(error: &Error) -> Disconnect {
     if !error.is_reported() {
-        tracing::warn!(%error, "connection setup failed");
+        tracing::warn!(%error, "failed to set up a chat connection");
     }
     Disconnect::SERVER_ERROR
 }

@@ -43,7 +43,7 @@ pub struct Verified {
     pub user: UserId,
     /// When the token expires, in Unix seconds.
     pub expires_s: i64,
-    /// When the token was issued, in Unix milliseconds; 0 if it does not say so.
+    /// When the token was issued, in Unix milliseconds; 0 if the token does not have this claim.
     pub issued_ms: i64,
     /// The credential that the token ends with, if this server issued it.
     pub credential: Option<String>,
@@ -153,7 +153,7 @@ impl Tokens {
             sub: user.to_string(),
             exp: expires_s as f64,
             nbf: None,
-            // With milliseconds: a token that is issued right after a revocation is valid.
+            // The time has milliseconds, so that a token that is issued right after a revocation is valid.
             iat: Some(UnixMs::now().0 as f64 / 1_000.0),
             hob_credential: credential,
             aud: self.audience.clone().map(Audience::One),

@@ -23,7 +23,7 @@ const MAX_COMMANDS: usize = 256;
 pub(crate) async fn serve(chat: Chat, credentials: Credential, mut socket: WebSocket) {
     let mut session = Session::new(chat, credentials);
     let end = run(&mut session, &mut socket).await;
-    // The session first: the close frame can take long.
+    // Ends the session first, because sending the close frame can take a long time.
     Box::pin(session.close()).await;
     if let Some(Disconnect { code, reason }) = end {
         let frame = CloseFrame { code, reason: reason.as_ref().into() };
@@ -43,7 +43,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
     }
     let ping_interval = session.ping_interval();
     let mut pings = PingTimer::new(ping_interval);
-    // One timer for the whole connection, since most wake-ups have another cause.
+    // One timer for the whole connection, because most wake-ups have another cause.
     let mut timer = pin!(tokio::time::sleep_until(pings.next.into()));
     loop {
         let due = pings.next.min(session.expires_at()).into();
@@ -55,7 +55,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
             && let Err(error) = Box::pin(session.catch_up()).await
         {
             if !error.is_reported() {
-                tracing::warn!(%error, "client recovery failed");
+                tracing::warn!(%error, "failed to send missed messages to a client, disconnecting it");
             }
             return Some(Disconnect::SERVER_ERROR);
         }

@@ -50,7 +50,7 @@ impl ParticipantCache {
             repair::run(&self.store, cmd("SMEMBERS").arg(&key).take(), &[(&key, KeyType::Set)]).await?;
         let mut members: Vec<UserId> =
             members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
-        // In the order of the database: a set has none.
+        // Sorted as in the database, because a set has no order.
         members.sort();
         Ok((!members.is_empty()).then_some(members))
     }

@@ -1,7 +1,7 @@
 //! Presence (C1 C2 C3 C11 C12): the sockets of a user on all nodes. One script counts them, so that each real change
 //! publishes exactly one event.
 //!
-//! A socket belongs to one incarnation of a node. Other nodes sweep the sockets of a dead node; after a data loss,
+//! A socket belongs to one incarnation of a node. Other nodes remove the sockets of a dead node; after a data loss,
 //! each node restores its own sockets without events.
 
 use std::collections::{HashMap, HashSet};
@@ -109,7 +109,7 @@ impl PresenceStore {
         let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.store.clock().us());
         let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user));
         let change = self.read_leave(self.store.run(call).await?).await?;
-        // Also for an unknown socket: the view may be left over.
+        // This is done even for an unknown socket, because its view may still exist.
         self.store.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
         Ok(change)
     }
@@ -204,7 +204,7 @@ impl PresenceStore {
         [get(self.keys.online(user)), get(self.keys.last_seen(user)), (presence, version)]
     }
 
-    /// Reads many keys. A key of the wrong type counts as missing, so that it does not fail the others.
+    /// Reads many keys. A key of the wrong type counts as missing, so that reading the other keys does not fail.
     async fn read_each<T: FromRedisValue + Default>(&self, reads: Vec<(&str, Key)>) -> Result<Vec<T>, Error> {
         let calls: Vec<Call> =
             reads.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();

@@ -1,4 +1,4 @@
-//! The cache of a conversation's newest messages (C7). It is served only if it is known to hold the whole page as of
+//! The cache of a conversation's newest messages (C7). It is used only if it certainly contains the whole page, up to
 //! the conversation's last event.
 
 use hob_store::repair::{self, KeyType};
@@ -69,7 +69,7 @@ impl RecentMessages {
         Ok(call.arg(MAX_RECENT).arg(ttl_ms()))
     }
 
-    /// A page of messages, oldest first, if the cache is known to hold all of it.
+    /// A page of messages, oldest first, if the cache certainly contains all of it.
     pub(crate) async fn page(
         &self,
         conversation: &ConversationId,
@@ -102,7 +102,7 @@ impl RecentMessages {
     }
 }
 
-/// The page, if the messages hold all of it. `complete` means that the conversation has no others.
+/// The page, if these messages contain all of it. `complete` means that the conversation has no other messages.
 fn page_of(
     mut messages: Vec<Message>,
     complete: bool,

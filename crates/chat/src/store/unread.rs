@@ -131,7 +131,7 @@ impl UnreadCounters {
         let mut updates = Vec::with_capacity(calls.len());
         for (user, answer) in users.zip(self.store.batch(calls).await) {
             match answer {
-                // A key of the wrong type of one user must not fail the others.
+                // If one user's key has the wrong type, the calls for the other users must still succeed.
                 Err(error) if error.is_wrong_type() => {
                     repair::repair(&self.store, &[(self.keys.unread_held(user), KeyType::Hash)]).await?;
                     updates.push(CounterUpdate::Missing);

@@ -12,7 +12,7 @@ use crate::address::{Address, Dialect, Location};
 use crate::connection::{Connection, Mode};
 use crate::{Error, Options, private_file};
 
-/// Prepared statements cached per connection: more than all services together have.
+/// Number of prepared statements that a connection caches: more than all services together have.
 const MAX_CACHED_STATEMENTS: usize = 500;
 
 #[derive(Clone)]
@@ -41,7 +41,8 @@ impl Pools {
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
             .statement_cache_capacity(MAX_CACHED_STATEMENTS)
-            // Only another process can hold the lock. Half of the limit, so that SQLite reports the lock before we time out.
+            // Only another process can hold the lock. The wait is half of the limit, so that SQLite reports the lock
+            // before our own timeout.
             .busy_timeout(options.statement_timeout / 2);
         let pool = SqlitePoolOptions::new()
             .acquire_timeout(options.statement_timeout)
@@ -62,7 +63,7 @@ impl Pools {
         let connect = connect.statement_cache_capacity(MAX_CACHED_STATEMENTS).options([
             // Only explicit write transactions may write, as on SQLite.
             ("default_transaction_read_only", "on"),
-            // Ends statements on the server whose caller has given up.
+            // Ends statements on the server after their caller has given up.
             ("statement_timeout", limit.as_str()),
             ("idle_in_transaction_session_timeout", limit.as_str()),
         ]);
@@ -89,7 +90,7 @@ impl Pools {
         })
     }
 
-    /// How many idle connections in the pool may have been lost.
+    /// The maximum number of idle connections in the pool that may have been lost.
     pub(crate) fn max_stale(&self) -> u32 {
         match self {
             Pools::Sqlite { .. } => 0,
@@ -102,7 +103,7 @@ impl Pools {
             match self {
                 Pools::Sqlite { writer, readers } => {
                     readers.close().await;
-                    // Last, because closing it checkpoints the write-ahead log into the file.
+                    // The writer is closed last, because closing it checkpoints the write-ahead log into the file.
                     writer.close().await;
                 }
                 Pools::Postgres(pool) => pool.close().await,

@@ -6,7 +6,8 @@ use crate::{Database, Error, Read as _, Transaction, sql};
 
 /// Reads a topic from its stored position. Delivers every event at least once.
 ///
-/// Processes that open the same name each get all events: the caller makes sure that one of them runs at a time.
+/// If several processes open the same name, each of them gets all events. The caller must ensure that only one of them
+/// runs at a time.
 #[derive(Clone, Debug)]
 pub struct Consumer {
     database: Database,
@@ -43,10 +44,10 @@ impl Consumer {
         Ok(Self { database: database.clone(), name, topic })
     }
 
-    /// Reads the next events, at most `limit`. Returns the same ones until they are acknowledged.
+    /// Reads the next events, at most `limit`. Returns the same events until they are acknowledged.
     ///
-    /// A consumer that was away for longer than the retention gets [`Replay::Missed`]. It continues after it has
-    /// acknowledged `oldest - 1` or `newest`.
+    /// A consumer that did not read for longer than the retention gets [`Replay::Missed`]. To continue, it acknowledges
+    /// `oldest - 1` or `newest`.
     pub async fn next_batch(&self, limit: u16) -> Result<Replay, Error> {
         after(&self.database, self.topic, self.position().await?, limit).await
     }
@@ -72,7 +73,7 @@ impl Consumer {
         Ok(position)
     }
 
-    /// Deletes the consumer: events are no longer kept for it.
+    /// Deletes the consumer. Events are then no longer kept for it.
     pub async fn delete(self) -> Result<(), Error> {
         let leave = sql("DELETE FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");
         let leave = leave.bind(self.name).bind(self.topic.0);

@@ -1,8 +1,8 @@
 //! The relay: numbers events in order and publishes them. One relay is active at a time among all nodes.
 //!
 //! The active relay holds a lease that it renews; another one takes over after the lease has expired. Numbers are
-//! assigned in a transaction that locks the lease's row and checks its fence. So a relay that was suspended and does
-//! not know that its lease expired cannot assign a number twice.
+//! assigned in a transaction that locks the lease's row and checks its fence. So a relay whose lease expired while it
+//! was suspended cannot assign a number twice.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -21,7 +21,7 @@ use crate::{Database, Error, Query, Read as _, Transaction, from_row, sql};
 pub struct Relay {
     database: Database,
     retention: Retention,
-    /// How long other relays wait before they take over from this one.
+    /// How long other relays wait before they take over from this relay.
     lease: Duration,
     held: Option<HeldLease>,
     trimmed: Option<Instant>,
@@ -83,7 +83,8 @@ impl Relay {
         }
     }
 
-    /// Sets the lease. With a shorter one others take over sooner, and it is renewed more often.
+    /// Sets the duration of the lease. With a shorter lease, other relays take over sooner, but the lease is renewed
+    /// more often.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -91,8 +92,8 @@ impl Relay {
     }
 
     /// Relays until `stop` is ready, then releases the lease so that another relay takes over at once. `publish` gets
-    /// events in the order of their numbers, one topic at a time, and gets them again until it returns `Ok`: delivery
-    /// is at least once.
+    /// events in the order of their numbers, one topic at a time. It gets the same events again until it returns `Ok`,
+    /// so delivery is at least once.
     pub async fn run<F, E>(
         mut self,
         mut publish: impl FnMut(Vec<Event>) -> F + Send,
@@ -128,7 +129,7 @@ impl Relay {
         if let Err(error) = self.release().await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "outbox lease not released, it expires by itself"
+                "failed to release the outbox lease, it will expire"
             );
         }
     }
@@ -150,7 +151,7 @@ impl Relay {
             return Ok(RelayRound::NotLeaseHolder);
         };
         let published = self.publish(held, &mut publish).await?;
-        // Also when publishing failed: retention bounds unpublished events too.
+        // Runs even if publishing failed, because retention also limits unpublished events.
         self.trim().await?;
         Ok(match (numbered, published) {
             (_, None) => RelayRound::Unpublished,
@@ -236,13 +237,13 @@ impl Relay {
             let was_stuck = std::mem::replace(&mut self.is_stuck, published.is_err());
             if let Err(error) = published {
                 if !was_stuck {
-                    tracing::warn!(topic, %error, "outbox publish failed, retrying");
+                    tracing::warn!(topic, %error, "failed to publish outbox events, retrying");
                 }
                 // All topics are published over the same bus, so the others would fail too.
                 return Ok(None);
             }
             if was_stuck {
-                tracing::info!("outbox publish works again");
+                tracing::info!("outbox events are published again");
             }
             let topic = topic.as_str();
             let work = |tx| async move { mark_published(&tx, held.fence, topic, last).await };

@@ -9,9 +9,9 @@ use crate::{Database, Error, Query, Read as _, Snapshot, Transaction, from_row, 
 /// How long the events of a topic are kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// Events that were published and that every consumer has acknowledged.
+    /// Limits for events that were published and that every consumer has acknowledged.
     pub read: RetentionLimit,
-    /// Events that are unpublished, or that a consumer has not acknowledged.
+    /// Limits for events that are unpublished, or that a consumer has not acknowledged.
     pub unread: RetentionLimit,
 }
 
@@ -89,7 +89,8 @@ async fn plan(snapshot: &Snapshot, retention: Retention) -> Result<Vec<(String, 
 
 /// The number of the last event beyond the limits.
 async fn last_expired(snapshot: &Snapshot, state: &TopicState, limits: RetentionLimit) -> Result<u64, Error> {
-    // Numbers follow times closely enough, and a scan from the oldest event stops at the first one to keep.
+    // The order of numbers is close enough to the order of times. A scan from the oldest event stops at the first event
+    // that must be kept.
     let oldest_kept: Query<(u64,)> = sql("SELECT number FROM hob_outbox_event
          WHERE topic = $1 AND written_at >= $2 ORDER BY number LIMIT 1");
     let oldest_kept = oldest_kept.bind(&state.topic).bind(snapshot.now().minus(limits.age));

@@ -16,7 +16,7 @@ pub trait Binds {
 
 /// Well below the limits of both databases for values per statement.
 const MAX_VALUES: usize = 8_000;
-/// Limits the memory that a statement with long rows takes.
+/// Limits the memory of a statement with long rows.
 const MAX_BYTES: usize = 4 << 20;
 
 impl Transaction {
@@ -84,7 +84,7 @@ impl<'a> Bulk<'a> {
                 0 => "), (",
                 _ => ", ",
             };
-            // Named placeholders cost SQLite a scan over all names per value; anonymous ones do not.
+            // For each named placeholder, SQLite scans all names; anonymous placeholders avoid this cost.
             let _ = match dialect {
                 Dialect::Sqlite => write!(text, "{before}?"),
                 Dialect::Postgres => write!(text, "{before}${}", index + 1),
@@ -93,9 +93,9 @@ impl<'a> Bulk<'a> {
         let _ = write!(text, ") {}", self.tail);
         self.bytes = 0;
         Statement {
-            // Built from literals of the program and from numbers.
+            // Safe: built only from literals of the program and from numbers.
             sql: AssertSqlSafe(text).into_sql_str(),
-            // Full statements are all alike; the length of others varies.
+            // Full statements all have the same text, so they are cached; the length of other statements varies.
             cached: self.has_max_values(),
             bound: std::mem::take(&mut self.bound),
         }

@@ -1,4 +1,4 @@
-//! Keyset pagination: a page starts after the last row of the page before, not at an offset.
+//! Keyset pagination: a page starts after the last row of the previous page, not at an offset.
 
 use std::fmt::Write as _;
 use std::str::FromStr;
@@ -12,8 +12,8 @@ use crate::value::{Value, ValueKind};
 /// and an index should start with them.
 ///
 /// The query must have neither `ORDER BY` nor `LIMIT`, and must end with its `WHERE` clause (`WHERE TRUE` if there is
-/// no condition). Every page costs the same, and inserted or deleted rows do not make other rows appear twice or not
-/// at all.
+/// no condition). Every page has the same cost, and rows that are inserted or deleted in the meantime do not make other
+/// rows appear twice or be skipped.
 ///
 /// ```
 /// # use hob_database::{Keyset, ValueKind};

@@ -1,7 +1,8 @@
 //! Reading: from the current database, from a snapshot, or in a transaction.
 //!
-//! The functions below the trait do the work, without the type of the rows: they are compiled once, in this crate, and
-//! not once per type in every crate that reads. A boxed future costs nothing beside a query.
+//! The functions below the trait do the work without knowing the type of the rows, so they are compiled once, in this
+//! crate, and not once per type in every crate that reads. The cost of boxing a future is negligible compared with a
+//! query.
 
 use futures_util::future::BoxFuture;
 
@@ -18,7 +19,7 @@ pub const MAX_ROWS: usize = 10_000;
 /// Runs queries. [`Database`] runs each on the current data, a [`Snapshot`] runs all of them on the data of one moment,
 /// and a [`Transaction`] also sees its own changes.
 pub trait Read: Source + Sized {
-    /// The first row. Fails if there is none: for queries such as a count.
+    /// The first row. Fails if there is none. For queries that always return a row, such as a count.
     fn one<T: FromRow>(&self, query: Query<T>) -> impl Future<Output = Result<T, Error>> + Send {
         let row = one(self, query.untyped());
         async { T::from_row(&row.await?) }

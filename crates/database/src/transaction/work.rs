@@ -7,9 +7,9 @@ use futures_util::future::BoxFuture;
 
 use crate::transaction::OpenTransaction;
 
-/// What runs in a transaction. It keeps its result for the caller, who knows the type.
+/// The work that runs in a transaction. It stores its result for the caller, which knows the type.
 pub(crate) trait Work: Send {
-    /// Runs the work and keeps its result. `true` if that is `Ok`.
+    /// Runs the work and stores its result. Returns `true` if the result is `Ok`.
     fn run(&mut self, opened: &OpenTransaction) -> BoxFuture<'_, bool>;
 }
 

@@ -63,7 +63,7 @@ impl Row {
         Error::Column {
             column: self.name(index),
             expected,
-            // The kind is enough to find the bug; the value may be secret.
+            // The error contains only the kind, because the value may be secret. The kind is enough to find the bug.
             found: found.map_or("NULL".to_owned(), |value| match value {
                 Value::Int(n) => n.to_string(),
                 value => format!("{:?}", value.kind()),
@@ -147,7 +147,7 @@ tuples! {
 
 impl std::fmt::Debug for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Without the values, which may be secret.
+        // Omits the values, because they may be secret.
         f.debug_list().entries((0..self.len()).map(|index| self.name(index))).finish()
     }
 }

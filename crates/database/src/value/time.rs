@@ -20,7 +20,7 @@ impl UnixMs {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
-    /// The current time of this machine, which is the clock of SQLite. PostgreSQL has its own:
+    /// The current time of this machine, which is also the clock of SQLite. PostgreSQL has its own clock:
     /// [`Transaction::now`](crate::Transaction::now).
     pub fn now() -> Self {
         Self(milliseconds(hob_units::unix_time()))

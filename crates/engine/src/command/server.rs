@@ -54,7 +54,7 @@ pub(super) fn handler(id: ServerCommand) -> Handler {
 }
 
 fn drop_http(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
-    tracing::warn!("client sent HTTP, connection closed");
+    tracing::warn!("client sent HTTP to the Redis port, connection closed");
     context.session.closing = true;
     Ok(Reply::Nothing)
 }

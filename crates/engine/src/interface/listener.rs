@@ -93,7 +93,7 @@ impl Listener {
                 Ok(client) => drop(clients.spawn(client)),
                 Err(error) => {
                     // Most likely out of file descriptors: wait for connections to close.
-                    tracing::warn!(%error, "accepting a client connection failed");
+                    tracing::warn!(%error, "failed to accept a client connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }

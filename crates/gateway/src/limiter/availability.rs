@@ -40,7 +40,7 @@ impl Availability {
     pub(crate) fn record_failure(&self, error: &Error) {
         if !matches!(error, Error::Unavailable { .. } | Error::Interrupted { .. }) {
             if !error.is_reported() {
-                tracing::error!(%error, "limit check failed");
+                tracing::error!(%error, "failed to check a rate limit");
             }
             return;
         }
@@ -51,7 +51,7 @@ impl Availability {
             }
             *state = State::Suspected;
         }
-        tracing::warn!(%error, "limit check without reply, pinging the store");
+        tracing::warn!(%error, "no reply to a rate limit check, pinging the store");
         let (store, state) = (self.store.clone(), Arc::downgrade(&self.state));
         tokio::spawn(async move {
             loop {
@@ -62,9 +62,9 @@ impl Availability {
                 let before = std::mem::replace(&mut *state.write(), now);
                 drop(state);
                 match (before, ping) {
-                    (State::Unavailable, Ok(())) => tracing::info!("store available again"),
+                    (State::Unavailable, Ok(())) => tracing::info!("store is available again"),
                     (State::Suspected, Err(error)) => {
-                        tracing::warn!(%error, "store unavailable, on_store_failure applies");
+                        tracing::warn!(%error, "store is unavailable, applying on_store_failure");
                     }
                     _ => {}
                 }

@@ -272,7 +272,7 @@ fn parse_count_by(text: &str) -> Result<CountBy, String> {
             let plain = label.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && label != "key";
             if !apart || !plain || label.len() > 32 {
                 return Err(format!(
-                    "invalid label {label:?}: expected at most 32 lowercase letters or _, one of them past f, and not \"key\""
+                    "invalid label {label:?}: expected at most 32 lowercase letters or _, with at least one letter after f in the alphabet, and not \"key\""
                 ));
             }
             Ok(CountBy::Header { name: header(name)?, label: label.to_owned() })

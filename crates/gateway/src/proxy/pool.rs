@@ -74,7 +74,7 @@ impl ConnectionPool {
         let connecting = tokio::time::timeout(connect_timeout, Connection::connect(target));
         let mut connection = connecting
             .await
-            .unwrap_or_else(|_| Err("connect timed out".into()))
+            .unwrap_or_else(|_| Err("connecting timed out".into()))
             .map_err(SendError::NotSent)?;
         match connection.send(request).await {
             Ok(response) => Ok(self.with_body(response, connection)),

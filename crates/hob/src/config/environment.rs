@@ -1,8 +1,9 @@
 //! The environment variables that Hob reads, in one place.
 //!
-//! `HOB_<SECTION>_<KEY>` sets `[section] key` for every setting of every section and wins over `hob.toml`. [`ALIASES`]
-//! are further documented names. Most names without `HOB_` are also used by other programs, so `hob.toml` wins over them.
-//! The variables of the key schemas have no setting in `hob.toml`; the services read them when they open.
+//! `HOB_<SECTION>_<KEY>` sets `[section] key` for every setting of every section, and takes precedence over `hob.toml`.
+//! [`ALIASES`] are further documented names. Most names without `HOB_` are also used by other programs, so `hob.toml`
+//! takes precedence over them. The variables of the key schemas have no setting in `hob.toml`; the services read them
+//! when they open.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ const ALIASES: [Alias; 9] = [
     Alias::new("HOB_LISTEN", "server", "listen", Rank::AboveFile),
     Alias::new("HOB_EMBEDDED_LISTEN", "redis", "embedded_listen", Rank::AboveFile),
     Alias::new("HOB_EMBEDDED_MEMORY_MIB", "redis", "embedded_memory_mib", Rank::AboveFile),
-    // It holds the token itself, and the setting says where the token is.
+    // The variable contains the token itself. The setting contains the source of the token.
     Alias {
         convert: |_| "env:HOB_ADMIN_TOKEN".to_owned(),
         ..Alias::new("HOB_ADMIN_TOKEN", "server", "admin_token", Rank::BelowFile)
@@ -38,17 +39,17 @@ const ALIASES: [Alias; 9] = [
     },
 ];
 
-/// Another name of a setting's variable. An empty one counts as not set.
+/// Another name for the variable of a setting. An empty variable counts as not set.
 struct Alias {
     variable: &'static str,
     section: &'static str,
     key: &'static str,
     rank: Rank,
-    /// The text as the setting takes it.
+    /// Converts the text to the form that the setting accepts.
     convert: fn(&str) -> String,
 }
 
-/// Whether a variable wins over `hob.toml`.
+/// Whether a variable takes precedence over `hob.toml`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rank {
     AboveFile,
@@ -61,18 +62,18 @@ pub(super) struct Environment {
     variables: BTreeMap<String, String>,
     /// `HOB_<SECTION>_<KEY>` of all settings.
     names: BTreeSet<String>,
-    /// What is assigned to a setting, by the setting's `HOB_<SECTION>_<KEY>`.
+    /// The values of settings, by the variable `HOB_<SECTION>_<KEY>` of each setting.
     assigned: BTreeMap<String, Assignment>,
 }
 
 #[derive(Clone, Debug)]
 struct Assignment {
     text: String,
-    /// The variables that it comes from.
+    /// The variables from which the value comes.
     source: String,
 }
 
-/// The variables of this process. Hob reads none whose name or value is not UTF-8.
+/// The variables of this process. Hob ignores variables whose name or value is not UTF-8.
 pub(super) fn of_process() -> BTreeMap<String, String> {
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -101,7 +102,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The variable that sets a setting: its own, else its first alias that is set.
+    /// The variable that sets a setting: its own variable, or else the first of its aliases that is set.
     fn find(&self, name: &str, section: &str, setting: &Setting) -> Result<Option<Assignment>, ConfigError> {
         if let Some(text) = self.variables.get(name) {
             return Ok(Some(Assignment { text: text.clone(), source: name.to_owned() }));
@@ -148,7 +149,7 @@ impl Environment {
         Ok(Some(Assignment { text: format!("redis://{password}{host}:{port}"), source: set.join(", ") }))
     }
 
-    /// What [`Layers`] reads: each setting's own variable.
+    /// The variables that [`Layers`] reads: the own variable of each setting.
     pub(super) fn layer(&self) -> impl Iterator<Item = (String, String)> {
         self.assigned.iter().map(|(name, assignment)| (name.clone(), assignment.text.clone()))
     }
@@ -158,7 +159,7 @@ impl Environment {
         self.assigned.get(name).map_or(name, |assignment| &assignment.source)
     }
 
-    /// Names the variable that was set, where an error names the setting's own.
+    /// Replaces the name of a setting's own variable in an error by the variable that was set.
     pub(super) fn explain(&self, error: ConfigError) -> ConfigError {
         match error {
             ConfigError::InSetting { name, message } => {
@@ -168,7 +169,7 @@ impl Environment {
         }
     }
 
-    /// The variables that start with `HOB_` and that nothing reads. `settings` may refer to some as `env:NAME`.
+    /// The variables that start with `HOB_` and are not read. `settings` may refer to some as `env:NAME`.
     pub(super) fn unknown(&self, settings: &[Setting]) -> Vec<String> {
         let mut known: BTreeSet<String> = self.names.clone();
         known.extend(ALIASES.iter().map(|alias| alias.variable.to_owned()));

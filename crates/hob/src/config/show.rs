@@ -13,7 +13,8 @@ use super::{Loaded, kinds, load};
 use crate::cli::ConfigCommand;
 use crate::exit::Exit;
 
-/// Longer settings do not push the origins of all others to the right.
+/// The maximum width of the first column. A longer setting does not move the origins of the other settings to the
+/// right.
 const MAX_WIDTH: usize = 60;
 
 pub(crate) fn run(command: &ConfigCommand, file: Option<&Path>) -> Result<Exit> {

@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 /// Slow enough that other clients barely notice.
 const PACE: Pace = Pace::KeysPerSecond(20_000);
 
-/// Viewing the page starts a new audit when the last one is older.
+/// Viewing the page starts a new audit if the last one is older than this.
 const MAX_AGE_MS: u64 = 60_000;
 
-/// A batch of an audit may take long while a server is busy.
+/// A batch of an audit may take a long time while a server is busy.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The audit of the store and its latest result. Clones are handles to the same audit.

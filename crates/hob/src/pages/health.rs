@@ -20,11 +20,12 @@ use crate::services::Services;
 /// A part that does not respond in time is shown as unavailable.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A task with more lag gets a warning here, and with even more on the Overview.
+/// A task with more lag than `LAG_WARNING` gets a warning on this page; with more than `LAG_PROBLEM`, also on the
+/// Overview.
 const LAG_WARNING: Duration = Duration::from_secs(10);
 const LAG_PROBLEM: Duration = Duration::from_secs(60);
 
-/// With more waiting events, the relay does not keep up.
+/// If more events than this are waiting, the relay does not keep up.
 const BACKLOG_WARNING: u64 = 1_000;
 
 /// The state of the page.

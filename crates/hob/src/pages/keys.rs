@@ -19,10 +19,10 @@ use tokio::time::{Instant, timeout};
 use super::SCOPE;
 use super::audit::{AuditRun, AuditState, BackgroundAudit};
 
-/// Keys of a family that are shown.
+/// Maximum number of keys of a family that are shown.
 const MAX_SAMPLES: usize = 20;
 
-/// Limits of the search for them, per server and in all.
+/// Limits of the search for keys on one server, and the maximum time for all servers.
 const MAX_SCANS: usize = 40;
 const SCAN_COUNT: usize = 500;
 const MAX_SCAN_TIME: Duration = Duration::from_secs(1);
@@ -38,14 +38,14 @@ pub(crate) struct Search {
 struct KeysPage {
     search: Field,
     searched: String,
-    /// The family of the key that was searched for, if it is one.
+    /// The family of the searched text, if the text is a key.
     holder: Option<(String, String)>,
     schemas: Vec<SchemaRows>,
     state: AuditState,
     may_audit: bool,
 }
 
-/// A schema with those of its families that were asked for.
+/// A schema with the requested families.
 struct SchemaRows {
     name: String,
     purpose: String,
@@ -89,7 +89,7 @@ impl KeysPage {
     }
 
     fn no_family(&self) -> Empty {
-        Empty::new("No family", format!("No declared family contains “{}”.", self.searched))
+        Empty::new("No families found", format!("No declared family contains “{}”.", self.searched))
             .link("Show all", "/keys")
     }
 }

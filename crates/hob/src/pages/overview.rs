@@ -16,10 +16,10 @@ use tokio::time::timeout;
 use super::health::{HealthCheck, degraded_problem};
 use crate::services::Services;
 
-/// A slower service is shown without its numbers.
+/// A service that takes longer than this is shown without its numbers.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most problems on the page.
+/// The maximum number of problems on the page.
 const MAX_PROBLEMS: usize = 12;
 
 /// The services that have a card.
@@ -107,7 +107,7 @@ impl OverviewPage {
     }
 
     fn nothing(&self) -> Empty {
-        Empty::new("No services", "You may not view any service, or this node runs none.")
+        Empty::new("No services", "You may not view any service, or this node does not run any.")
             .command("hob serve")
     }
 }

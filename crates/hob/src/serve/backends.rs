@@ -32,7 +32,7 @@ pub(crate) struct EmbeddedStore {
 
 impl Backends {
     pub(crate) async fn open(config: &Config, live: &Live, data: DataKind) -> Result<Backends> {
-        // First, so that a server that fails to start does not create a database.
+        // The store is opened first, so that a server that fails to start does not create a database.
         config.server.admin()?;
         let address = config.redis.address()?;
         let node = config.node.name()?;
@@ -55,8 +55,8 @@ impl Backends {
     }
 }
 
-/// Fails if the store belongs to another database: both would overwrite its keys. A store that is unavailable now is
-/// claimed later, by the heartbeat of the node.
+/// Fails if the store belongs to another database, because both deployments would overwrite each other's keys. A store
+/// that is unavailable now is claimed later, by the heartbeat of the node.
 async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
     match nodes::claim(store, keys, database.id()).await {
         Ok(StoreClaim::Taken(other)) => {
@@ -64,7 +64,7 @@ async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> R
         }
         Ok(StoreClaim::Ours) => Ok(()),
         Err(error) => {
-            tracing::warn!(%error, "store not available yet");
+            tracing::warn!(%error, "store is not available yet");
             Ok(())
         }
     }

@@ -1,7 +1,7 @@
 //! The log on standard error.
 //!
-//! One thread writes it. Other threads put lines into a bounded buffer, so that a stopped terminal, a full pipe or a closed
-//! reader can neither delay nor fail a request. Lines that do not fit are dropped and counted.
+//! One thread writes the log. Other threads put lines into a bounded buffer, so that a stopped terminal, a full pipe or
+//! a closed reader can neither delay nor fail a request. Lines that do not fit are dropped and counted.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -37,7 +37,7 @@ pub(crate) fn start() -> WorkerGuard {
         .log_internal_errors(false)
         .init();
     if let Some(error) = error {
-        tracing::warn!(variable = "HOB_LOG", %error, "invalid log filter, using info");
+        tracing::warn!(variable = "HOB_LOG", %error, "invalid log filter, using the level info");
     }
     guard
 }

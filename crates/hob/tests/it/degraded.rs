@@ -116,7 +116,8 @@ async fn full_store_is_reported_until_it_is_freed(server: &Server, store: &mut C
     let others: Vec<&str> =
         log.lines().filter(|line| line.contains("OOM") && !line.contains(DEGRADED)).collect();
     assert!(
-        others.iter().all(|line| line.contains("outbox publish failed")) && others.len() < 2,
+        others.iter().all(|line| line.contains("failed to publish outbox events, retrying"))
+            && others.len() < 2,
         "{others:#?}"
     );
 }

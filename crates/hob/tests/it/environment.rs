@@ -166,7 +166,7 @@ fn unknown_hob_variable_is_logged_at_the_start() {
     // The log is written by another thread.
     hob_testkit::wait_until("the warning in the log", || {
         let log = server.log();
-        let is_logged = log.contains("unknown environment variable") && log.contains("HOB_LISTN");
+        let is_logged = log.contains("unknown environment variable ignored") && log.contains("HOB_LISTN");
         if is_logged { Ok(()) } else { Err(log) }
     });
 }

@@ -71,7 +71,7 @@ fn proposed_schema_matches_the_keys() {
     let path = folder.path().join("mine.toml");
     std::fs::write(&path, &proposal).unwrap();
     let report = stdout(&schema(&["audit", "--schema", path.to_str().unwrap(), &redis.url()]), 0);
-    assert!(report.contains("everything is as declared"), "{report}");
+    assert!(report.contains("all keys match the schemas"), "{report}");
 }
 
 #[test]

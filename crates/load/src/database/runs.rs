@@ -66,7 +66,7 @@ pub(crate) async fn set_requeued(tx: &Transaction, id: &TestId, state: RunState)
     Ok(())
 }
 
-/// Replaces the coordinator of a run. The higher fence shuts out the one before.
+/// Replaces the coordinator of a run. The higher fence prevents the previous coordinator from writing.
 pub(crate) async fn set_coordinator(
     tx: &Transaction,
     id: &TestId,

@@ -1,4 +1,4 @@
-//! The table `load_second`: what runners measured, a row per second, step and runner.
+//! The table `load_second`: the measurements of runners, with one row per second, step and runner.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -13,9 +13,10 @@ use crate::results::second::{GeneratorSecond, Second, StepSecond};
 use crate::run::Run;
 use crate::run::lifecycle::RunnerId;
 
-/// The `step` of the row that holds what no step measured.
+/// The `step` of the row with the measurements that do not belong to a step.
 const NO_STEP: i64 = -1;
-/// The most rows of one read: enough for two of the largest seconds, so that every read completes one.
+/// The maximum number of rows of one read. It is enough for two of the largest seconds, so that every read contains at
+/// least one complete second.
 const MAX_ROWS: usize = 2 * MAX_RUNNERS as usize * (Plan::MAX_STEPS + 1);
 
 type SecondRow = (TestId, u32, i64, String, u64, Vec<u8>);
@@ -45,7 +46,7 @@ pub(crate) async fn newest(database: &Database, run: &Run) -> Result<Option<u32>
     Ok(found.map(|(second,)| second))
 }
 
-/// Deletes the seconds of runs that ended before a time, of 20 runs at most. Reports stay.
+/// Deletes the seconds of at most 20 runs that ended before a time. Reports are kept.
 pub(crate) async fn delete_ended_before(tx: &Transaction, time: UnixMs) -> Result<u64> {
     let delete = sql("DELETE FROM load_second WHERE run_id IN (
                           SELECT id FROM load_run WHERE ended_at < $1

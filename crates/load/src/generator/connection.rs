@@ -112,7 +112,7 @@ impl Connection {
                 head.framing.feed(&self.buffer[begin..self.filled], keep).map_err(ExchangeError::Fault)?;
             bytes += taken as u64;
             if begin + taken < self.filled {
-                // Bytes after the response belong to no request.
+                // Bytes after the response do not belong to a request, so the connection is not used again.
                 head.keep_alive = false;
             }
             if head.framing.is_done() {

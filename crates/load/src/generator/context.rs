@@ -1,4 +1,4 @@
-//! What the virtual users of one thread share.
+//! The state that the virtual users of one thread share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,8 @@ use super::{Job, Share, UserEvent, UserEventKind};
 use crate::plan::Plan;
 use crate::results::second::Second;
 
-/// Failures reported per second and thread, and the same number of other events. All failures are counted.
+/// Maximum number of failures that are reported per second and thread, and also of other events. All failures are
+/// counted.
 const MAX_EVENTS_PER_SECOND: u64 = 10;
 
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 #[derive(Debug)]
 pub struct Control(watch::Sender<ControlState>);
 
-/// State and time change together: otherwise a user could take the time of a pause for iterations that are due.
+/// State and time change together: otherwise a user could treat the time of a pause as time in which iterations were
+/// due.
 #[derive(Clone, Copy, Debug, Default)]
 struct ControlState {
     flow: FlowState,
@@ -77,7 +78,7 @@ impl RunClock {
 
     pub(super) async fn stopped(&mut self) {
         if self.wait_until(|state| state.flow == FlowState::Stopped).await.is_err() {
-            // The control was dropped: nothing can stop the run any more.
+            // The control was dropped, so nothing can stop the run any more.
             std::future::pending::<()>().await;
         }
     }
@@ -105,7 +106,7 @@ impl RunClock {
     }
 
     fn read(&mut self) -> ControlState {
-        // An error means that the control was dropped: its last state stays.
+        // An error means that the control was dropped. The run then keeps its last state.
         if !matches!(self.control.has_changed(), Ok(false)) {
             self.last = *self.control.borrow_and_update();
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::results::histogram::{LatencyHistogram, Recorder};
 use crate::results::second::{Fault, GeneratorSecond, Second, StepSecond};
 
-/// Longer latencies count as this. Timeouts are shorter.
+/// Longer latencies are recorded as this value. Timeouts are always shorter.
 const MAX_US: u64 = 600_000_000;
 
 /// The result of a request.
@@ -40,7 +40,7 @@ struct StepMeter {
     faults: BTreeMap<Fault, u64>,
 }
 
-/// Records a histogram, and the values that it rounds exactly.
+/// Records a histogram, and also the exact sum, minimum and maximum, which the histogram would round.
 #[derive(Debug)]
 struct LatencyRecorder {
     recorder: Recorder,

@@ -83,7 +83,7 @@ pub(super) fn parse_head(bytes: &[u8], kind: RequestKind) -> Result<Option<Head>
     };
     let (mut length, mut chunked) = (None, false);
     for header in response.headers.iter() {
-        // The length rules out most headers without a comparison.
+        // Comparing the length first rules out most headers without comparing their names.
         match header.name.len() {
             14 if header.name.eq_ignore_ascii_case("content-length") => {
                 let value =
@@ -122,7 +122,8 @@ pub struct WholeResponse {
     pub len: usize,
 }
 
-/// Reads a response that arrives in pieces of this size and ends with a closed connection; `None` if it is incomplete then.
+/// Reads a response that arrives in pieces of this size and ends when the connection is closed; `None` if the response
+/// is incomplete.
 #[doc(hidden)]
 pub fn read_response(bytes: &[u8], piece: usize) -> Result<Option<WholeResponse>, Fault> {
     let ends = (0..bytes.len()).step_by(piece).map(|start| (start + piece).min(bytes.len()));

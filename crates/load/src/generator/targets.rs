@@ -15,7 +15,7 @@ use crate::plan::{Origin, Plan, Scheme};
 pub struct Targets {
     /// Hosts other than this machine, as they are written in URLs.
     pub hosts: Vec<String>,
-    /// Requests per second to these hosts, at most.
+    /// Maximum number of requests per second to these hosts.
     pub max_rate: f64,
     /// The addresses that they may have.
     pub outbound: Outbound,

@@ -1,4 +1,4 @@
-//! A timer with a precision of about 50 µs. The timer of the runtime counts in milliseconds.
+//! A timer with a precision of about 50 µs. The timer of the runtime has a precision of only a millisecond.
 
 use std::time::Instant;
 
@@ -60,7 +60,7 @@ mod inner {
                 return tokio::time::sleep(left).await;
             }
             if let Ok(mut ready) = self.0.readable().await {
-                // Setting the timer again clears its count, so the count need not be read.
+                // Setting the timer again clears its count, so the count does not have to be read.
                 ready.clear_ready();
             }
         }

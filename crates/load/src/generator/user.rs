@@ -17,7 +17,7 @@ pub(super) struct User {
     context: Arc<WorkerContext>,
     clock: RunClock,
     scenario: usize,
-    /// By origin; opened when first needed.
+    /// The connections by origin. A connection is opened when it is first needed.
     connections: Vec<Option<Connection>>,
     cookies: Vec<Vec<(String, String)>>,
     values: Vec<String>,
@@ -60,7 +60,7 @@ impl User {
             if self.clock.is_stopped() {
                 return;
             }
-            // Later steps have no intended start: they follow the one before.
+            // Later steps have no intended start, because they start when the previous step has ended.
             if self.request(*index, step, intended.take()).await.is_break() {
                 return;
             }

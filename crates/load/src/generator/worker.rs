@@ -15,7 +15,7 @@ use super::user::User;
 use crate::plan::{ArrivalKind, Curve, LoadModel, Spacing};
 use crate::results::second::Second;
 
-/// Arrivals beyond this number are dropped.
+/// If more arrivals than this are waiting, further arrivals are dropped.
 const MAX_QUEUED_ARRIVALS: usize = 1_000_000;
 /// A second is sent this long after its end.
 const CLOSE_DELAY: Duration = Duration::from_millis(2);
@@ -107,7 +107,7 @@ async fn run_closed_user(context: Arc<WorkerContext>, scenario: usize, number: u
             }
             user.iterate(number, iteration, begun).await;
             iteration += 1;
-            // A user behind its pace continues at once; its latency counts from the intended start.
+            // A user that is late for its pacing continues at once; its latency counts from the intended start.
             due += pacing.unwrap_or_default();
             clock.wait_while_paused().await;
         }
@@ -115,7 +115,7 @@ async fn run_closed_user(context: Arc<WorkerContext>, scenario: usize, number: u
     }
 }
 
-/// Waits for a time of the run, which a pause moves.
+/// Waits until a time of the run. A pause delays this time.
 async fn wait_for_time(clock: &mut RunClock, time: Duration) {
     loop {
         clock.wait_while_paused().await;

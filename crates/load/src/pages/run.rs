@@ -82,7 +82,7 @@ pub(super) async fn run(
 ) -> Result<Page, Problem> {
     let run = find_run(&load, &parse_run_id(&id)?).await?;
     let level = query.level();
-    // Errors have their own list, from which other lines cannot push them out.
+    // Errors have their own list, so that other lines cannot displace them.
     let stream = if level == Some(LogLevel::Error) { LogStream::Errors } else { LogStream::All };
     let report = load.report(&run).await?.filter(|report| report.requests > 0 || run.state.is_final());
     let body = match &report {

@@ -119,7 +119,7 @@ impl Cache {
         }
         let plan = self.load(id, key_id, key).await;
         if is_first && let Err(error) = self.store.run::<()>(cmd("DEL").arg(&loading).clone()).await {
-            tracing::debug!(%error, "plan loading key not deleted");
+            tracing::debug!(%error, "failed to delete the loading key of a load plan");
         }
         plan
     }
@@ -205,7 +205,7 @@ impl Cache {
         let keys = [&self.keys.plan_version(id), key];
         let call = FILL.on(&keys.map(AsRef::<[u8]>::as_ref)).arg(version).arg(value).arg(millis(TTL));
         if let Err(error) = self.store.run::<Reply>(call).await {
-            tracing::debug!(%error, "plan not cached");
+            tracing::debug!(%error, "failed to cache a load plan");
         }
     }
 }

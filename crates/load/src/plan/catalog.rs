@@ -55,7 +55,7 @@ pub(crate) async fn add(database: &Database, plan: &PlanSource) -> Result<PlanId
     Ok(id)
 }
 
-/// Adds a version. With `expected`, only if that version is the newest.
+/// Adds a version. If `expected` is given, the version is added only if `expected` is the newest version.
 pub(crate) async fn edit(
     database: &Database,
     id: PlanId,

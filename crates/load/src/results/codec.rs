@@ -1,7 +1,7 @@
 //! The binary format of stored measurements: varints only.
 //!
-//! A histogram is the number of its buckets, the sum, the minimum and the maximum, then for each bucket the difference of
-//! its upper bound to the one before, and its count.
+//! A histogram is the number of its buckets, the sum, the minimum and the maximum, then for each bucket its count, and
+//! the difference between its upper bound and that of the previous bucket.
 
 use hob_histogram::{DecodeError, varint};
 

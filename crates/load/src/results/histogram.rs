@@ -10,7 +10,7 @@ pub(crate) type Bucket = hob_histogram::Bucket<BITS>;
 pub(crate) type Histogram = hob_histogram::Histogram<BITS>;
 pub(crate) type Recorder = hob_histogram::Recorder<BITS>;
 
-/// Latencies in microseconds: a histogram with three significant digits, and what it rounds exactly.
+/// Latencies in microseconds: a histogram with three significant digits, and the exact sum, minimum and maximum.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
     histogram: Histogram,

@@ -53,7 +53,7 @@ pub enum Fault {
     TooLarge,
     /// The response lacks a value that the step extracts.
     Extract,
-    /// A status of 400 or above, and the step expects no particular one.
+    /// A status of 400 or above, if the step does not expect a particular status.
     Status(u16),
     /// The check of the step with this index failed.
     Check(u16),

@@ -4,9 +4,9 @@ use crate::plan::{Plan, Threshold, ThresholdMetric};
 use crate::results::histogram::{LatencyHistogram, LatencySummary};
 use crate::results::second::{Second, StepSecond};
 
-/// The generator counts as the bottleneck when its p99 slip exceeds this,
+/// The generator counts as the bottleneck if its p99 slip exceeds this.
 const SLIP_LIMIT_US: u64 = 2_000;
-/// or when a larger share of the arrivals had to wait for a free user.
+/// The generator also counts as the bottleneck if more than this share of the arrivals had to wait for a free user.
 const QUEUED_LIMIT: f64 = 0.001;
 /// The rows of the heat map. The upper bound of each row is 10^(1/4) times that of the row below.
 pub const HEAT_ROWS: usize = 24;
@@ -143,7 +143,7 @@ impl Totals {
         }
         let share = self.queued_arrivals as f64 / self.requests().max(1) as f64;
         (share > QUEUED_LIMIT)
-            .then(|| format!("{} arrivals had to wait for a free user", self.queued_arrivals))
+            .then(|| format!("{} iterations had to wait for a free user", self.queued_arrivals))
     }
 
     /// The result of each threshold of the plan so far.

@@ -27,7 +27,7 @@ const RENEW_INTERVAL: Duration = Duration::from_secs(60);
 /// A slower client is disconnected; it catches up by number when it reconnects.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_BATCH: u32 = 500;
-/// Clients send nothing but control frames.
+/// Clients send only control frames.
 const MAX_MESSAGE_BYTES: usize = 4 << 10;
 
 /// The position of a client.
@@ -76,7 +76,7 @@ pub(crate) async fn watch(
         credential: credential.watch(),
     };
     if !watcher.register().await? {
-        return Err(Problem::too_many("Too many clients follow this run.", RENEW_INTERVAL));
+        return Err(Problem::too_many("Too many clients are watching this run.", RENEW_INTERVAL));
     }
     Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(|socket| watcher.serve(socket)))
 }
@@ -110,7 +110,9 @@ impl Watcher {
                         }
                     }
                 }
-                Err(error) => tracing::debug!(run = %self.id, %error, "live updates not readable"),
+                Err(error) => {
+                    tracing::debug!(run = %self.id, %error, "failed to read live updates of a load run");
+                }
             }
             if state.is_some_and(RunState::is_final) {
                 let _ = socket.send(Message::Close(None)).await;
@@ -174,7 +176,7 @@ impl Watcher {
 
     async fn leave(self) {
         if let Err(error) = self.load.views().remove_session(&self.id, &self.session).await {
-            tracing::debug!(run = %self.id, %error, "live session not removed");
+            tracing::debug!(run = %self.id, %error, "failed to remove the live session of a client");
         }
     }
 }

@@ -65,13 +65,13 @@ struct RunTypeView {
 #[serde(deny_unknown_fields)]
 #[schema(as = LoadPlanBody)]
 pub(super) struct PlanBody {
-    /// The plan in the language of the guide.
+    /// The plan as TOML or JSON, as described in the guide.
     #[schema(max_length = 262_144)]
     source: String,
     /// TOML by default.
     format: Option<Format>,
-    /// The files that the plan refers to, with their content; at most 16. Without this field, the files of the version
-    /// before are kept.
+    /// The files that the plan refers to, with their content; at most 16. Without this field, the files of the previous
+    /// version are kept.
     files: Option<BTreeMap<String, String>>,
     /// The version that was edited. If it is not the newest, nothing is changed and the answer is 409.
     version: Option<u32>,

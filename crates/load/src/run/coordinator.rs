@@ -22,9 +22,9 @@ use crate::plan::Plan;
 use crate::results::report::Report;
 use crate::results::totals::{TimelinePoint, Totals};
 
-/// From the decision to start until the start. Every runner has to read the decision in this time.
+/// The time from the decision to start until the start. Every runner has to read the decision within this time.
 const START_LEAD: Duration = Duration::from_millis(700);
-/// Short enough that a store that does not answer cannot cost the coordinator its lease.
+/// Short enough that the coordinator does not lose its lease while the store does not answer.
 const VIEW_TIMEOUT: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(250);
 /// How often a node looks for runs when it is not notified.
@@ -55,15 +55,15 @@ pub(crate) async fn work(load: Load, task: Task) {
         if let Err(error) = find_work(&load, &mut jobs).await
             && !error.is_reported()
         {
-            tracing::warn!(%error, "search for load runs failed");
+            tracing::warn!(%error, "failed to look for load runs");
         }
         task.heartbeat();
         tokio::select! {
             () = load.inner.work_available.notified() => {}
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             Some(ended) = jobs.join_next() => if let Err(error) = ended {
-                // Its lease expires, and another node takes over.
-                tracing::error!(%error, "work on a load run failed");
+                // The lease expires. Then another node replaces a coordinator, and a run that lost a runner ends.
+                tracing::error!(%error, "task of a load run panicked, its lease will expire");
             },
             () = task.stop_requested() => {}
         }
@@ -79,7 +79,7 @@ async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
         match expired {
             ExpiredRun::Requeued(id) => load.publish_state(&id, Progress::default()).await,
             ExpiredRun::TakenOver(run) => {
-                tracing::warn!(run = %run.id, "load run taken over");
+                tracing::warn!(run = %run.id, "load run taken over, the lease of its coordinator expired");
                 jobs.spawn(coordinate(load.clone(), run, Assignment::TakenOver));
             }
         }
@@ -115,7 +115,7 @@ async fn coordinate_and_join(load: Load, run: Run) {
     }
 }
 
-/// How a node came to coordinate a run.
+/// Why a node coordinates a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Assignment {
     Claimed,
@@ -132,7 +132,7 @@ enum Publish {
 async fn coordinate(load: Load, run: Run, assignment: Assignment) {
     let id = run.id.clone();
     if let Err(error) = Coordinator::run(load, run, assignment).await {
-        tracing::error!(run = %id, %error, "load run coordinator failed");
+        tracing::error!(run = %id, %error, "coordinator of a load run failed");
     }
 }
 
@@ -145,7 +145,7 @@ struct Coordinator {
     /// The first second that was not merged yet.
     next: u32,
     claimed: Instant,
-    /// Whether the log says that the generator is the bottleneck.
+    /// Whether the log of the run already has the warning that the generator is the bottleneck.
     warned: bool,
 }
 
@@ -171,7 +171,7 @@ impl Coordinator {
         // The former coordinator has published the seconds that exist.
         let publish = if assignment == Assignment::TakenOver { Publish::No } else { Publish::Yes };
         if let Err(error) = coordinator.merge(publish).await {
-            tracing::warn!(run = %id, %error, "load seconds not readable");
+            tracing::warn!(run = %id, %error, "failed to read the results of a load run");
         }
         coordinator.warm_cache().await;
         loop {
@@ -180,7 +180,7 @@ impl Coordinator {
                 Ok(ControlFlow::Break(())) => return Ok(()),
                 Err(error) if error.is_reported() => {}
                 // If this lasts longer than the lease, another node takes over.
-                Err(error) => tracing::warn!(run = %id, %error, "load run coordination failed, retrying"),
+                Err(error) => tracing::warn!(run = %id, %error, "failed to coordinate a load run, retrying"),
             }
             tokio::time::sleep(TICK).await;
         }
@@ -192,7 +192,7 @@ impl Coordinator {
         let groups = cache.groups(self.run.plan_id, &self.run.run_type).await;
         let users = cache.users(self.run.plan_id, &self.run.run_type).await;
         if let Some(error) = groups.err().or(users.err()) {
-            tracing::debug!(run = %self.run.id, %error, "plan cache not filled");
+            tracing::debug!(run = %self.run.id, %error, "failed to cache the plan of a load run");
         }
     }
 
@@ -301,7 +301,7 @@ impl Coordinator {
     /// Adds the seconds that all working runners have written to the totals.
     async fn merge(&mut self, publish: Publish) -> Result<(), Error> {
         let database = self.load.inner.context.database.clone();
-        // Read before the seconds: a runner that is done by now has written all of its seconds.
+        // This is read before the seconds, because a runner that is done has written all of its seconds.
         let runners = self.load.runners(&self.run).await?;
         let mut reader = SecondReader::new(&self.run, self.next);
         while let Some(MergedSecond { second, nodes }) = reader.next(&database).await? {
@@ -359,10 +359,10 @@ impl Coordinator {
             Ok(Ok(())) => {}
             Ok(Err(error)) if error.is_reported() => {}
             Ok(Err(error)) => {
-                tracing::warn!(run = %self.run.id, view, %error, "cannot store a live view of the load test");
+                tracing::warn!(run = %self.run.id, view, %error, "failed to store a live view of a load run");
             }
             Err(_) => {
-                tracing::warn!(run = %self.run.id, view, "storing a live view of the load test timed out");
+                tracing::warn!(run = %self.run.id, view, "storing a live view of a load run timed out");
             }
         }
     }
@@ -374,7 +374,8 @@ impl Coordinator {
         let peak = self.totals.points().iter().map(|point| point.users).max().unwrap_or(0);
         Progress {
             users,
-            // An open plan sets no number of users: the most so far counts as its target.
+            // A plan with the open model does not set a number of users, so the highest number so far is shown as the
+            // target.
             target_users: planned.max(u32::try_from(peak).unwrap_or(u32::MAX)),
             percent: (f64::from(self.totals.seconds()) / seconds * 100.0).min(100.0),
         }

@@ -46,13 +46,13 @@ pub enum Transition {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Actor {
     User,
-    /// Only while its fence is the newest.
+    /// The coordinator. Its request is valid only while its fence is the newest.
     Coordinator {
         fence: u64,
     },
 }
 
-/// What was done about a run whose coordinator let its lease expire.
+/// What was done with a run whose coordinator's lease has expired.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ExpiredRun {
     /// It had not started, and is in the queue again.
@@ -119,7 +119,7 @@ pub(crate) async fn claim(database: &Database, node: &str, lease: Duration) -> R
     Ok(claimed)
 }
 
-/// Requeues or takes over a run whose coordinator let its lease expire.
+/// Requeues or takes over a run whose coordinator's lease has expired.
 pub(crate) async fn recover_expired(
     database: &Database,
     node: &str,

@@ -1,5 +1,5 @@
 //! The logs of a run: its newest lines, its newest errors in a separate list (L4), and its seconds for live clients.
-//! Entries are numbered, so that a reader notices what it has missed.
+//! Entries are numbered, so that a reader notices missed entries.
 
 use hob_store::Store;
 use hob_store::log::{Entries, Log};

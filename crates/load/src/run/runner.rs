@@ -18,10 +18,10 @@ use crate::results::second::Second;
 
 /// How often a runner reads the state of its run. A cancellation takes effect within two of these.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Before the start, which a runner must not miss.
+/// The poll interval before the start, which a runner must not miss.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(50);
 const VIEW_TIMEOUT: Duration = Duration::from_millis(500);
-/// A runner that could not write so many seconds stops.
+/// A runner stops if this many seconds could not be written.
 const MAX_UNWRITTEN: usize = 600;
 
 /// Runs a node's share of a run to its end.
@@ -31,7 +31,7 @@ pub(crate) async fn run_share(load: Load, run: Run, number: u32) {
     load.inner.local_runs.lock().insert(run.id.clone());
     let task = RunnerTask { load: load.clone(), id, renewed: Instant::now(), unwritten: Vec::new() };
     if let Err(error) = task.run(&run).await {
-        tracing::error!(run = %run.id, %error, "load runner failed");
+        tracing::error!(run = %run.id, %error, "runner of a load run failed");
     }
     metrics::idle();
     load.inner.local_runs.lock().remove(&run.id);
@@ -91,7 +91,7 @@ impl RunnerTask {
             }
             if let Some(start_at) = run.start_at.filter(|_| run.state != RunState::Starting) {
                 let runners = self.load.runners(&run).await?;
-                // The database's clock is taken to be read in the middle of the round trip.
+                // Assumes that the database's clock was read in the middle of the round trip.
                 let asked = Instant::now();
                 let now = database::now(&self.load.inner.context.database).await?;
                 let read_at = asked + asked.elapsed() / 2;
@@ -156,8 +156,10 @@ impl RunnerTask {
                 _ => control.stop(),
             },
             Ok(_) => control.stop(),
-            // The lease limits how long the generator goes on without an answer.
-            Err(error) => tracing::warn!(run = %self.id.run, %error, "cannot read the state of the load run"),
+            // The lease limits how long the generator continues without an answer.
+            Err(error) => {
+                tracing::warn!(run = %self.id.run, %error, "failed to read the state of a load run");
+            }
         }
     }
 
@@ -186,8 +188,8 @@ impl RunnerTask {
         // Only views: a store that does not answer must not delay a cancellation or the renewal of the lease.
         match tokio::time::timeout(VIEW_TIMEOUT, write).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(run = %id, %error, "load buffer write failed"),
-            Err(_) => tracing::debug!(run = %id, "load buffer write timed out"),
+            Ok(Err(error)) => tracing::debug!(run = %id, %error, "failed to write a live view of a load run"),
+            Err(_) => tracing::debug!(run = %id, "writing a live view of a load run timed out"),
         }
     }
 
@@ -207,14 +209,14 @@ impl RunnerTask {
             }
             Err(error) => {
                 let unwritten = self.unwritten.len();
-                tracing::warn!(run = %self.id.run, unwritten, %error, "cannot store results of the load test, retrying");
+                tracing::warn!(run = %self.id.run, unwritten, %error, "failed to store the results of a load run, retrying");
                 Membership::Active
             }
         }
     }
 
-    /// Whether the coordinator may consider this runner lost, in which case it has to stop: the run may start again on
-    /// other nodes.
+    /// Whether the coordinator may consider this runner lost, in which case it has to stop, because the run may start
+    /// again on other nodes.
     fn has_lost_lease(&self) -> bool {
         self.renewed.elapsed() > self.load.config().lease.get() || self.unwritten.len() > MAX_UNWRITTEN
     }

@@ -1,5 +1,5 @@
-//! The documented keys of a run, which other clients read. They are views of the database and of what runners measure:
-//! losing them loses nothing.
+//! The documented keys of a run, which other clients read. They are views of the database and of the runners'
+//! measurements, so their loss does no harm.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ impl RunViews {
         Self { store, keys }
     }
 
-    /// Writes a second. A former coordinator changes nothing: its fence is too low.
+    /// Writes a second. A former coordinator cannot change anything, because its fence is too low.
     pub async fn publish(&self, run: &Run, progress: Progress, sample: &LiveSample<'_>) -> Result<(), Error> {
         let id = &run.id;
         let current = CurrentMetrics::new(id, progress, sample);
@@ -236,7 +236,7 @@ impl RunViews {
         self.run(cmd("SMEMBERS").arg(&key).clone(), [(key, KeyType::Set)]).await
     }
 
-    /// Runs a call. A key that another client has replaced by another type is deleted first.
+    /// Runs a call. If another client has replaced a key by one of another type, that key is deleted first.
     async fn run<T: FromRedisValue>(
         &self,
         call: impl Into<Call>,
@@ -298,7 +298,8 @@ fn notification_type(state: RunState) -> &'static str {
     }
 }
 
-/// A value with three decimals, followed by the number of its second. A sorted set would store equal members once.
+/// A value with three decimals, followed by the number of its second. The number is needed because a sorted set stores
+/// equal members only once.
 fn timeline_member(value: f64, second: u32) -> String {
     format!("{value:.3}{:06}", second % 1_000_000)
 }

@@ -8,12 +8,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub enum AddressClass {
     Public,
     Loopback,
-    /// A private network, or one behind carrier-grade NAT.
+    /// A private network, or a network behind carrier-grade NAT.
     Private,
-    /// For documentation, benchmarks, protocols and tunnels; not used by a public host.
+    /// Reserved for documentation, benchmarks, protocols and tunnels; not used by public hosts.
     Reserved,
     LinkLocal,
-    /// A cloud's metadata service, outside the link-local network.
+    /// A cloud's metadata service whose address is not link-local.
     Metadata,
     /// `0.0.0.0/8` and `::`. On Linux, a connection to `0.0.0.0` or `::` reaches the local machine.
     Unspecified,
@@ -21,7 +21,7 @@ pub enum AddressClass {
     Broadcast,
 }
 
-/// The metadata services of Alibaba Cloud, Azure and Oracle Cloud. All others use a link-local address.
+/// The metadata services of Alibaba Cloud, Azure and Oracle Cloud. Those of all other clouds have link-local addresses.
 const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
 
@@ -39,7 +39,8 @@ impl AddressClass {
     }
 }
 
-/// The address that a connection reaches: the IPv4 address that an IPv6 address contains, or the address itself.
+/// The address that a connection would reach: if an IPv6 address contains an IPv4 address, that IPv4 address, otherwise
+/// the address itself.
 pub(super) fn effective_address(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

@@ -24,7 +24,7 @@ impl Quotas {
         match epoch::rebuild(&self.inner.store, marker, &[], &source).await? {
             Recovery::Rebuilt(epoch) => {
                 if lost.epoch.get() == 0 {
-                    tracing::info!(quota = %lost.name, "quota initialized");
+                    tracing::info!(quota = %lost.name, "quota initialized in the store");
                 } else {
                     tracing::warn!(quota = %lost.name, %epoch, "quota rebuilt from the call log");
                 }

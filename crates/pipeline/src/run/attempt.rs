@@ -147,7 +147,7 @@ impl Driver {
                 Err(error) => {
                     // Fail closed: the usage of the quota is unknown.
                     if !error.is_reported() {
-                        tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "quota unavailable");
+                        tracing::warn!(run = %self.run, quota = %self.plan.quota, %error, "quota is unavailable");
                     }
                     QUOTA_RETRY
                 }
@@ -167,7 +167,7 @@ impl Driver {
             && !error.is_reported()
         {
             // The call counts as ended at its deadline, which is too late but safe.
-            tracing::warn!(quota = %reservation.quota, %error, "settle failed");
+            tracing::warn!(quota = %reservation.quota, %error, "failed to settle a quota reservation");
         }
     }
 
@@ -291,7 +291,7 @@ impl Driver {
         let Source::Pages { pages, .. } = &self.plan.source else { return None };
         let unknown = item.step == PAGES_STEP && matches!(status, 400 | 404 | 410);
         let begin = unknown.then(|| extract::restart_listing(pages.url.fixed()?, url)).flatten()?;
-        tracing::warn!(run = %self.run, status, "cursor expired, listing restarted");
+        tracing::warn!(run = %self.run, status, "API rejected the page cursor, restarting the listing");
         Some(begin)
     }
 

@@ -166,7 +166,7 @@ impl Driver {
             item::commit(database, &self.run, self.plan.name.as_str(), finished, &ended_claims).await?;
         let late = finished.len() as u64 - counted;
         if late > 0 {
-            tracing::warn!(run = %self.run, late, "claim expired before commit, results dropped");
+            tracing::warn!(run = %self.run, late, "claim expired before its results were saved, results dropped");
         }
         let failed = finished.iter().filter(|attempt| {
             matches!(attempt.outcome, AttemptOutcome::Retry { .. } | AttemptOutcome::Quarantined { .. })
@@ -178,7 +178,7 @@ impl Driver {
             crate::metrics::items(outcome, count);
         }
         if let Err(error) = self.shared.views.publish_failed(failed).await {
-            tracing::debug!(%error, "publishing of failed items failed");
+            tracing::debug!(%error, "failed to publish the failed items of a run");
         }
         Ok(())
     }
@@ -194,7 +194,7 @@ impl Driver {
             if let Err(error) =
                 item::renew(&self.shared.context.database, &self.run, &self.worker, lease).await
             {
-                tracing::warn!(run = %self.run, %error, "renewal of the lease on items failed");
+                tracing::warn!(run = %self.run, %error, "failed to renew the lease on pipeline items");
             }
         }
     }
@@ -212,14 +212,14 @@ impl Driver {
                 Err(error) => error.to_string(),
             };
             if now != trouble {
-                tracing::warn!(run = %self.run, trouble = %now, "sink state changed");
+                tracing::warn!(run = %self.run, trouble = %now, "sinks of a pipeline run failed or recovered");
                 if runs::set_trouble(database, &self.run, &now).await.is_ok() {
                     trouble = now;
                 }
             }
         }
         if let Err(error) = sinks.release().await {
-            tracing::warn!(run = %self.run, %error, "sink release failed");
+            tracing::warn!(run = %self.run, %error, "failed to release the leases on the sinks");
         }
     }
 
@@ -228,7 +228,7 @@ impl Driver {
         while working {
             working = self.tick().await;
             if let Err(error) = self.shared.publish_view(&self.run).await {
-                tracing::debug!(run = %self.run, %error, "run view update failed");
+                tracing::debug!(run = %self.run, %error, "failed to publish the view of a pipeline run");
             }
             self.shared.notify_pages();
         }

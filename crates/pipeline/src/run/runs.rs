@@ -37,7 +37,7 @@ impl Runs {
     /// Pauses, resumes, cancels or archives a run.
     pub async fn apply(&self, id: &RunId, action: RunAction) -> Result<Run> {
         let run = run::apply(&self.database, id, action).await?;
-        tracing::info!(run = %id, state = %run.state, "run state changed");
+        tracing::info!(run = %id, state = %run.state, "state of a pipeline run changed");
         Ok(run)
     }
 

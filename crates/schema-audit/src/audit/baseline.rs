@@ -40,7 +40,7 @@ impl Baseline {
         Ok(Baseline { known: violations.chain(undeclared).collect() })
     }
 
-    /// The report without known findings; counts and tables stay.
+    /// The report without known findings. Counts and tables are unchanged.
     pub fn only_new(&self, mut report: AuditReport) -> AuditReport {
         let before = report.violations.len() + report.undeclared.len();
         report

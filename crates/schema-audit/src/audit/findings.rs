@@ -98,7 +98,7 @@ impl<'c> Findings<'c> {
         }
     }
 
-    /// The families whose keys are needed with their ids.
+    /// The families for whose keys the ids are needed.
     pub(super) fn identified(&self) -> HashSet<FamilyId> {
         self.sums.families()
     }

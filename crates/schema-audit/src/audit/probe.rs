@@ -15,7 +15,7 @@ use crate::sample::{is_scalar, read_sample, value_commands};
 const ALWAYS_VALUES: u64 = 1_000;
 const ALWAYS_MEMORY: u64 = 64;
 const ONE_IN: u64 = 16;
-/// Bytes of a number, a flag, a time or an id; a longer value breaks its shape anyway.
+/// Maximum number of bytes of a number, a flag, a time or an id. A longer value breaks its declared form anyway.
 const SCALAR_BYTES: usize = 1_100;
 
 /// One key and the facts about it.
@@ -26,7 +26,7 @@ pub(super) struct ProbedKey {
     /// Only of identified families.
     pub(super) ids: Vec<String>,
     pub(super) facts: Facts,
-    /// The result of MEMORY USAGE, where it was sent.
+    /// The result of MEMORY USAGE, if it was sent.
     pub(super) bytes: Option<u64>,
     /// Deleted between the scan and the probe.
     pub(super) gone: bool,
@@ -173,7 +173,7 @@ impl Prober {
         entry: &ProbedKey,
     ) -> Option<Question> {
         let len = entry.facts.len;
-        // No length means another type; a length of zero means an empty string or a deleted key.
+        // A missing length means another type; a length of zero means an empty string or a deleted key.
         let kind = (entry.family.is_some() && len.is_none()) || len == Some(0);
         let longest = len.is_some_and(|len| self.counters(entry.family).is_longest(len));
         let memory = longest || sampled(entry.number, ALWAYS_MEMORY);

@@ -100,7 +100,7 @@ impl AuditReport {
     pub fn verdict(&self) -> String {
         let count = |severity| self.violations.iter().filter(|group| group.severity == severity).count();
         match self.worst() {
-            None => "everything is as declared".to_owned(),
+            None => "all keys match the schemas".to_owned(),
             Some(_) => format!(
                 "{} distinct errors, {} distinct warnings, {} undeclared key patterns",
                 count(Severity::Error),

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use hob_schema::{Catalog, FamilyId};
 
-/// Totals that are checked at once; further ones are skipped, and the report says so.
+/// Maximum number of totals that are checked. Further totals are skipped, and the report says so.
 const MAX_TOTALS: usize = 200_000;
 
 /// A total and the sum of its parts so far.
@@ -17,7 +17,8 @@ struct Sum {
 /// Every total that a schema declares with `sums`.
 #[derive(Debug, Default)]
 pub(super) struct Sums {
-    /// Part family → total families with the positions of the total's ids among the part's.
+    /// Maps the family of a part to the families of its totals, with the positions of the total's ids among those of
+    /// the part.
     totals_of: HashMap<FamilyId, Vec<(FamilyId, Vec<usize>)>>,
     totals: HashSet<FamilyId>,
     sums: HashMap<(FamilyId, Vec<String>), Sum>,
@@ -68,7 +69,7 @@ impl Sums {
         if self.totals.contains(&family)
             && let Some(sum) = self.sum(family, ids.to_vec())
         {
-            // A total that is split into shards is the sum of them.
+            // If a total is split into shards, it is the sum of the shards.
             *sum.total.get_or_insert(0) += i128::from(number);
         }
         for (total, positions) in self.totals_of.get(&family).cloned().unwrap_or_default() {

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use super::PatternStats;
 
-/// With more fields than this, their names are taken for ids.
+/// If a hash has more fields than this, their names are treated as ids.
 const MAX_FIELDS: usize = 32;
 
 /// Guesses shapes and collects those of JSON objects.

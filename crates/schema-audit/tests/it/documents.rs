@@ -62,10 +62,13 @@ fn findings(report: &AuditReport) -> Vec<(String, String, String)> {
         let what = group.breach.as_str().to_owned();
         group.examples.iter().map(move |example| (what.clone(), example.key.clone(), example.message.clone()))
     });
-    let undeclared = report
-        .undeclared
-        .iter()
-        .map(|group| ("undeclared-key".to_owned(), group.example.clone(), "belongs to no family".to_owned()));
+    let undeclared = report.undeclared.iter().map(|group| {
+        (
+            "undeclared-key".to_owned(),
+            group.example.clone(),
+            "does not belong to a declared family".to_owned(),
+        )
+    });
     violations.chain(undeclared).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Finds keys that could belong to two families: the intersection of two small automata.
 //!
-//! Numbers and escapes are accepted a little too widely (`007` counts as a number here). So a reported overlap may need an
-//! id that is not valid, but a real overlap is never missed.
+//! The automata accept some invalid numbers and escapes (`007` counts as a number here). So a reported overlap may
+//! require an id that is not valid, but a real overlap is never missed.
 
 use std::collections::{HashMap, VecDeque};
 

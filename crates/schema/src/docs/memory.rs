@@ -1,4 +1,5 @@
-//! Estimates the memory of a key in Redis 7, where the structures around the bytes count for more than the bytes.
+//! Estimates the memory of a key in Redis 7. The structures around the data often need more memory than the data
+//! itself.
 
 use crate::examples::example_value;
 use crate::model::value::Value;

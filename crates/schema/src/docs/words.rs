@@ -1,4 +1,4 @@
-//! TTLs, bounds and values as pages describe them; code stands between backticks.
+//! Descriptions of TTLs, bounds and values for the pages. Code is in backticks.
 
 use crate::model::id::{IdForm, IdRule};
 use crate::model::value::{JsonForm, Value};

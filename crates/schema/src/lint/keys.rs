@@ -41,7 +41,7 @@ fn check_id(linter: &mut Linter<'_>, index: usize, id: &IdRule) {
     let schema = linter.schema;
     let subject = Subject { kind: "ids", name: &id.name, position: id.position, allow: &id.allow };
     if !is_used(schema, index, id) {
-        linter.find("unused-id", subject, "no pattern, field or value uses it");
+        linter.find("unused-id", subject, "is not used by any pattern, field or value");
         return;
     }
     if id.holds_separator() {

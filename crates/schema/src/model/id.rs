@@ -24,11 +24,11 @@ pub const LAST_UNIX_MS: u64 = 9_999_999_999_999;
 pub struct IdRule {
     pub name: String,
     pub form: IdForm,
-    /// The most bytes of the id, before encoding.
+    /// The maximum length of the id in bytes, before encoding.
     pub max: usize,
-    /// Words that are never this id.
+    /// Reserved words that are never a value of this id.
     pub not: Vec<String>,
-    /// The id that this one encodes in another way.
+    /// The id of which this one is another encoding.
     pub of: Option<String>,
     pub example: String,
     pub note: Option<String>,
@@ -73,7 +73,7 @@ pub enum IdError {
 }
 
 impl IdRule {
-    /// Why `text` cannot be this id, if it cannot.
+    /// Checks a text. The error says why it cannot be this id.
     pub fn check(&self, text: &str) -> Result<(), IdError> {
         if text.is_empty() {
             return Err(IdError::Empty { id: self.name.clone() });
@@ -139,7 +139,8 @@ impl IdRule {
         }
     }
 
-    /// Undoes [`encode_into`](Self::encode_into). Takes more spellings than that writes; [`decode`](Self::decode) compares.
+    /// Undoes [`encode_into`](Self::encode_into). Accepts more spellings than `encode_into` writes;
+    /// [`decode`](Self::decode) rejects the others.
     fn unescape(&self, bytes: &[u8]) -> Option<String> {
         let mut spelled = bytes.to_vec();
         if let IdForm::Endpoint { space } = self.form

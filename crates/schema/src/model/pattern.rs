@@ -119,7 +119,7 @@ fn split(text: &str, ids: &[IdRule]) -> Result<Vec<Segment>, PatternError> {
     Ok(segments)
 }
 
-/// A placeholder and its length with the brackets; `inside` follows the opening one.
+/// A placeholder, and its length including the brackets. `inside` is the text after the opening bracket.
 fn placeholder(inside: &str, offset: usize, ids: &[IdRule]) -> Result<(Segment, usize), PatternError> {
     let Some((name, _)) = inside.split_once('>') else {
         return Err(error(offset, "a placeholder is not closed", format!("<{inside}>")));

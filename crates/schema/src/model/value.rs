@@ -89,7 +89,7 @@ impl Value {
         Value::Float { min: f64::NEG_INFINITY, max: f64::INFINITY }
     }
 
-    /// Whether the bytes are such a value; `schema` resolves shapes and ids.
+    /// Checks that the bytes have this form. `schema` is used to look up shapes and ids.
     pub fn fits(&self, bytes: &[u8], schema: &Schema) -> Result<(), Mismatch> {
         if matches!(self, Value::Any) {
             return Ok(());
@@ -128,7 +128,7 @@ impl Value {
         }
     }
 
-    /// Whether a score is such a value; scores are doubles.
+    /// Checks that a score has this form. Scores are doubles.
     pub fn fits_score(&self, score: f64) -> Result<(), Mismatch> {
         match self {
             Value::Int { min, max } => {

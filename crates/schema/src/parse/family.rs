@@ -94,7 +94,7 @@ fn read_pattern(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Op
     match Pattern::parse(&item.text(reader)?, names.ids) {
         Ok(pattern) => Some(pattern),
         Err(error) => {
-            // One more for the quote. Escapes in a pattern would shift it, but have no use there.
+            // Adds one for the quote. Escapes in a pattern would shift the position, but patterns do not need escapes.
             let at = item.at + 1 + error.offset;
             reader.report(at, error.message, error.suggestion);
             None
@@ -184,7 +184,7 @@ fn read_range(table: &Table<'_>, reader: &mut Reader<'_>) -> Option<TtlRule> {
     let item = table.get("range")?;
     let ends = item.as_list().unwrap_or_default();
     let [min, max] = ends.as_slice() else {
-        reader.report(item.at, "a range has two ends", "[\"5m\", \"1d\"]");
+        reader.report(item.at, "a range must have two values", "[\"5m\", \"1d\"]");
         return None;
     };
     let (min, max) = (read_duration(*min, reader)?, read_duration(*max, reader)?);

@@ -38,7 +38,11 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
     let of = table.get("of").and_then(|item| Some((item, item.text(reader)?)));
     let base = of.as_ref().and_then(|(_, of)| earlier.iter().find(|id| id.name == *of)).cloned();
     if let (Some((item, of)), None) = (&of, &base) {
-        reader.report(item.at, format!("`{of}` is not declared before `{name}`"), "an id that stands above");
+        reader.report(
+            item.at,
+            format!("`{of}` is not declared before `{name}`"),
+            "an id that is declared above",
+        );
     }
     let form = read_form(table, base.as_ref(), reader)?;
     let default_max = base.as_ref().map_or(128, |base| base.max);
@@ -98,7 +102,7 @@ fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) 
             if !FORMS.contains(&form.as_str()) {
                 reader.report(
                     item.at,
-                    format!("no form is called {form:?}"),
+                    format!("unknown form {form:?}"),
                     format!("one of {}", FORMS.join(", ")),
                 );
                 return None;
@@ -127,7 +131,11 @@ fn read_space(item: Item<'_>, reader: &mut Reader<'_>) -> u8 {
         Some("_") => b'_',
         Some(" ") => b' ',
         _ => {
-            reader.report(item.at, "`space` is how the space of an endpoint is written", "\"_\" or \" \"");
+            reader.report(
+                item.at,
+                "`space` must be the character that replaces the space in an endpoint",
+                "\"_\" or \" \"",
+            );
             b' '
         }
     }
@@ -154,7 +162,7 @@ fn read_int(table: &Table<'_>, max: u64, reader: &mut Reader<'_>) -> IdForm {
             .and_then(|items| items.iter().map(|item| u64::try_from(item.as_int()?).ok()).collect());
         match bounds.as_deref() {
             Some([min, max]) if min <= max => range = (*min, *max),
-            _ => reader.report(item.at, "`range` is the least and the greatest number", "[400, 599]"),
+            _ => reader.report(item.at, "`range` must be the smallest and the largest number", "[400, 599]"),
         }
     }
     let step = match table.get("step") {
@@ -163,7 +171,7 @@ fn read_int(table: &Table<'_>, max: u64, reader: &mut Reader<'_>) -> IdForm {
             (Some(step), _) if step > 0 => step.unsigned_abs(),
             (_, Some(duration)) => u64::try_from(duration.as_millis()).unwrap_or(1).max(1),
             _ => {
-                reader.report(item.at, "`step` is a number or, for times, a duration", "\"1h\"");
+                reader.report(item.at, "`step` must be a number or, for times, a duration", "\"1h\"");
                 1
             }
         },

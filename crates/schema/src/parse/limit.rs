@@ -50,11 +50,7 @@ fn read_limit<T>(
     let unit = table.get("unit").and_then(|item| {
         let unit = item.text(reader)?;
         if !UNITS.contains(&unit.as_str()) {
-            reader.report(
-                item.at,
-                format!("no unit is called {unit:?}"),
-                format!("one of {}", UNITS.join(", ")),
-            );
+            reader.report(item.at, format!("unknown unit {unit:?}"), format!("one of {}", UNITS.join(", ")));
         }
         Some(unit)
     });

@@ -6,7 +6,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::parse::source::{ParseError, Source, Span};
 
-/// The most errors that are reported of one file: to find the line of each, the file is read again.
+/// The maximum number of errors that are reported for one file. The number is limited because the file is read again to
+/// find the line of each error.
 const MAX_MISTAKES: usize = 100;
 
 /// Collects errors while a file is read.

@@ -36,7 +36,7 @@ pub(super) fn read_value(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'
         if !said {
             reader.report(
                 item.at,
-                "the value does not say what it is",
+                "the table does not name the form of the value",
                 "{ text = 128 }, { int = [0, 9] }, …",
             );
         }
@@ -52,7 +52,7 @@ fn read_word(word: &str, at: usize, reader: &mut Reader<'_>) -> Option<Value> {
             || format!("one of {}, or a table such as {{ text = 128 }}", VALUE_WORDS.join(", ")),
             |near| format!("{near:?}"),
         );
-        reader.report(at, format!("no value is called {word:?}"), suggestion);
+        reader.report(at, format!("unknown form of a value {word:?}"), suggestion);
     }
     value
 }
@@ -127,7 +127,7 @@ fn bounds<'a, T: Copy + PartialOrd>(
     }
     reader.report(
         item.at,
-        "expected the least and the greatest number",
+        "expected the smallest and the largest number",
         "[0, 100], or [0, \"-\"] for no end",
     );
     None
@@ -205,7 +205,7 @@ fn presence(item: Item<'_>) -> Presence {
 fn read_json(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<JsonForm> {
     if let Some(items) = item.as_list() {
         let [inner] = items.as_slice() else {
-            reader.report(item.at, "a list names the one form of its items", "[\"string\"]");
+            reader.report(item.at, "a list must contain exactly one form, that of its items", "[\"string\"]");
             return None;
         };
         return Some(JsonForm::List(Box::new(read_json(*inner, names, reader)?)));
@@ -217,7 +217,7 @@ fn read_json(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Optio
                 JSON_WORDS.iter().copied().chain(names.shapes.iter().map(String::as_str)).collect();
             let suggestion = hob_units::nearest(word, known.iter().copied())
                 .map_or_else(|| format!("one of {}", known.join(", ")), |near| format!("{near:?}"));
-            reader.report(item.at, format!("no form or shape is called {word:?}"), suggestion);
+            reader.report(item.at, format!("unknown form or shape {word:?}"), suggestion);
             None
         });
     }

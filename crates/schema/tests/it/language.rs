@@ -53,18 +53,18 @@ fn each_error_suggests_what_to_write() {
         ("pattern = \"u\"\ntype = \"string\"\nvalue = \"intt\"", "write instead: \"int\""),
         (
             "pattern = \"u\"\ntype = \"string\"\nvalue = \"int\"\nexample = \"many\"",
-            "t.toml:10:11: the example does not fit: \"many\" is not a whole number",
+            "t.toml:10:11: the example does not match the declared form: \"many\" is not a whole number",
         ),
         (
             "pattern = \"u\"\ntype = \"hash\"\nfields = { n = \"int\" }\nexample = { m = \"1\" }",
-            "the example does not fit: field \"m\" is not declared",
+            "the example does not match the declared form: field \"m\" is not declared",
         ),
         ("pattern = \"u\"\ntype = \"string\"\nmax_len = 3", "write instead: value = { text = 4096 }"),
         ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1h\", none = \"x\" }", "exactly one rule"),
         ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1 fortnight\" }", "expected a duration"),
         ("pattern = \"u\"\ntype = \"string\"\ntag = \"userId\"", "has no placeholder <userId>"),
         ("pattern = \"u\"\ntype = \"string\"\nwith = [\"two\"]", "`with` names no family \"two\""),
-        ("pattern = \"u\"\ntype = \"list\"\nitem = { json = \"mesage\" }", "no form or shape is called"),
+        ("pattern = \"u\"\ntype = \"list\"\nitem = { json = \"mesage\" }", "unknown form or shape"),
         ("pattern = \"u\"\ntype = \"string\"\nrole = \"king\"", "unknown role \"king\""),
     ] {
         let found = family(body);

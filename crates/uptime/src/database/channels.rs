@@ -32,7 +32,7 @@ pub async fn all(on: &impl Read) -> Result<Vec<Channel>> {
         // A channel that cannot be read, perhaps of a later version, must not hide the others.
         match row.channel() {
             Ok(channel) => channels.push(channel),
-            Err(error) => tracing::error!(%error, "channel skipped"),
+            Err(error) => tracing::error!(%error, "unreadable alert channel skipped"),
         }
     }
     Ok(channels)

@@ -63,7 +63,7 @@ pub async fn all(database: &Database) -> Result<Vec<Monitor>> {
             // A monitor that cannot be read, perhaps of a later version, must not stop the others.
             match Row::monitor(row) {
                 Ok(monitor) => monitors.push(monitor),
-                Err(error) => tracing::error!(%error, "monitor skipped"),
+                Err(error) => tracing::error!(%error, "unreadable monitor skipped"),
             }
         }
         match next {

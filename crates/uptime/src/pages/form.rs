@@ -217,7 +217,9 @@ impl MonitorForm {
         for line in lines(&self.headers) {
             match line.split_once(':') {
                 Some((name, value)) => drop(headers.insert(name.trim().to_owned(), value.trim().to_owned())),
-                None => errors.push(FieldError::new("http.headers", "must be lines of the form Name: value")),
+                None => {
+                    errors.push(FieldError::new("http.headers", "each line must have the form Name: value"));
+                }
             }
         }
         let (user, secret) = (self.user.trim().to_owned(), self.secret.trim().to_owned());
@@ -384,7 +386,7 @@ fn chosen<T: serde::de::DeserializeOwned>(
         return default;
     }
     serde_json::from_value(serde_json::Value::String(text.to_owned())).unwrap_or_else(|_| {
-        errors.push(FieldError::new(field, "is not one of the choices"));
+        errors.push(FieldError::new(field, "is not one of the options"));
         default
     })
 }

@@ -77,7 +77,7 @@ where
                 match round(this.clone()).await {
                     Ok(()) => task.heartbeat(),
                     Err(error) if error.is_reported() => {}
-                    Err(error) => tracing::warn!(%error, task = name, "background task failed"),
+                    Err(error) => tracing::warn!(%error, task = name, "uptime task failed, retrying"),
                 }
             }
         }
@@ -116,7 +116,7 @@ async fn listen(uptime: Uptime, task: Task) {
             BusEvent::Missed => uptime.inner.cache.refresh().await,
         };
         if let Err(error) = read {
-            tracing::warn!(%error, "reloading monitor failed");
+            tracing::warn!(%error, "failed to reload monitors");
         }
         uptime.inner.wake.notify_one();
         task.heartbeat();

@@ -39,7 +39,7 @@ impl Schedule {
         match epoch::rebuild(&self.store, marker, &[schedule, leases, standing], &source).await? {
             Recovery::Rebuilt(epoch) => {
                 self.set_epoch(shard, epoch);
-                tracing::info!(shard = shard.number(), %epoch, "shard rebuilt");
+                tracing::info!(shard = shard.number(), %epoch, "schedule shard rebuilt");
             }
             Recovery::Adopted(epoch) => self.set_epoch(shard, epoch),
             // The next call on the shard finds it lost and tries again.

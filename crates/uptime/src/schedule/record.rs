@@ -111,7 +111,7 @@ impl Schedule {
                 Some(change) => changes.push(change),
                 None => {
                     // It would block every other change of the monitor.
-                    tracing::warn!(monitor = id, "invalid pending state change discarded");
+                    tracing::warn!(monitor = id, "invalid pending state change of a monitor discarded");
                     self.run::<u64>(shard, hob_store::cmd("HDEL").arg(&key).arg(id)).await?;
                 }
             }

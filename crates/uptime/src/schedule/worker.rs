@@ -43,7 +43,7 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
             Ok(idle) => idle,
             Err(error) => {
                 if !error.is_reported() {
-                    tracing::warn!(%error, "claiming monitors failed");
+                    tracing::warn!(%error, "failed to claim due monitors");
                 }
                 AFTER_FAILURE
             }
@@ -103,7 +103,7 @@ async fn check(uptime: Uptime, claim: Claim, claimed: Instant, _slot: OwnedSemap
         && !error.is_reported()
     {
         // The lease expires, and the monitor is claimed again.
-        tracing::warn!(%error, monitor = %claim.id, "check not run or not recorded");
+        tracing::warn!(%error, monitor = %claim.id, "check was not run or its result was not recorded");
     }
 }
 
@@ -156,7 +156,7 @@ impl Uptime {
                 return Ok(None);
             }
             Outcome::Done(RecordOutcome::Refused(refusal)) => {
-                tracing::debug!(monitor = %claim.id, ?refusal, "result refused");
+                tracing::debug!(monitor = %claim.id, ?refusal, "check result refused");
                 metrics::refused();
                 return Ok(None);
             }
@@ -172,7 +172,7 @@ impl Uptime {
         if let Some(change) = result.pending_change() {
             tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "incident changed");
             if let Err(error) = self.save_change(monitor, &change).await {
-                tracing::warn!(%error, monitor = %monitor.id, "saving incident failed, left in the store");
+                tracing::warn!(%error, monitor = %monitor.id, "failed to save an incident, it stays in the store");
             }
         }
         self.notify_pages(Some(&monitor.id));

@@ -22,7 +22,7 @@ const DAY_MS: i64 = 86_400_000;
 struct TokenView {
     id: String,
     name: String,
-    /// `admin`, `<service>:read` or `<service>:write`; `*` stands for all services.
+    /// `admin`, `<service>:read` or `<service>:write`, with `*` as the service for all services.
     scopes: Vec<String>,
     created_at: Time,
     created_by: String,
@@ -40,7 +40,7 @@ pub(super) struct NewTokenRequest {
     /// The owner or the purpose.
     #[schema(min_length = 1, max_length = 100)]
     pub(super) name: String,
-    /// `admin`, `<service>:read` or `<service>:write`; `*` stands for all services.
+    /// `admin`, `<service>:read` or `<service>:write`, with `*` as the service for all services.
     #[schema(min_items = 1, max_items = 32)]
     pub(super) scopes: Vec<String>,
     /// The token does not expire if this is missing.
@@ -64,7 +64,7 @@ struct AuditEntryView {
     at: Time,
     /// The name of a user or of a token.
     who: String,
-    /// Of a user: the issuer and the subject, which stay the same when the name changes.
+    /// For a user: the issuer and the subject, which stay the same when the name changes.
     subject: Option<String>,
     what: String,
     detail: String,
@@ -163,7 +163,7 @@ impl NewTokenRequest {
             scopes.push(scope);
         }
         let scopes = Scopes::new(scopes)
-            .ok_or_else(|| Problem::invalid("scopes", format!("must have 1 to {} scopes", Scopes::MAX)))?;
+            .ok_or_else(|| Problem::invalid("scopes", format!("must contain 1 to {} scopes", Scopes::MAX)))?;
         let expires_at = match self.expires_in_days {
             None => None,
             Some(days @ 1..=MAX_DAYS) => Some(UnixMs(UnixMs::now().0 + i64::from(days) * DAY_MS)),

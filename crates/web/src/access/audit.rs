@@ -14,7 +14,7 @@ pub struct AuditEntry {
     pub at: UnixMs,
     /// The name of a user or of a token, `admin`, or `this machine` on a server without an admin token.
     pub who: String,
-    /// Of a user: the issuer and the subject, which stay the same when the name changes.
+    /// For a user: the issuer and the subject, which stay the same when the name changes.
     pub subject: Option<String>,
     /// Such as `token.create`.
     pub what: String,
@@ -26,7 +26,7 @@ pub struct AuditEntry {
 pub struct Actor<'a> {
     /// The name for people.
     pub name: &'a str,
-    /// Of a user: the issuer and the subject.
+    /// For a user: the issuer and the subject.
     pub subject: Option<&'a str>,
 }
 

@@ -1,8 +1,8 @@
 //! Identifies the caller of a request by its token or session.
 //!
-//! Results are cached for a few seconds, so that a busy client does not cost a query per request. A revocation takes effect
-//! at once on the node that made it, and on the others when their cache expires. While the database is unavailable, cached
-//! callers stay authenticated, so that services that only need the store keep working.
+//! Results are cached for a few seconds, so that a busy client does not cause a query for each request. A revocation
+//! takes effect at once on the node that executes it, and on the other nodes when their cache expires. While the
+//! database is unavailable, cached callers stay authenticated, so that services that only need the store keep working.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,22 +37,22 @@ pub(crate) struct Authenticator {
     database: Database,
     /// `None`: no credentials are required.
     admin: Mutex<Option<Hash>>,
-    /// What the groups of users may do.
+    /// The scopes of each group of users.
     sign_in: Live<SignInConfig>,
     cached: Mutex<HashMap<Hash, CachedCaller>>,
-    /// When tokens were last used, not yet in the database.
+    /// The times of the last use of tokens that are not yet in the database.
     uses: Mutex<HashMap<TokenId, UnixMs>>,
     throttle: AuthThrottle,
     /// The credentials of open streams.
     pub(super) watched: WatchedCredentials,
 }
 
-/// The result of looking at the credentials of a request.
+/// The result of checking the credentials of a request.
 pub(crate) enum Identity {
     Caller(Caller),
     /// No valid credentials.
     Anonymous,
-    /// The address has sent too many wrong tokens; this one was not checked.
+    /// The address has sent too many wrong tokens; this token was not checked.
     Throttled(Duration),
 }
 
@@ -90,8 +90,8 @@ impl Authenticator {
         }
     }
 
-    /// Replaces the admin token and ends the sessions of the old one. A running server that requires credentials cannot
-    /// stop requiring them.
+    /// Replaces the admin token and ends the sessions of the old token. The admin token of a running server cannot be
+    /// removed.
     pub(crate) fn replace_admin(&self, admin: &Secret) {
         *lock(&self.admin) = Some(Hash::of(admin.reveal()));
         lock(&self.cached).clear();
@@ -122,8 +122,8 @@ impl Authenticator {
         Ok(caller.map_or(Identity::Anonymous, Identity::Caller))
     }
 
-    /// Checks a bearer token, unless the address has sent too many wrong ones. An API token that was valid a moment ago is
-    /// checked nevertheless: it cannot be guessed, and other programs behind the same address must not block its owner.
+    /// Checks a bearer token, unless the address has sent too many wrong ones. An API token that was valid a moment ago
+    /// is always checked: it cannot be a guess, and other programs with the same address must not block its owner.
     async fn identify_bearer(&self, hash: Hash, client: IpAddr) -> Result<Identity, hob_database::Error> {
         if let Some(wait) = self.throttle.blocked_for(client)
             && !lock(&self.cached).contains_key(&hash)
@@ -218,7 +218,7 @@ impl Authenticator {
         self.database.write(write).await
     }
 
-    /// What gives a request with these headers access, if it is valid.
+    /// The credential in these headers. It may be invalid.
     pub(super) fn key_of(&self, headers: &HeaderMap) -> Option<CredentialKey> {
         match credential(headers) {
             Some(Credential::Bearer(hash)) => Some(CredentialKey::Bearer(hash)),
@@ -228,7 +228,8 @@ impl Authenticator {
         }
     }
 
-    /// The caller that a credential stands for now. Always asks the database, and no longer caches a caller that is gone.
+    /// The caller that a credential currently belongs to. Always queries the database, and removes a caller from the
+    /// cache that is no longer valid.
     pub(super) async fn caller_of(&self, key: &CredentialKey) -> Result<Option<Caller>, hob_database::Error> {
         let (hash, found) = match key {
             CredentialKey::Open => return Ok(self.is_open().then(Caller::open)),
@@ -246,7 +247,7 @@ impl Authenticator {
         lock(&self.admin).as_ref().is_some_and(|admin| admin.is(hash.bytes()))
     }
 
-    /// The cached caller of a credential, or else the one in the database.
+    /// The caller of a credential, from the cache if possible, otherwise from the database.
     async fn cached_or_load(
         &self,
         hash: Hash,
@@ -311,7 +312,7 @@ impl Authenticator {
             return same.then(|| CachedCaller { caller: Caller::admin(), token: None, until, loaded_at });
         }
         if let Some(user) = session.user() {
-            // Without a provider, and with another one, its sessions are not valid.
+            // The sessions of a provider are valid only while this provider is configured.
             let scopes = self.sign_in.current().oidc.as_ref()?.scopes(&user.subject, &user.groups)?;
             let caller = Caller::user(&user.name, &user.subject, scopes.as_slice());
             return Some(CachedCaller { caller, token: None, until: Some(session.expires_at), loaded_at });
@@ -339,7 +340,7 @@ impl Caller {
         Self::new("admin", [Scope::Admin])
     }
 
-    /// Any caller of a server without an admin token, which only listens on loopback.
+    /// Any caller of a server without an admin token. Such a server listens on loopback only.
     fn open() -> Self {
         Self::new("this machine", [Scope::Admin])
     }
@@ -349,7 +350,7 @@ impl Caller {
 fn credential(headers: &HeaderMap) -> Option<Credential> {
     if let Some(value) = headers.get(header::AUTHORIZATION) {
         let text = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
-        // An unreadable header is an invalid token, not a missing one.
+        // An unreadable header counts as an invalid token, not as a missing one.
         let text = text.filter(|text| text.len() <= MAX_CREDENTIAL_BYTES).unwrap_or_default();
         return Some(Credential::Bearer(Hash::of(text.trim())));
     }

@@ -16,7 +16,8 @@ use crate::server::middleware::Sender;
 /// How the audit log records a route that changes something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Audited {
-    /// Under this name, such as `load.plan.delete`, with the parameters of the path, after the handler has succeeded.
+    /// An entry with this action, such as `load.plan.delete`, and the parameters of the path, written after the handler
+    /// has succeeded.
     As(&'static str),
     /// The handler writes the entry itself, for example in its transaction.
     ByHandler,
@@ -24,13 +25,13 @@ pub enum Audited {
     No,
 }
 
-/// Part of a response: what the audit log records instead of the parameters of the path. A handler that creates something
-/// adds it, since the path has no id yet.
+/// An extension of a response: the text that the audit log records instead of the parameters of the path. A handler
+/// that creates something adds it, because the path does not contain the new id.
 #[derive(Clone, Debug)]
 pub enum AuditDetail {
-    /// The id of what was created or changed.
+    /// The id of the object that was created or changed.
     Of(String),
-    /// The handler changed nothing, as in a dry run: there is no entry.
+    /// The handler changed nothing, for example in a dry run, so there is no entry.
     Unchanged,
 }
 
@@ -43,7 +44,7 @@ impl IntoResponseParts for AuditDetail {
     }
 }
 
-/// What a route requires, and what it leaves in the audit log.
+/// The access that a route requires, and how the audit log records it.
 #[derive(Clone, Debug)]
 pub(crate) struct RouteRule {
     pub(crate) access: Access,
@@ -88,7 +89,7 @@ fn end_with(credential: &Credential, response: Response) -> Response {
     })
 }
 
-/// Runs the handler and records what it did. The change remains if the audit log cannot be written.
+/// Runs the handler and records the change. If the audit log cannot be written, the change remains.
 async fn run_audited(
     action: &str,
     is_done: fn(StatusCode) -> bool,
@@ -113,7 +114,7 @@ async fn run_audited(
         };
         let who = caller.as_ref().map_or(Actor::from("anonymous"), Actor::from);
         if let Err(error) = audit.record(who, action, &detail).await {
-            tracing::warn!(%error, action, detail, "audit log entry not written");
+            tracing::warn!(%error, action, detail, "failed to write an audit log entry");
         }
     }
     response
@@ -121,11 +122,11 @@ async fn run_audited(
 
 async fn check_access(access: &Access, request: &mut Request) -> Result<(), Problem> {
     let Some(frame) = request.extensions().get::<AppContext>() else {
-        return Err(Problem::internal("route is not part of an App"));
+        return Err(Problem::internal("this route was not registered through `App`"));
     };
     let web = frame.web().clone();
     let Some(sender) = request.extensions().get::<Sender>() else {
-        return Err(Problem::internal("request is not part of an App"));
+        return Err(Problem::internal("the route of this request was not registered through `App`"));
     };
     let identified = web.authenticator().identify(request.headers(), sender.address).await;
     let caller = match (access, identified) {

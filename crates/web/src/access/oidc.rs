@@ -1,8 +1,8 @@
 //! Sign-in with OpenID Connect: authorization code with PKCE.
 //!
-//! The browser is sent to the provider and comes back with a code, which this server exchanges for an ID token. The groups
-//! in the token decide the scopes of the session. They are read once, at sign-in; which scopes a group has is looked up
-//! with every request, so that a reloaded configuration takes effect on existing sessions.
+//! The browser is sent to the provider and comes back with a code, which this server exchanges for an ID token. The
+//! groups in the token decide the scopes of the session. The groups are read once, at sign-in. The scopes of a group
+//! are looked up for every request, so that a reloaded configuration takes effect on existing sessions.
 
 mod client;
 mod config;
@@ -28,13 +28,13 @@ use login::Login;
 use provider::{Provider, Redeemed};
 pub(super) use routes::routes;
 
-/// Where the provider sends the browser back to.
+/// The URL to which the provider sends the browser back.
 pub(crate) const CALLBACK_PATH: &str = "/sign-in/oidc/callback";
 
-/// The most codes that are exchanged at the same time.
+/// The maximum number of codes that are exchanged at the same time.
 const MAX_EXCHANGES: usize = 64;
 
-/// Signs users in with the provider of the configuration, if there is one.
+/// Signs users in with the configured provider, if there is one.
 pub(crate) struct Oidc {
     config: Live<SignInConfig>,
     outbound: Outbound,
@@ -79,13 +79,13 @@ enum OidcError {
     Status { url: String, status: StatusCode, error: String },
     #[error("cannot use the response of {url}: {reason}")]
     Document { url: String, reason: String },
-    #[error("the provider is not asked again so soon after a failed request")]
+    #[error("a request to the provider failed a moment ago; Hob waits before the next one")]
     FailedBefore,
     #[error("too many sign-ins at the same time")]
     TooMany,
     #[error("client_secret: {0}")]
     Secret(#[from] SecretError),
-    #[error("the client secret cannot be sent: {0}")]
+    #[error("the client secret cannot be sent in an HTTP header: {0}")]
     Header(http::header::InvalidHeaderValue),
     #[error("ca_file: {0}")]
     Tls(#[from] TlsError),
@@ -97,7 +97,7 @@ impl Oidc {
         Self { config, outbound: outbound.clone(), provider: Mutex::default(), exchanges }
     }
 
-    /// What the button on the sign-in page says; `None` without a provider.
+    /// The text of the button on the sign-in page; `None` without a provider.
     pub(super) fn label(&self) -> Option<String> {
         self.config.current().oidc.as_ref().map(|config| config.label().to_owned())
     }

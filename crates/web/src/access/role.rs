@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Scope;
 
-/// What most people need one of. Anything else is a list of scopes.
+/// A preset for people. Other combinations are lists of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {

@@ -19,13 +19,15 @@ pub enum Scope {
 
 /// The text is not a scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a scope; use `admin`, `<service>:read` or `<service>:write`; `*` stands for all services")]
+#[error(
+    "not a scope; use `admin`, `<service>:read` or `<service>:write`, with `*` as the service for all services"
+)]
 pub struct BadScope;
 
 const MAX_SERVICE_BYTES: usize = 32;
 
 impl Scope {
-    /// In place of a service: all services, also those that later versions add.
+    /// Used instead of a service: all services, including services added in later versions.
     pub const ALL: &str = "*";
 
     #[must_use]
@@ -38,7 +40,7 @@ impl Scope {
         Self::Write(Cow::Borrowed(service))
     }
 
-    /// Whether this scope grants the other one.
+    /// Whether this scope includes the other one.
     #[must_use]
     pub fn includes(&self, other: &Self) -> bool {
         match (self, other) {
@@ -51,7 +53,7 @@ impl Scope {
         }
     }
 
-    /// The service of the scope, if it is for one.
+    /// The service of the scope, if it is for a single service.
     #[must_use]
     pub fn service(&self) -> Option<&str> {
         match self {

@@ -1,5 +1,5 @@
-//! Sessions of the console: created with a token or by a user of the OpenID Connect provider, stored as a hash, with an
-//! expiry.
+//! Sessions of the console: a session is created with a token or by a user of the OpenID Connect provider, is stored as
+//! a hash, and expires.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ struct SignIn<'a> {
     to: &'a str,
     /// Why the last attempt failed.
     error: Option<&'a str>,
-    /// What the button for OpenID Connect says.
+    /// The text of the button for OpenID Connect.
     provider: Option<String>,
 }
 

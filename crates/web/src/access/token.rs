@@ -68,7 +68,7 @@ const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", ValueKind::Int)
 impl Tokens {
     /// The prefix of every token, so that secret scanners recognise a leaked one.
     pub const PREFIX: &str = "hob_";
-    /// The most tokens that are not revoked.
+    /// The maximum number of tokens that are not revoked.
     pub const MAX: u64 = 1_000;
 
     #[must_use]
@@ -171,7 +171,7 @@ impl fmt::Display for TokenId {
 }
 
 impl Scopes {
-    /// The most scopes of a token.
+    /// The maximum number of scopes of a token.
     pub const MAX: usize = 32;
 
     /// `None` if there are none or too many.

@@ -31,7 +31,7 @@ struct TokenForm {
     /// Separated by spaces or commas.
     #[serde(default)]
     scopes: String,
-    /// Empty: the token does not expire.
+    /// Empty if the token does not expire.
     #[serde(default)]
     days: String,
 }

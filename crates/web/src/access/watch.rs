@@ -1,7 +1,8 @@
 //! Ends streams and sockets when the credential behind them is revoked or expires.
 //!
-//! Every node checks the credentials of its open streams in the database every two seconds, so that no message between the nodes
-//! can be lost. After a revocation, the node that made it checks at once.
+//! Every node checks the credentials of its open streams in the database every two seconds, so that a revocation does
+//! not depend on messages between nodes, which can be lost. After a revocation, the node that executed it checks at
+//! once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -28,15 +29,15 @@ const CONCURRENT_CHECKS: usize = 4;
 /// What gives a request access.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CredentialKey {
-    /// Nothing: the server has no admin token.
+    /// No credential, because the server has no admin token.
     Open,
     /// The admin token or an API token.
     Bearer(Hash),
     Session(Hash),
 }
 
-/// The credential of a request, for what outlives the request: streams, sockets, and tokens that are issued with it. An
-/// extractor.
+/// The credential of a request. It is needed by everything that outlives the request: streams, sockets, and tokens that
+/// are issued with it. An extractor.
 #[derive(Clone)]
 pub struct Credential {
     web: Web,
@@ -85,8 +86,8 @@ impl Credential {
         }
     }
 
-    /// Names the credential in a token that is issued with it. It reveals nothing, since API tokens and sessions are random;
-    /// for an admin token, which may be a phrase, there is none.
+    /// A reference to the credential, for tokens that are issued with it. It reveals nothing, because API tokens and
+    /// sessions are random. An admin token has no reference, because it may be a phrase that could be guessed.
     #[must_use]
     pub fn reference(&self) -> Option<String> {
         match self.key.as_ref()? {
@@ -157,7 +158,7 @@ impl Watched {
         *checked = LastCheck { at: Instant::now(), caller };
     }
 
-    /// While the database is unavailable, streams stay open for as long as requests are served.
+    /// While the database is unavailable, streams stay open as long as requests with the same credential are accepted.
     fn not_checked(&self) {
         if lock(&self.checked).at.elapsed() > STALE_FOR {
             self.ended.cancel();
@@ -178,7 +179,7 @@ impl Authenticator {
                 match self.caller_of(&watched.key).await {
                     Ok(caller) => watched.confirm(caller),
                     Err(error) => {
-                        tracing::debug!(%error, "cannot check the credential of an open stream, retrying");
+                        tracing::debug!(%error, "failed to check the credential of an open stream, retrying");
                         watched.not_checked();
                     }
                 }
@@ -192,7 +193,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Credential {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(frame) = parts.extensions.get::<AppContext>() else {
-            return Err(Problem::internal("request is not part of an App"));
+            return Err(Problem::internal("the route of this request was not registered through `App`"));
         };
         let web = frame.web().clone();
         let key = web.authenticator().key_of(&parts.headers);

@@ -1,4 +1,4 @@
-//! Axes: where a value or a moment stands, and which of them get a label.
+//! Axes: the positions of values and times, and their labels.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub(super) struct ValueAxis {
     pub(super) ticks: Vec<Tick>,
 }
 
-/// Whether an axis begins at zero.
+/// Where an axis begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Base {
     #[default]
@@ -30,7 +30,7 @@ pub(super) enum Base {
 }
 
 impl ValueAxis {
-    /// An axis that holds all the values, widened to round numbers, with about four steps.
+    /// An axis that contains all the values, extended to round numbers, with about four steps.
     pub(super) fn over(values: impl Iterator<Item = f64>, unit: Unit, base: Base) -> Self {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values {
@@ -63,12 +63,12 @@ impl ValueAxis {
         Self { low, high, ticks: ticks.collect() }
     }
 
-    /// Where a value stands between the axis's ends, 0 to 1.
+    /// The position of a value between the ends of the axis, from 0 to 1.
     pub(super) fn at(&self, value: f64) -> f64 {
         ((value.clamp(-MAX_VALUE, MAX_VALUE) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// The height of a value from above, in a plot of so many pixels.
+    /// The distance of a value from the top of a plot with this height, in pixels.
     pub(super) fn y(&self, value: f64, height: f64) -> f64 {
         height * (1.0 - self.at(value))
     }
@@ -83,7 +83,7 @@ fn is_whole(number: f64) -> bool {
     (number - number.round()).abs() < 1e-6
 }
 
-/// How much an axis shows where everything is zero.
+/// The range of an axis if all values are zero.
 fn least_span(unit: Unit) -> f64 {
     match unit {
         Unit::Bytes | Unit::BytesPerSecond => 1024.0,
@@ -93,7 +93,7 @@ fn least_span(unit: Unit) -> f64 {
     }
 }
 
-/// The least round step that is not below `least`.
+/// The smallest round step that is at least `least`.
 fn step(unit: Unit, least: f64) -> f64 {
     const MINUTES_MS: &[f64] = &[15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1800e3];
     const HOURS_MS: &[f64] = &[3600e3, 7200e3, 10_800e3, 21_600e3, 43_200e3, 86_400e3];
@@ -154,7 +154,7 @@ const TIME_STEPS: &[u64] = &[
     364 * DAY,
 ];
 
-/// Labels of a time axis, at most.
+/// Maximum number of labels on a time axis.
 const MAX_TIME_LABELS: u64 = 6;
 
 /// An axis of time, in Unix milliseconds and UTC.
@@ -165,7 +165,7 @@ pub(super) struct TimeAxis {
 }
 
 impl TimeAxis {
-    /// An empty or reversed range is taken as one millisecond.
+    /// An empty or reversed range becomes a range of one millisecond.
     pub(super) fn new(range: &Range<u64>) -> Self {
         Self { start_ms: range.start, span_ms: range.end.saturating_sub(range.start).max(1) }
     }
@@ -186,7 +186,7 @@ impl TimeAxis {
         (self.start_ms..=self.end_ms()).contains(&at_ms)
     }
 
-    /// Where a moment stands in the plot, within its edges.
+    /// The position of a time in the plot, limited to its edges.
     pub(super) fn x(&self, at_ms: u64) -> f64 {
         let inside = at_ms.saturating_sub(self.start_ms).min(self.span_ms);
         WIDTH * inside as f64 / self.span_ms as f64
@@ -209,7 +209,7 @@ impl TimeAxis {
     }
 }
 
-/// A label as exact as its step.
+/// A label with the precision of the step.
 fn clock(at_ms: u64, step: u64) -> String {
     let format = match step {
         step if step >= 91 * DAY => "%b %Y",
@@ -222,7 +222,7 @@ fn clock(at_ms: u64, step: u64) -> String {
     timestamp(at_ms).strftime(format).to_string()
 }
 
-/// A moment in the words of a read-out, without its zone.
+/// A time as it is shown in a tooltip, without its time zone.
 pub(super) fn moment(at_ms: u64) -> String {
     timestamp(at_ms).strftime("%b %-d %H:%M:%S").to_string()
 }

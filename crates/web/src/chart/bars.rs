@@ -9,7 +9,7 @@ use super::frame::{self, Column, Frame, HEIGHT, Key, Left};
 use super::series::{Hue, MAX_SERIES, Point, Series};
 use crate::components::{Markup, Tone, Unit};
 
-/// Bars of one chart, at most; smaller steps are combined.
+/// Maximum number of bars in a chart. If there would be more, steps are combined.
 const MAX_BARS: u64 = 180;
 
 /// A chart of amounts per step of time, one series on top of the other.
@@ -25,7 +25,7 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// A chart of this time, with a bar for every step. Amounts of one step are added up.
+    /// A chart of this time range, with a bar for every step. All amounts within a step are added.
     pub fn new(range_ms: Range<u64>, step_ms: u64) -> Self {
         let axis = TimeAxis::new(&range_ms);
         let step_ms = step_ms.max(1);
@@ -50,7 +50,8 @@ impl Bars {
         self
     }
 
-    /// A part of each bar in its own colour, on top of those before it. A point's time is when it began.
+    /// A part of each bar, with its own colour, on top of the earlier series. The time of a point is the start of its
+    /// step.
     pub fn series<P: Into<Point>>(self, name: &str, points: impl IntoIterator<Item = P>) -> Self {
         let hue = frame::next_hue(&self.series);
         self.add(name, hue, points)
@@ -99,7 +100,7 @@ impl Bars {
         frame.render(&marks)
     }
 
-    /// Every step's amounts, in the order of the series. Steps without data stay unknown.
+    /// The amounts of every step, in the order of the series. Steps without data have no amounts.
     fn steps(&self) -> Vec<Step> {
         let first = self.axis.start_ms() / self.step_ms;
         let count = (self.axis.end_ms() - 1) / self.step_ms - first + 1;
@@ -154,7 +155,7 @@ impl Bars {
         (0..self.series.len()).map(total).collect()
     }
 
-    /// Amounts are added up in the legend; what cannot be added up, such as a share, is not.
+    /// The legend shows the sum of the amounts, unless they cannot be added, such as percentages.
     fn legend(&self, steps: &[Step]) -> Vec<Key> {
         let adds_up = matches!(self.unit, Unit::Count | Unit::Bytes);
         let key = |(series, total): (&Series, f64)| Key {

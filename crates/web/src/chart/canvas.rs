@@ -1,11 +1,11 @@
-//! Numbers and paths as SVG spells them.
+//! Numbers and paths in SVG syntax.
 
 use std::fmt::{self, Display, Write};
 
-/// The width of every stretched plot in its own units. Heights are in pixels.
+/// The width of every plot, in its own units, because plots are stretched. Heights are in pixels.
 pub(super) const WIDTH: f64 = 1000.0;
 
-/// A coordinate, to a tenth of a unit: NaN becomes 0, since it would break the whole path.
+/// A coordinate, rounded to a tenth of a unit. NaN becomes 0, because it would break the whole path.
 pub(super) struct Num(pub(super) f64);
 
 impl Display for Num {
@@ -25,7 +25,7 @@ impl Path {
         self.0.is_empty()
     }
 
-    /// A line through the points. A lone point becomes a dot, by the round end of its stroke.
+    /// A line through the points. A single point becomes a dot, because strokes have round ends.
     pub(super) fn line(&mut self, points: &[(f64, f64)]) {
         let mut command = 'M';
         for (x, y) in points {

@@ -1,4 +1,4 @@
-//! What charts share: the caption with its legend, the labels, the grid, and the columns with tooltips.
+//! The parts that all charts share: the caption with its legend, the labels, the grid, and the columns with tooltips.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use super::canvas::{Num, WIDTH};
 use super::series::{Hue, Series};
 use crate::components::{Escaped, Markup, Unit};
 
-/// The height of a plot unless a chart asks for another, in pixels.
+/// The default height of a plot, in pixels.
 pub(super) const HEIGHT: f64 = 160.0;
 
-/// Room above the plot for the upper half of its highest label.
+/// Space above the plot for the upper half of its highest label.
 const HEAD: f64 = 8.0;
-/// Room below it for the labels of the lower axis.
+/// Space below the plot for the labels of the lower axis.
 const FOOT: f64 = 22.0;
 /// The width of the labels at the left.
 const LEFT: u32 = 58;
@@ -30,7 +30,7 @@ pub(super) struct Frame {
     pub(super) left: Left,
     /// Labels below, from the left.
     pub(super) below: Vec<Tick>,
-    /// Names that stand in the plot.
+    /// Names that are shown in the plot.
     pub(super) notes: Vec<Note>,
     pub(super) legend: Vec<Key>,
     /// The text of an empty chart.
@@ -46,10 +46,10 @@ pub(super) enum Left {
     Rows(Vec<Tick>),
 }
 
-/// A name beside what it is the name of.
+/// A name next to the item that it belongs to.
 #[derive(Debug)]
 pub(super) struct Note {
-    /// From the left, 0 to 1; what stands at the right edge ends there.
+    /// The position from the left, 0 to 1. A name at the right edge ends there.
     pub(super) x: f64,
     /// Pixels from above.
     pub(super) y: f64,
@@ -61,7 +61,7 @@ pub(super) struct Note {
 pub(super) struct Key {
     pub(super) name: String,
     pub(super) class: String,
-    /// The latest or the total, if it has one.
+    /// The latest value or the total, if there is one.
     pub(super) value: Option<String>,
 }
 
@@ -74,7 +74,7 @@ pub(super) struct Column {
 }
 
 impl Frame {
-    /// The chart around its marks, which are SVG already.
+    /// The complete chart around its marks, which are already SVG.
     pub(super) fn render(&self, marks: &str) -> Markup {
         let mut html = String::with_capacity(marks.len() + 4096);
         // Writing into a string cannot fail.
@@ -110,7 +110,7 @@ impl Frame {
         write!(html, "</svg></div></figure>")
     }
 
-    /// The grid; zero is its floor.
+    /// The grid. Zero is its lowest line.
     fn lines(&self, html: &mut String) -> std::fmt::Result {
         let Left::Scale(ticks) = &self.left else { return Ok(()) };
         for tick in ticks {
@@ -161,7 +161,7 @@ impl Frame {
         write!(html, "</figcaption>")
     }
 
-    /// Every second one can be left out where it is narrow.
+    /// Every second label can be omitted on narrow screens.
     fn labels_below(&self, html: &mut String) -> std::fmt::Result {
         let y = Num(HEAD + self.height + FOOT - 6.0);
         for (index, tick) in self.below.iter().enumerate() {
@@ -178,8 +178,8 @@ impl Frame {
     }
 }
 
-/// The columns of several series over time: around every moment that any of them has, or of equal width if there
-/// are too many.
+/// The columns of several series over time. There is one column for every time at which any series has a point; if
+/// there are too many, the columns have equal width.
 pub(super) fn columns(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Column> {
     let mut moments: Vec<u64> =
         series.iter().flat_map(|series| series.points_in(axis).map(|point| point.at_ms)).collect();
@@ -215,7 +215,7 @@ pub(super) fn columns(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Col
     columns
 }
 
-/// The columns as SVG: nothing to see until the pointer is there.
+/// The columns as SVG. A column is visible only while the pointer is over it.
 pub(super) fn draw_columns(svg: &mut String, columns: &[Column], height: f64) {
     for column in columns {
         let (x, width) = (Num(column.from), Num(column.to - column.from));
@@ -251,7 +251,7 @@ pub(super) fn summary(title: &str, series: &[Series], axis: &TimeAxis, unit: Uni
     text
 }
 
-/// The legend of several series, each with its latest value; one series alone needs none without a name.
+/// The legend of the series, each with its latest value. A single series without a name has no legend.
 pub(super) fn legend(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Key> {
     let named = series.iter().filter(|series| !series.name.is_empty());
     let key = |series: &Series| Key {
@@ -290,7 +290,7 @@ pub(super) fn draw_limits(
         let y = axis.y(limit.value, height);
         let text = format!("{} {}", limit.name, unit.of(limit.value));
         let _ = write!(svg, r#"<path class="limit" d="M0 {}H{WIDTH}"/>"#, Num(y));
-        // Above its line, or below where there is no room.
+        // Above its line, or below it if there is no space above.
         notes.push(Note { x: 1.0, y: if y > 14.0 { y - 5.0 } else { y + 13.0 }, text });
     }
     notes

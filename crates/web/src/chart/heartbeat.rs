@@ -1,4 +1,4 @@
-//! A row of checks: the height of each is its latency, its shape and colour the result.
+//! A row of checks. The height of each bar shows the latency; its shape and colour show the result.
 
 use std::fmt::Write;
 
@@ -6,10 +6,10 @@ use super::axis::{moment, sane};
 use super::canvas::Num;
 use crate::components::{Escaped, Markup, Tone, Unit};
 
-/// Beats of one row, at most: the latest ones.
+/// Maximum number of checks in a row. The latest ones are shown.
 const MAX_BEATS: usize = 100;
 const HEIGHT: f64 = 32.0;
-/// From one beat to the next, and the width of one.
+/// The distance between two checks, and the width of each.
 const STEP: f64 = 8.0;
 const WIDTH: f64 = 5.0;
 
@@ -43,7 +43,7 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// The row of these checks, the latest last. The label says of what.
+    /// A row of these checks, in order of time. The label names what was checked.
     pub fn new(label: impl Into<String>, beats: impl IntoIterator<Item = Beat>) -> Self {
         let mut beats: Vec<Beat> = beats.into_iter().collect();
         beats.drain(..beats.len().saturating_sub(MAX_BEATS));
@@ -132,7 +132,8 @@ impl Pulse {
         }
     }
 
-    /// Up is a bar, slow a bar with a pointed head, down a whole bar broken in the middle, silence a dot.
+    /// The shape of a result: up is a bar, slow is a bar with a pointed top, down is a full-height bar with a break in
+    /// the middle, and no result is a dot.
     fn shape(self, x: f64, height: f64) -> String {
         let (top, middle, right) = (HEIGHT - height, x + WIDTH / 2.0, x + WIDTH);
         match self {

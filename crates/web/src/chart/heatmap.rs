@@ -29,7 +29,7 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// A chart of this time with a column per step and these rows, the lowest first.
+    /// A chart of this time range, with a column per step and these rows, the lowest first.
     pub fn new<R: Into<String>>(
         range_ms: Range<u64>,
         step_ms: u64,
@@ -52,7 +52,7 @@ impl HeatMap {
         self
     }
 
-    /// Adds to a cell. What lies outside of the chart is left out.
+    /// Adds to a cell. Values outside of the chart are ignored.
     pub fn count(mut self, at_ms: u64, row: usize, count: u64) -> Self {
         if self.axis.holds(at_ms) && at_ms < self.axis.end_ms() && row < self.rows.len() && count > 0 {
             let cell = self.cells.entry((at_ms / self.step_ms, row)).or_default();
@@ -97,7 +97,7 @@ impl HeatMap {
         (self.axis.x(start_ms), self.axis.x(start_ms.saturating_add(self.step_ms)).min(WIDTH))
     }
 
-    /// Labels in the middle of their rows, no more than there is room for.
+    /// Labels in the middle of their rows. Only as many labels as fit.
     fn labels(&self) -> Vec<Tick> {
         let rows = self.rows.len().max(1);
         let every = if rows > 12 { rows.div_ceil(8) } else { rows.div_ceil(6).min(2) };
@@ -130,7 +130,7 @@ impl HeatMap {
     }
 }
 
-/// The square root lets rare values be seen beside common ones.
+/// The square root keeps rare values visible next to common ones.
 fn shade(count: u64, most: u64) -> usize {
     let part = (count as f64 / most.max(1) as f64).sqrt();
     ((part * SHADES as f64).ceil() as usize).clamp(1, SHADES) - 1

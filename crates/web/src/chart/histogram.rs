@@ -12,8 +12,8 @@ const MAX_BINS: usize = 120;
 const MAX_MARKS: usize = 8;
 const MAX_LABELS: usize = 7;
 
-/// A chart of how many values fell where. Bins have one width in the picture, however wide they are, so that bins
-/// that grow with their values, as those of latencies do, can be read.
+/// A chart of the distribution of values. All bins have the same width in the picture, so that bins that grow with
+/// their values, such as those of latencies, are readable.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Histogram {
@@ -48,7 +48,7 @@ impl Histogram {
         self
     }
 
-    /// Adds a bin above those before it.
+    /// Adds a bin for larger values than those of the earlier bins.
     pub fn bin(mut self, values: Range<f64>, count: u64) -> Self {
         if let (Some(from), Some(to)) = (sane(values.start), sane(values.end))
             && self.bins.len() < MAX_BINS
@@ -102,7 +102,7 @@ impl Histogram {
         WIDTH * index as f64 / self.bins.len().max(1) as f64
     }
 
-    /// Where a value stands, if a bin holds it.
+    /// The position of a value, if it is in a bin.
     fn x(&self, value: f64) -> Option<f64> {
         let index = self.bins.iter().position(|bin| (bin.from..=bin.to).contains(&value))?;
         let bin = &self.bins[index];
@@ -110,7 +110,7 @@ impl Histogram {
         Some(self.edge(index) + inside * self.edge(1))
     }
 
-    /// The marks as SVG, and their names, one below the other so that close ones can be read.
+    /// The marks as SVG, and their names, one below the other, so that names of close values do not overlap.
     fn draw_marks(&self, svg: &mut String) -> Vec<Note> {
         let mut notes = Vec::new();
         for (name, value) in &self.marks {

@@ -9,7 +9,7 @@ use super::frame::{self, Frame, HEIGHT, Left, Limit};
 use super::series::{Hue, MAX_SERIES, Point, Series};
 use crate::components::{Escaped, Markup, Tone, Unit};
 
-/// Bands of one chart, at most.
+/// Maximum number of bands in a chart.
 const MAX_BANDS: usize = 50;
 
 /// A chart of values over time.
@@ -43,7 +43,7 @@ struct Band {
 }
 
 impl Line {
-    /// A chart of this time, in Unix milliseconds.
+    /// A chart of this time range, in Unix milliseconds.
     pub fn new(range_ms: Range<u64>) -> Self {
         Self {
             axis: TimeAxis::new(&range_ms),
@@ -92,7 +92,7 @@ impl Line {
         self
     }
 
-    /// The usual distance of two points; a much larger distance is a gap. Estimated by default.
+    /// The usual time between two points; a much longer time is a gap. By default it is estimated.
     pub fn every(mut self, step_ms: u64) -> Self {
         self.step_ms = Some(step_ms.max(1));
         self
@@ -180,7 +180,7 @@ impl Line {
                 continue;
             }
             let (from, to) = (self.axis.x(range.start), self.axis.x(range.end));
-            // Thinner than this it could not be seen.
+            // A narrower band would be invisible.
             let (x, width, height) = (Num(from), Num((to - from).max(2.0)), Num(self.height));
             let (class, name) = (tone.class(), Escaped(name));
             let _ = write!(

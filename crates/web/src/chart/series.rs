@@ -1,19 +1,19 @@
-//! Series of values over time: where they have gaps, and how they are thinned out to the width of a screen.
+//! Series of values over time: their gaps, and how points are reduced to the width of a screen.
 
 use super::axis::{TimeAxis, sane};
 use super::canvas::WIDTH;
 use crate::components::Tone;
 
-/// So many series are drawn in one chart, at most.
+/// Maximum number of series that a chart draws.
 pub const MAX_SERIES: usize = 12;
 
-/// Colours of series before they begin again, then dashed.
+/// Number of different colours. Further series use the same colours with dashed lines.
 const PALETTE: usize = 6;
 
-/// A plot has so many columns for the eye; each keeps its extremes.
+/// Number of columns that are visible in a plot. Each column keeps its smallest and largest value.
 const COLUMNS: f64 = 360.0;
 
-/// A name is cut after so many characters.
+/// Longer names are cut after this many characters.
 const MAX_NAME_CHARS: usize = 60;
 
 /// A value at a moment. Without a value, or with NaN, it is a gap.
@@ -57,7 +57,7 @@ impl Hue {
 pub(super) struct Series {
     pub(super) name: String,
     pub(super) hue: Hue,
-    /// In the order of time, with sane values.
+    /// The points in order of time, with values that can be drawn.
     points: Vec<Point>,
 }
 
@@ -80,7 +80,7 @@ impl Series {
         self.points_in(axis).filter_map(|point| point.value)
     }
 
-    /// The runs between gaps, thinned out: where each point stands, and its value.
+    /// The parts between gaps, with a reduced number of points: the position and value of each point.
     pub(super) fn runs(&self, axis: &TimeAxis, step_ms: Option<u64>) -> Vec<Vec<(f64, f64)>> {
         let hole_ms =
             step_ms.or_else(|| self.usual_step_ms()).map_or(u64::MAX, |step| step.saturating_mul(5) / 2);
@@ -101,7 +101,7 @@ impl Series {
         merge_crowded(runs).iter().map(|run| thinned(run)).collect()
     }
 
-    /// The median distance of two points.
+    /// The median time between two points.
     fn usual_step_ms(&self) -> Option<u64> {
         let mut steps: Vec<u64> = self.points.windows(2).map(|pair| pair[1].at_ms - pair[0].at_ms).collect();
         if steps.is_empty() {
@@ -112,8 +112,8 @@ impl Series {
     }
 }
 
-/// Runs that end and begin within one column are one run to the eye: gaps below the width of a pixel are not drawn,
-/// so that their number has a bound.
+/// If a part ends and the next one begins within the same column, they are joined: gaps that are narrower than a pixel
+/// are not drawn, which limits their number.
 fn merge_crowded(runs: Vec<Vec<(f64, f64)>>) -> Vec<Vec<(f64, f64)>> {
     if runs.len() as f64 <= COLUMNS {
         return runs;
@@ -136,7 +136,7 @@ fn column(x: f64) -> u32 {
     (x / WIDTH * COLUMNS) as u32
 }
 
-/// Keeps the least and the greatest value of each column, in their order.
+/// Keeps the smallest and the largest value of each column, in their order.
 fn thinned(run: &[(f64, f64)]) -> Vec<(f64, f64)> {
     if run.len() as f64 <= COLUMNS {
         return run.to_vec();

@@ -8,12 +8,12 @@ use crate::components::{Escaped, Markup, Unit};
 
 const WIDTH: f64 = 240.0;
 const HEIGHT: f64 = 40.0;
-/// Room for the stroke's upper half.
+/// Space for the upper half of the stroke.
 const PADDING: f64 = 3.0;
-/// Values of one line, at most: the latest ones.
+/// Maximum number of values in a line. The latest ones are shown.
 const MAX_VALUES: usize = 240;
 
-/// A small line of the latest values, at equal distances, from zero up.
+/// A small line of the latest values at equal distances. The axis starts at zero.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Spark {

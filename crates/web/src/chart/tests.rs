@@ -5,13 +5,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::components::{Markup, Tone};
 
-/// No chart of the size that pages ask for is larger than this, whatever it shows.
+/// A chart of the size that pages use is never larger than this, whatever it shows.
 const MAX_BYTES: usize = 320 * 1024;
 
 const UNITS: [Unit; 6] =
     [Unit::Count, Unit::PerSecond, Unit::Millis, Unit::Bytes, Unit::BytesPerSecond, Unit::Ratio];
 
-/// Times that are usual, and times that are not.
+/// Usual and unusual times.
 fn moments() -> impl Strategy<Value = u64> {
     prop_oneof![0..100_000_u64, 1_763_208_000_000..1_763_300_000_000_u64, any::<u64>()]
 }
@@ -34,7 +34,7 @@ fn assert_sound(chart: &Markup) {
     assert!(svg.contains(r#"role="img" aria-label=""#), "{svg}");
 }
 
-/// A name that would be markup, or would leave its attribute, if it were not escaped.
+/// A name that would become markup, or would break out of its attribute, if it were not escaped.
 const EVIL: &str = "<script>\"'><b>x</b>&";
 
 proptest! {

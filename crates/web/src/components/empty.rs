@@ -6,7 +6,7 @@ use askama::filters::HtmlSafe;
 
 use super::markup::Escaped;
 
-/// An empty state with a hint what to do next.
+/// An empty state with a hint about what to do next.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Empty {

@@ -28,7 +28,7 @@ impl Facts {
         self.html(name, format_args!("<code>{}</code>", Escaped(value)))
     }
 
-    /// A value that renders as HTML, such as a [`Badge`](super::Badge) or a [`When`](super::When).
+    /// A value that renders as HTML, such as a [`Badge`](super::Badge) or a [`RelativeTime`](super::RelativeTime).
     pub fn markup(self, name: &str, value: impl HtmlSafe) -> Self {
         self.html(name, value)
     }

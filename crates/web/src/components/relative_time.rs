@@ -16,7 +16,7 @@ pub struct RelativeTime {
 }
 
 impl RelativeTime {
-    /// A moment in Unix milliseconds, seen from now.
+    /// A time in Unix milliseconds, relative to the current time.
     #[must_use]
     pub fn at(at_ms: impl Into<Amount>) -> Self {
         Self { at_ms: at_ms.into().0, now_ms: unix_ms() }

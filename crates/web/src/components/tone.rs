@@ -1,4 +1,4 @@
-//! States as pages show them: by a shape, a word and a colour, never by colour alone.
+//! States, which pages show with a shape, a word and a colour, never with a colour alone.
 
 use std::fmt::{self, Display};
 

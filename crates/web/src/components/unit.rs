@@ -9,7 +9,7 @@ use askama::filters::HtmlSafe;
 /// A no-break space between a number and its unit.
 const SPACE: char = '\u{a0}';
 
-/// Larger values are clamped, since charts calculate with them.
+/// Larger values are clamped, because charts calculate with them.
 pub(crate) const MAX_VALUE: f64 = 1e15;
 
 /// What a number counts.
@@ -21,7 +21,7 @@ pub enum Unit {
     Millis,
     Bytes,
     BytesPerSecond,
-    /// A part of one, shown in percent.
+    /// A fraction between 0 and 1, shown in percent.
     Ratio,
 }
 
@@ -32,7 +32,7 @@ pub struct Quantity {
     unit: Unit,
 }
 
-/// One size of a unit: thousands, mebibytes, minutes.
+/// One magnitude of a unit, such as thousands, mebibytes or minutes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Magnitude {
     pub(crate) size: f64,
@@ -100,7 +100,7 @@ impl Unit {
         }
     }
 
-    /// The largest magnitude of which `value` has at least one, as it would be rounded.
+    /// The largest magnitude in which the rounded `value` is at least 1.
     pub(crate) fn magnitude(self, value: f64) -> Magnitude {
         let all = self.magnitudes();
         let fits = |magnitude: &&Magnitude| (value / magnitude.size).abs() >= 0.9995;
@@ -109,7 +109,7 @@ impl Unit {
 }
 
 impl Magnitude {
-    /// `value` in this magnitude with so many digits after the point.
+    /// `value` in this magnitude, with this number of decimals.
     pub(crate) fn label(self, value: f64, decimals: usize) -> String {
         let number = value / self.size;
         let number = if number == 0.0 { 0.0 } else { number };
@@ -120,8 +120,7 @@ impl Magnitude {
     }
 }
 
-/// A whole number of any type, by value or by reference, since templates pass references. Less than nothing is
-/// nothing.
+/// A whole number of any type, by value or by reference, because templates pass references. Negative numbers become 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount(pub u64);
 
@@ -173,7 +172,7 @@ impl Quantity {
         self.unit
     }
 
-    /// `part` of `whole`, in percent; a dash if the whole is nothing.
+    /// `part` of `whole`, in percent; a dash if `whole` is 0.
     #[must_use]
     pub fn share(part: impl Into<Amount>, whole: impl Into<Amount>) -> Self {
         let (part, whole) = (part.into().0, whole.into().0);
@@ -203,7 +202,7 @@ impl Display for Quantity {
 impl HtmlSafe for Quantity {}
 
 impl Unit {
-    /// Nothing has no magnitude: `0 ms`, not `0 µs`.
+    /// Zero in the usual unit: `0 ms`, not `0 µs`.
     fn zero(self) -> String {
         match self {
             Self::Millis => format!("0{SPACE}ms"),
@@ -212,7 +211,7 @@ impl Unit {
     }
 }
 
-/// Two digits that say something, but whole numbers of the smallest magnitude stay as they are.
+/// Two significant digits, but whole numbers of the smallest magnitude are shown in full.
 fn decimals(number: f64, magnitude: Magnitude) -> usize {
     let whole = magnitude.size <= 1.0 && number.fract() == 0.0;
     match number.abs() {
@@ -224,7 +223,7 @@ fn decimals(number: f64, magnitude: Magnitude) -> usize {
     }
 }
 
-/// Close to the ends two digits count; and what is not all is never shown as 100 %, nor a little as 0.
+/// Close to 0 and 100 %, two digits matter. A value below 1 is never shown as 100 %, and a value above 0 never as 0 %.
 fn percent(number: f64, magnitude: Magnitude) -> String {
     let decimals = if (1.0..99.0).contains(&number) { 1 } else { 2 };
     let kept = match number {
@@ -236,7 +235,7 @@ fn percent(number: f64, magnitude: Magnitude) -> String {
     trimmed(magnitude, floor * magnitude.size, decimals)
 }
 
-/// The label, without zeros that end a fraction.
+/// The label, without zeros at the end of the fraction.
 fn trimmed(magnitude: Magnitude, value: f64, decimals: usize) -> String {
     let text = magnitude.label(value, decimals);
     let (number, suffix) = text.split_once(SPACE).unwrap_or((&text, ""));

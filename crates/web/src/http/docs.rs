@@ -32,7 +32,7 @@ struct Docs {
     page: Arc<utoipa_swagger_ui::Config<'static>>,
 }
 
-/// The document is public. The operations are not.
+/// The document is public, but the operations are not.
 pub(crate) fn routes(document: &OpenApi) -> Routes {
     let json = document.to_json().unwrap_or_default().into();
     let page = Arc::new(utoipa_swagger_ui::Config::from(DOCUMENT));

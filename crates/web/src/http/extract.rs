@@ -84,7 +84,7 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match axum::extract::Path::from_request_parts(parts, state).await {
             Ok(axum::extract::Path(value)) => Ok(Self(value)),
-            // A malformed id belongs to no resource.
+            // No resource has a malformed id.
             Err(PathRejection::FailedToDeserializePathParams(error)) if error.status().is_client_error() => {
                 Err(Problem::new(StatusCode::NOT_FOUND, format!("Not found: {}", error.body_text())))
             }

@@ -31,11 +31,11 @@ pub struct FieldError {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct ProblemBody<'a> {
-    /// The kind of problem, for programs.
+    /// The kind of problem, as a constant for programs.
     #[serde(rename = "type")]
     #[schema(value_type = String, example = "about:blank")]
     kind: &'a str,
-    /// The kind of problem, for people.
+    /// The kind of problem, as a text for people.
     #[schema(value_type = String, example = "Not Found")]
     title: &'a str,
     /// The HTTP status.
@@ -111,7 +111,7 @@ impl Problem {
 
     /// 500: an internal error. The error is logged and not sent to the client.
     pub fn internal(error: impl std::fmt::Display) -> Self {
-        tracing::error!(%error, "request failed");
+        tracing::error!(%error, "request failed with an internal error");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error. See the server log for details.")
     }
 
@@ -122,7 +122,7 @@ impl Problem {
         self
     }
 
-    /// Sets the `type`, by which programs tell problems of the same status apart.
+    /// Sets the `type`, by which programs can distinguish problems with the same status.
     #[must_use]
     pub fn with_kind(mut self, kind: &'static str) -> Self {
         self.kind = kind;
@@ -205,18 +205,18 @@ impl From<hob_database::Error> for Problem {
                 problem.with_retry_after(error.retry_after().unwrap_or(DEFAULT_RETRY_AFTER))
             }
             E::Conflict { .. } => {
-                tracing::warn!(%error, "database transaction conflicted");
+                tracing::warn!(%error, "database transaction kept conflicting with others");
                 let problem =
                     Self::unavailable("Other requests keep changing the same data. Nothing was changed.");
                 problem.with_retry_after(error.retry_after().unwrap_or(DEFAULT_RETRY_AFTER))
             }
             E::Uncertain { .. } => {
-                tracing::warn!(%error, "database commit outcome unknown");
+                tracing::warn!(%error, "outcome of a database commit is unknown");
                 Self::unavailable(
                     "Lost the database connection during commit. The change may or may not have been applied.",
                 )
             }
-            E::InvalidCursor => Self::invalid("after", "not a cursor of this list"),
+            E::InvalidCursor => Self::invalid("after", "is not a cursor of this list"),
             E::InvalidValue { reason } => Self::invalid("", reason.clone()),
             E::Violation { constraint: hob_database::Constraint::Unique, .. } => {
                 Self::conflict("It already exists.")

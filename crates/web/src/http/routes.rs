@@ -54,18 +54,17 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         }
     }
 
-    /// An operation of the API that only reads: `routes!(list_monitors)`. Its path is written out,
-    /// `/api/v1/<service>/…`.
+    /// An operation of the API that only reads: `routes!(list_monitors)`. Its path is complete: `/api/v1/<service>/…`.
     ///
     /// # Panics
     ///
-    /// If the operation is not a GET: changes are registered with [`write`](Self::write).
+    /// If the operation is not a GET. Operations that change something are registered with [`write`](Self::write).
     #[must_use]
     pub fn api(self, access: Access, routes: UtoipaMethodRouter<S>) -> Self {
         self.operations(access, None, routes)
     }
 
-    /// Operations of the API with other methods than GET, and how they appear in the audit log.
+    /// Operations of the API with methods other than GET, and how they appear in the audit log.
     #[must_use]
     pub fn write(self, access: Access, audited: Audited, routes: UtoipaMethodRouter<S>) -> Self {
         self.operations(access, Some(audited), routes)
@@ -184,7 +183,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         &self.document
     }
 
-    /// Names that two different schemas of the OpenAPI document share. One of them would be lost.
+    /// Names that two different schemas of the OpenAPI document have in common. One of the two schemas would be lost.
     #[must_use]
     pub fn conflicts(&self) -> &[String] {
         &self.conflicts

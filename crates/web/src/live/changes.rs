@@ -15,7 +15,7 @@ use hob_service::keys::Keys;
 /// The shortest time between two notifications, to spare the bus and the browsers.
 const PUBLISH_INTERVAL: Duration = Duration::from_millis(250);
 
-/// More pending topics than this become one notification of all topics.
+/// If more topics than this are pending, one notification for all topics is sent instead.
 const MAX_PENDING: usize = 256;
 const MAX_TOPIC_BYTES: usize = 60;
 
@@ -67,7 +67,7 @@ impl Changes {
     /// combined. A topic starts with the name of its service and has letters, digits, `.`, `_` and `-`.
     pub fn notify(&self, topic: &str) {
         if !is_valid_topic(topic) {
-            tracing::warn!(topic, "invalid live topic");
+            tracing::warn!(topic, "change of an invalid topic not sent to pages");
             return;
         }
         let mut pending = self.inner.pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +105,7 @@ impl Changes {
                 let message = format!("{} {topic}", inner.context.node);
                 // A lost notification is harmless: the next change repeats it.
                 if let Err(error) = inner.context.store.bus().publish(&inner.channel, message).await {
-                    tracing::debug!(%error, "change not published to other nodes");
+                    tracing::debug!(%error, "failed to publish a change to other nodes");
                     break;
                 }
             }
@@ -127,7 +127,8 @@ impl Changes {
     async fn forward_changes(&self, task: &Task) {
         let channel = ChannelFilter::channel(&self.inner.channel);
         let mut listener = self.inner.context.store.bus().listen(vec![channel]);
-        // The first event only reports the subscription; a reset would make pages reload without a change.
+        // The first event only reports that the subscription exists. A reset at this point would make pages reload
+        // without a change.
         listener.next().await;
         loop {
             task.heartbeat();

@@ -66,7 +66,7 @@ fn events(
         Missed::TooMuch(reset) => first.push(reset),
     }
     let receiver = stream::unfold((attached.receiver, wanted), move |(mut receiver, wanted)| async move {
-        // Not per event: unwanted events would delay the heartbeat.
+        // The time is set outside of the loop: otherwise each unwanted event would delay the heartbeat.
         let beat = Instant::now() + heartbeat;
         loop {
             match timeout_at(beat, receiver.recv()).await {
@@ -85,7 +85,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Client {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(frame) = parts.extensions.get::<AppContext>() else {
-            return Err(Problem::internal("stream is not part of an App"));
+            return Err(Problem::internal("the route of this stream was not registered through `App`"));
         };
         let last = parts.headers.get("last-event-id").and_then(|value| value.to_str().ok());
         Ok(Self { last: last.map(str::to_owned), stopping: frame.stopping().clone() })

@@ -1,7 +1,8 @@
 //! A feed: sends events to any number of clients, as server-sent events.
 //!
-//! All clients share one ring of the newest events; a client is a position in it and has no queue. A client that is slower
-//! than the ring is disconnected, reconnects, and receives the missed events, or a reset if there are too many.
+//! All clients share one ring buffer of the newest events. A client is a position in this ring and has no queue. A
+//! client that is slower than the ring is disconnected, reconnects, and receives the missed events, or a reset if there
+//! are too many.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
@@ -44,7 +45,7 @@ pub(crate) struct Event {
 
 /// A new subscription of a client.
 pub(crate) struct Subscription {
-    /// The events since its last one.
+    /// The events after the last one that the client has received.
     pub(crate) missed: Missed,
     /// The events from now on.
     pub(crate) receiver: broadcast::Receiver<Event>,
@@ -52,7 +53,7 @@ pub(crate) struct Subscription {
 
 pub(crate) enum Missed {
     Events(Vec<Event>),
-    /// More than the ring holds: the client reloads everything, and continues after this event.
+    /// The ring no longer has all missed events. This event makes the client reload everything and continue after it.
     TooMuch(Bytes),
 }
 
@@ -88,7 +89,8 @@ impl Feed {
             ring.events.pop_front();
         }
         ring.events.push_back(event.clone());
-        // Under the lock, so that a new client sees each event once. An error means that there are no clients.
+        // Sent while the lock is held, so that a new client sees each event exactly once. An error means that there are
+        // no clients.
         let _ = self.inner.receiver.send(event);
     }
 

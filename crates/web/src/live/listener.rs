@@ -22,8 +22,8 @@ impl Changes {
 }
 
 impl ChangeListener {
-    /// Waits for a change of the topic, or for a gap that may have hidden one; `None` after the last change. Notifications
-    /// may be lost, so callers poll as well.
+    /// Waits for a change of the topic, or for a gap in which a change may have been missed; `None` after the last
+    /// change. Notifications may be lost, so callers poll as well.
     pub async fn changed(&mut self) -> Option<()> {
         loop {
             match self.receiver.recv().await {

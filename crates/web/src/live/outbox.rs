@@ -1,5 +1,5 @@
-//! Streams the events of an outbox topic. The database numbers them, so that a client that reconnects misses nothing or
-//! receives a reset.
+//! Streams the events of an outbox topic. The database numbers them, so that a reconnecting client either misses
+//! nothing or receives a reset.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,8 +35,8 @@ impl Client {
     /// Streams the events of a topic, each with its number, after the `Last-Event-ID` of the client, or from now on. The
     /// event name is `event`, the data its payload. If events after that number were deleted, the stream sends a `reset`.
     ///
-    /// Every client polls the database, so this is for few clients that must not miss events. New events are sent within
-    /// two seconds, or at once if `changes` notifies `notified_topic`.
+    /// Every client polls the database, so use this only for a few clients that must not miss events. New events are
+    /// sent within two seconds, or at once if `changes` notifies `notified_topic`.
     pub async fn stream_outbox(
         self,
         database: &Database,

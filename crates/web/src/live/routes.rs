@@ -8,7 +8,7 @@ use super::changes::is_valid_topic;
 use super::{Changes, Client};
 use crate::{Access, Caller, Problem, Query, Routes, Scope};
 
-/// The most topics of a page.
+/// The maximum number of topics of a page.
 const MAX_TOPICS: usize = 32;
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ async fn live(
             format!("must be 1 to {MAX_TOPICS} topics, separated by commas"),
         ));
     }
-    // Drop topics of services that the caller may not read.
+    // Ignores topics of services that the caller may not read.
     let may_know = |topic: &String| {
         let service = topic.split('.').next().unwrap_or_default().to_owned();
         caller.may(&Scope::Read(service.into()))

@@ -78,7 +78,7 @@ impl App {
     /// Serves requests until `stop` is cancelled, then waits for running requests within `[server] drain_timeout`.
     pub async fn serve(self, listener: TcpListener, stop: CancellationToken) {
         let (config, tls, streams) = (self.web.config(), self.web.tls(), self.stopping);
-        // Streams would not end by themselves.
+        // Streams are ended here, because they would not end by themselves.
         let end_streams = stop.clone().cancelled_owned().map(|()| streams.cancel());
         tokio::join!(listener::serve(&config, tls, self.router, listener, stop), end_streams);
     }

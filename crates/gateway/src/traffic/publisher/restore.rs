@@ -33,7 +33,7 @@ pub(crate) async fn restore(
 ) -> Result<(), Error> {
     let source = ShardSource { store, database, keys, shard };
     if let Recovery::Rebuilt(epoch) = epoch::rebuild(store, keys.marker(shard), &[], &source).await? {
-        tracing::info!(shard = shard.number(), %epoch, "totals restored from the database");
+        tracing::info!(shard = shard.number(), %epoch, "traffic totals restored from the database");
     }
     Ok(())
 }

@@ -62,7 +62,7 @@ pub(super) fn load(path: &str, from: &document::LoadSection) -> Result<LoadModel
     if !(1..=Plan::MAX_USERS as u32).contains(&max_users) {
         return Err(wrong(
             format!("{path}.max_users"),
-            format!("max_users is between 1 and {}", Plan::MAX_USERS),
+            format!("max_users must be between 1 and {}", Plan::MAX_USERS),
         ));
     }
     Ok(LoadModel::Open { rate: curve, arrivals, max_users })

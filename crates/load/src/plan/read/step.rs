@@ -54,7 +54,7 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &document
     let (method, url) =
         from.request.split_once(' ').ok_or_else(|| wrong(&field, "write a method and a path: \"GET /\""))?;
     if !METHODS.contains(&method) {
-        return Err(wrong(field, format!("the method is one of {}", METHODS.join(", "))));
+        return Err(wrong(field, format!("the method must be one of {}", METHODS.join(", "))));
     }
     let (origin, before, url_path) = if url.starts_with('/') {
         let target = defaults.target.clone();

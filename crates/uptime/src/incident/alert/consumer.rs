@@ -32,7 +32,7 @@ pub(super) async fn run(alerts: Alerts, mut listener: ChangeListener, task: Task
                 Duration::ZERO
             }
             Err(error) => {
-                tracing::warn!(%error, "reading incident events failed");
+                tracing::warn!(%error, "failed to read incident events");
                 AFTER_FAILURE
             }
         };
@@ -59,7 +59,11 @@ async fn consume(database: &Database, consumer: &mut Option<Consumer>) -> Result
             Ok(events.len())
         }
         Replay::Missed { oldest, newest } => {
-            tracing::error!(oldest, newest, "incident events lost, alerts not sent");
+            tracing::error!(
+                oldest,
+                newest,
+                "incident events were deleted before they were read, their alerts are not sent"
+            );
             consumer.ack(oldest - 1).await?;
             Ok(1)
         }

@@ -25,7 +25,7 @@ pub(super) async fn email(
         return Err(NotSent("no mail server is configured; set smtp under [uptime] in hob.toml".to_owned()));
     };
     let server = server.read().map_err(|error| {
-        tracing::warn!(%error, "reading mail server URL failed");
+        tracing::warn!(%error, "failed to read the URL of the mail server");
         NotSent("the URL of the mail server cannot be read".to_owned())
     })?;
     let roots = config.read_roots().map_err(|error| NotSent(error.to_string()))?;

@@ -38,7 +38,7 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
                 POLL_EVERY
             }
             Err(error) => {
-                tracing::warn!(%error, "reading due deliveries failed");
+                tracing::warn!(%error, "failed to read due alert deliveries");
                 AFTER_FAILURE
             }
         };
@@ -70,12 +70,12 @@ async fn send_due(alerts: Alerts, channel_id: ChannelId) -> ChannelId {
                     join_all(claimed.iter().map(|claimed| deliver(&alerts, claimed, retry_policy))).await
                 {
                     if let Err(error) = sent {
-                        tracing::warn!(%error, "recording delivery failed, it will be sent again");
+                        tracing::warn!(%error, "failed to record an alert delivery, the alert will be sent again");
                     }
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, channel = %channel_id, "claiming deliveries failed");
+                tracing::warn!(%error, channel = %channel_id, "failed to claim alert deliveries");
                 return channel_id;
             }
         }
@@ -109,7 +109,7 @@ async fn delete_old(alerts: &Alerts) {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(%error, "deletion of old alert deliveries failed");
+                tracing::warn!(%error, "failed to delete old alert deliveries");
                 return;
             }
         }

@@ -124,7 +124,10 @@ impl CheckSpec {
             }
             MonitorKind::Heartbeat => {
                 if !self.target.is_empty() {
-                    errors.push(FieldError::new("target", "must be empty: the job of a heartbeat calls"));
+                    errors.push(FieldError::new(
+                        "target",
+                        "must be empty, because the job of a heartbeat monitor calls Hob",
+                    ));
                 }
                 self.heartbeat.clone().unwrap_or_default().check(&mut errors).map(Check::Heartbeat)
             }

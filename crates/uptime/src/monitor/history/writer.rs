@@ -65,7 +65,7 @@ pub(crate) async fn write_queued(database: &Database, queue: &mut ResultReceiver
         match write(database, &batch).await {
             Ok(()) => batch.clear(),
             Err(error) => {
-                tracing::warn!(%error, results = batch.len(), "writing results failed, retrying");
+                tracing::warn!(%error, results = batch.len(), "failed to write check results, retrying");
                 if stopping || !task.pause(AFTER_FAILURE).await {
                     return;
                 }

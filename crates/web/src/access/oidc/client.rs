@@ -19,7 +19,7 @@ use url::{Origin, Url};
 
 /// How long one request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The largest response. Documents of providers have a few KiB.
+/// The maximum size of a response. Documents of providers have a few KiB.
 const MAX_BODY_BYTES: usize = 512 * 1024;
 
 pub(super) struct HttpClient {
@@ -37,7 +37,7 @@ pub(super) struct HttpResponse {
     pub(super) body: Bytes,
 }
 
-/// Why a request got no response.
+/// Why there is no response to a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ClientError {
     #[error(transparent)]
@@ -117,11 +117,11 @@ where
         Ok(HttpResponse { status: head.status, body: body.to_bytes() })
     };
     let mut response = std::pin::pin!(response);
-    // In one task, so that the connection is closed when the request times out.
+    // The connection is driven in the task of the request, so that it is closed when the request times out.
     tokio::select! {
         biased;
         response = &mut response => return response,
-        // The server has closed the connection; what it sent before can still be read.
+        // The server has closed the connection. The data that it sent before can still be read.
         _ = connection => {}
     }
     response.await

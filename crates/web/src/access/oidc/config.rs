@@ -16,8 +16,8 @@ use crate::access::{Scope, Scopes};
 hob_service::section! {
     /// Sign-in of people to the console, besides tokens.
     pub struct SignInConfig("sign_in") {
-        /// Sign-in with OpenID Connect. The groups of a user decide what the user may do; a user without a listed
-        /// group is refused. Requires an admin token. See docs/access.md.
+        /// Sign-in with OpenID Connect. The groups of a user decide what the user may do. A user without a listed group
+        /// cannot sign in. Requires an admin token. See docs/access.md.
         ///
         ///   [sign_in.oidc]
         ///   issuer         = "https://login.example.com"
@@ -46,10 +46,10 @@ hob_service::section! {
 pub struct OidcConfig {
     pub issuer: Issuer,
     pub client_id: String,
-    /// `None`: a public client, which PKCE alone protects.
+    /// `None` makes Hob a public client, which is protected only by PKCE.
     pub client_secret: Option<SecretRef>,
     pub redirect_url: RedirectUrl,
-    /// What the button on the sign-in page says.
+    /// The text of the button on the sign-in page.
     pub name: Option<String>,
     /// The claim of the ID token that lists the groups of a user.
     #[serde(default = "default_groups_claim")]
@@ -62,7 +62,7 @@ pub struct OidcConfig {
     pub roles: Roles,
 }
 
-/// The URL that identifies the provider. Compared as text, as the specification demands.
+/// The URL that identifies the provider. It is compared as text, as the specification requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Issuer {
@@ -70,12 +70,12 @@ pub struct Issuer {
     url: Url,
 }
 
-/// Where the provider sends the browser back to.
+/// The URL to which the provider sends the browser back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RedirectUrl(String);
 
-/// Which groups may do what. At least one rule.
+/// What each group may do. Contains at least one rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<RoleRule>", into = "Vec<RoleRule>")]
 pub struct Roles(Vec<RoleRule>);
@@ -100,13 +100,13 @@ struct RawRoleRule {
 const MAX_RULES: usize = 1_000;
 
 impl OidcConfig {
-    /// What the button on the sign-in page says.
+    /// The text of the button on the sign-in page.
     pub(crate) fn label(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.issuer.url.host_str().unwrap_or("OIDC"))
     }
 
-    /// The name of a user in sessions and in the audit log, which stays the same when the e-mail address changes. Only
-    /// together with the issuer is the subject unique.
+    /// The name of a user in sessions and in the audit log, which stays the same when the e-mail address changes. The
+    /// subject is unique only together with the issuer.
     pub(super) fn subject(&self, sub: &str) -> String {
         format!("{} {sub}", self.issuer)
     }
@@ -147,8 +147,8 @@ impl RedirectUrl {
     }
 }
 
-/// The URL, if a connection to it cannot be read or changed on the way. Plain HTTP is for tests and development, on
-/// this machine.
+/// Checks that connections to a URL are encrypted. Plain HTTP is allowed only to this machine, for tests and
+/// development.
 pub(super) fn protected_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"))?;
     let is_local = match url.host() {

@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 
 use super::keys::KeySet;
 
-/// Longer tokens are rejected unread. A user with very many groups has a long one.
+/// Longer tokens are rejected without reading them. The token of a user with very many groups is long.
 const MAX_BYTES: usize = 64 * 1024;
 /// The clock skew that is tolerated, in seconds.
 const LEEWAY_S: f64 = 60.0;
 /// The longest subject of a user, as in the specification.
 const MAX_SUBJECT_BYTES: usize = 255;
-/// The most characters of a user's name.
+/// The maximum number of characters in the name of a user.
 const MAX_NAME_CHARS: usize = 100;
 
 /// What a token must say.
@@ -38,22 +38,22 @@ pub(super) struct Claims {
 pub(super) enum TokenError {
     #[error("malformed")]
     Malformed,
-    #[error("signed with another algorithm than RS256 and ES256")]
+    #[error("signed with an algorithm other than RS256 and ES256")]
     Algorithm,
     /// The provider may have replaced its keys.
     #[error("signed with an unknown key")]
     UnknownKey,
     #[error("the signature is not valid")]
     Signature,
-    #[error("from another issuer")]
+    #[error("issued by another issuer")]
     Issuer,
-    #[error("for another client")]
+    #[error("issued for another client")]
     Audience,
     #[error("expired")]
     Expired,
     #[error("not valid yet")]
     NotYetValid,
-    #[error("of another sign-in (nonce)")]
+    #[error("issued for another sign-in (nonce mismatch)")]
     Nonce,
     #[error("the subject is missing or too long")]
     Subject,
@@ -63,7 +63,7 @@ pub(super) enum TokenError {
 struct Header {
     alg: String,
     kid: Option<String>,
-    /// Extensions that must be understood. `jsonwebtoken` ignores them.
+    /// Extensions that a verifier must understand. `jsonwebtoken` ignores this header.
     crit: Option<serde::de::IgnoredAny>,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn verify(token: &str, keys: &KeySet, expected: Expected<'_>) -> Resu
     Ok(Claims { sub: checked.sub, all })
 }
 
-/// The claims of a token whose signature is valid, not checked otherwise.
+/// The claims of a token with a valid signature. Nothing else is checked here.
 fn signed_claims(token: &str, keys: &KeySet) -> Result<Map<String, Value>, TokenError> {
     if token.len() > MAX_BYTES {
         return Err(TokenError::Malformed);
@@ -107,7 +107,7 @@ fn signed_claims(token: &str, keys: &KeySet) -> Result<Map<String, Value>, Token
         "ES256" => Algorithm::ES256,
         _ => return Err(TokenError::Algorithm),
     };
-    // Only the signature: the claims are checked by their types, and all of them are required here.
+    // Checks only the signature. The claims are checked separately, because all of them are required.
     let mut validation = Validation::new(algorithm);
     validation.required_spec_claims.clear();
     validation.validate_exp = false;
@@ -157,7 +157,7 @@ impl Checked {
 }
 
 impl Claims {
-    /// The groups in a claim: a list of texts, or one text.
+    /// The groups in a claim, which is a list of strings or one string.
     pub(super) fn groups(&self, claim: &str) -> Vec<String> {
         match self.all.get(claim) {
             Some(Value::Array(groups)) => {

@@ -15,7 +15,7 @@ pub(super) struct Key {
     pub(super) key: DecodingKey,
 }
 
-/// The document as it is sent. A key of an unknown kind must not make the others unusable.
+/// The document as it is sent. A key of an unknown kind must not make the other keys unusable.
 #[derive(Deserialize)]
 struct Document {
     keys: Vec<Jwk>,
@@ -75,7 +75,7 @@ impl Jwk {
     }
 }
 
-/// Without the key, which is public but long.
+/// Omits the key, which is public but long.
 impl std::fmt::Debug for Key {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Key")

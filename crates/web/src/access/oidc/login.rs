@@ -1,9 +1,9 @@
-//! A sign-in that has started: what the browser keeps in a cookie until the provider sends it back.
+//! A sign-in in progress: the data that the browser keeps in a cookie until the provider sends the browser back.
 //!
-//! The cookie holds one random secret, and state, nonce and PKCE verifier are derived from it with HMAC. The server stores
-//! nothing, so any node can finish a sign-in that another node has started, and clients that start many sign-ins fill no
-//! table. The state covers everything in the cookie: the provider returns the state that was sent to it, so a cookie
-//! with another expiry or another page to return to does not match it.
+//! The cookie contains one random secret. State, nonce and PKCE verifier are derived from it with HMAC. The server
+//! stores nothing, so any node can finish a sign-in that another node has started, and clients that start many sign-ins
+//! cannot fill a table. The state covers everything in the cookie: the provider returns the state that was sent to it,
+//! so a cookie with another expiry or another page to return to does not match it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -68,7 +68,7 @@ impl Login {
         self.derive("nonce", config)
     }
 
-    /// The PKCE verifier, which redeems the code together with it.
+    /// The PKCE verifier, which is sent together with the code.
     pub(super) fn verifier(&self, config: &OidcConfig) -> String {
         self.derive("verifier", config)
     }

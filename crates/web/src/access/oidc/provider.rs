@@ -21,9 +21,9 @@ use super::id_token::{self, Claims, Expected, TokenError};
 use super::keys::KeySet;
 use super::login::Login;
 
-/// How long metadata and keys are cached. A key that the provider has withdrawn is accepted for this long.
+/// How long metadata and keys are cached. A key that the provider has withdrawn is still accepted for up to this time.
 const CACHE_FOR: Duration = Duration::from_secs(600);
-/// After a failure, the provider is not asked again for this long.
+/// After a failed request, no request is sent to the provider for this long.
 const FAILURE_PAUSE: Duration = Duration::from_secs(2);
 /// How often unknown keys may cause the keys to be fetched again.
 const REFETCH_INTERVAL: Duration = Duration::from_secs(30);
@@ -31,7 +31,7 @@ const REFETCH_INTERVAL: Duration = Duration::from_secs(30);
 pub(super) struct Provider {
     pub(super) config: OidcConfig,
     client: HttpClient,
-    /// One request at a time. The others wait for it, and use its result.
+    /// Only one request runs at a time. Other callers wait for it and use its result.
     cache: Mutex<Cache>,
 }
 
@@ -49,7 +49,7 @@ struct Fetched<T> {
     at: Instant,
 }
 
-/// Where the provider is asked for what.
+/// The URLs of the provider, and how it authenticates clients.
 struct Metadata {
     authorization: Url,
     token: Url,
@@ -100,7 +100,7 @@ impl Provider {
         Ok(Self { config: config.clone(), client, cache: Mutex::default() })
     }
 
-    /// Where the browser is sent to sign in.
+    /// The URL to which the browser is sent to sign in.
     pub(super) async fn authorization_url(&self, login: &Login) -> Result<Url, OidcError> {
         let config = &self.config;
         let mut url = self.metadata().await?.authorization.clone();
@@ -217,7 +217,7 @@ impl Provider {
             serde_json::from_slice(&body).map_err(|error| OidcError::document(&url, &error))?;
         if document.issuer != issuer {
             let reason =
-                format!("it is of the issuer {:?}; set `issuer` to exactly this text", document.issuer);
+                format!("it names the issuer {:?}; set `issuer` to exactly this text", document.issuer);
             return Err(OidcError::document(&url, &reason));
         }
         let endpoint = |text: &str| protected_url(text).map_err(|reason| OidcError::document(&url, &reason));
@@ -250,12 +250,12 @@ impl Provider {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Freshness {
     Cached,
-    /// Fetched again, unless that happened a short time ago.
+    /// The keys must be fetched again, unless they were fetched a short time ago.
     Refetched,
 }
 
 impl Cache {
-    /// Runs a request, unless one has failed a moment ago.
+    /// Runs a request, unless another request has just failed.
     async fn try_request<T>(
         &mut self,
         request: impl Future<Output = Result<T, OidcError>>,

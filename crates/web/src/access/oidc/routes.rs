@@ -24,7 +24,7 @@ struct Callback {
     code: String,
     #[serde(default)]
     state: String,
-    /// Instead of a code, such as `access_denied`.
+    /// Sent instead of a code, such as `access_denied`.
     #[serde(default)]
     error: String,
     /// The issuer (RFC 9207). Not all providers send it.
@@ -61,7 +61,7 @@ async fn callback(
             "This sign-in has expired, or it was started in another window or under another address. Sign in again.",
         ));
     };
-    // The login cannot be used again, whether it succeeds or not.
+    // Whether it succeeds or not, the login cannot be used again.
     let forget = AppendHeaders([(header::SET_COOKIE, cookie(sender, LOGIN_COOKIE, "", 0)?)]);
     Ok((forget, finish(&web, &provider, sender, &query, &login).await).into_response())
 }
@@ -96,7 +96,8 @@ async fn finish(
     }
 }
 
-/// Records a refusal. As many as attempts with a token are recorded: a client can cause any number of them.
+/// Records a refusal. The number of entries is limited like that of attempts with a wrong token, because a client can
+/// cause any number of refusals.
 async fn record(web: &Web, sender: Sender, code: &str, refusal: &Refusal) -> Result<(), Problem> {
     let client = sender.address;
     if let Some(wait) = web.auth_throttle().blocked_for(client) {
@@ -104,8 +105,10 @@ async fn record(web: &Web, sender: Sender, code: &str, refusal: &Refusal) -> Res
     }
     web.auth_throttle().record_failure(client, code.as_bytes());
     let (who, reason) = match refusal {
-        Refusal::NoRole(user) => (Actor::from(user), "no group with a role".to_owned()),
-        Refusal::BadCode => (Actor::from("anonymous"), "code not accepted".to_owned()),
+        Refusal::NoRole(user) => (Actor::from(user), "none of the user's groups has a role".to_owned()),
+        Refusal::BadCode => {
+            (Actor::from("anonymous"), "the provider did not accept the authorization code".to_owned())
+        }
         Refusal::BadToken(error) => {
             tracing::warn!(%error, "ID token rejected");
             (Actor::from("anonymous"), format!("ID token: {error}"))
@@ -141,7 +144,7 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// The cause is logged and not shown: the page is public.
+/// The cause is logged but not shown, because the page is public.
 impl From<OidcError> for Problem {
     fn from(error: OidcError) -> Self {
         tracing::warn!(%error, "identity provider unavailable");

@@ -1,4 +1,4 @@
-//! The limits of concurrent requests and of their duration.
+//! Limits the number of concurrent requests and their duration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +24,8 @@ impl Limits {
     }
 }
 
-/// Rejects requests over the limit and times out slow ones. Both end with the head of the response; a streaming body
-/// is not limited.
+/// Rejects requests over the limit, and ends slow requests with a timeout. Both limits apply until the head of the
+/// response is ready; a streaming body is not limited.
 pub(crate) async fn limit(State(limits): State<Limits>, request: Request, next: Next) -> Response {
     let Ok(_permit) = limits.requests.try_acquire() else {
         return Problem::unavailable("Too many concurrent requests.").into_response();

@@ -1,10 +1,10 @@
-//! Protection against cross-site requests and DNS rebinding, without hidden form tokens; and of a server without an admin
-//! token against requests from other machines.
+//! Protects against cross-site requests and DNS rebinding, without hidden form tokens. Also protects a server without
+//! an admin token against requests from other machines.
 //!
-//! A request with an unknown Host header is rejected (DNS rebinding). So are changes and WebSockets that, by the headers of
-//! the browser, come from another site. A request with a bearer token is accepted: pages of other sites cannot send that
-//! header, because this server never allows it by CORS. A WebSocket for pages of other sites is registered with
-//! [`Routes::socket`](crate::Routes::socket), and its handler checks the origin.
+//! A request with an unknown Host header is rejected (DNS rebinding). Changes and WebSockets are rejected if the
+//! headers of the browser show that they come from another site. A request with a bearer token is accepted: pages of
+//! other sites cannot send that header, because this server never allows it with CORS. A WebSocket for pages of other
+//! sites is registered with [`Routes::socket`](crate::Routes::socket), and its handler checks the origin.
 
 use std::net::IpAddr;
 
@@ -33,7 +33,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Origin {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let origin = parts.extensions.get().cloned();
-        origin.ok_or_else(|| Problem::internal("WebSocket is not part of an App"))
+        origin
+            .ok_or_else(|| Problem::internal("the route of this WebSocket was not registered through `App`"))
     }
 }
 
@@ -47,8 +48,8 @@ const FORWARDING_HEADERS: [HeaderName; 6] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Without an admin token, everyone on this machine has full access. A proxy on this machine would give it to everyone who
-/// reaches the proxy.
+/// Without an admin token, everyone on this machine has full access. A proxy on this machine would give this access to
+/// everyone who can reach the proxy.
 pub(crate) async fn refuse_forwarded_if_open(request: Request, next: Next) -> Response {
     let is_open =
         request.extensions().get::<AppContext>().is_some_and(|frame| frame.web().authenticator().is_open());
@@ -62,7 +63,8 @@ pub(crate) async fn refuse_forwarded_if_open(request: Request, next: Next) -> Re
 
 pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
     let Some(frame) = request.extensions().get::<AppContext>() else {
-        return Problem::internal("request is not part of an App").into_response();
+        return Problem::internal("the route of this request was not registered through `App`")
+            .into_response();
     };
     let socket = request.headers().contains_key(header::UPGRADE);
     let open = socket && frame.accepts_other_origins(request.uri().path());
@@ -109,7 +111,8 @@ fn host(request: &Request) -> Result<Option<Authority>, Problem> {
 fn is_own_host(config: &Config, host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {
-        // DNS cannot rebind an IP address. A loopback listener is only reached by loopback addresses.
+        // IP addresses are safe, because DNS rebinding needs a name. A loopback listener can be reached only through
+        // loopback addresses.
         return address.is_loopback() || !config.listen.ip().is_loopback();
     }
     let name = host.trim_end_matches('.');
@@ -120,7 +123,7 @@ fn has_bearer(headers: &HeaderMap) -> bool {
     headers.get(header::AUTHORIZATION).is_some_and(|value| value.as_bytes().starts_with(b"Bearer "))
 }
 
-/// Reads `Sec-Fetch-Site`, or `Origin` of older browsers. Other clients send neither.
+/// Reads `Sec-Fetch-Site`, or `Origin` for older browsers. Clients that are not browsers send neither.
 fn is_cross_origin(headers: &HeaderMap, host: Option<&Authority>) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";

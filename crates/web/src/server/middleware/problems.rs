@@ -16,7 +16,7 @@ use crate::console::AppContext;
 use crate::http::routes::JsonOnly;
 use crate::{Console, FieldError, Problem};
 
-/// The most bytes of a plain-text error.
+/// The maximum number of bytes of a plain-text error.
 const MAX_TEXT_BYTES: usize = 4 * 1024;
 
 #[derive(Template)]
@@ -56,7 +56,7 @@ pub(crate) async fn present_problems(request: Request, next: Next) -> Response {
         _ => None,
     };
     let mut presented = presented.unwrap_or_else(|| problem.respond(Some(id)));
-    // Such as `Allow`, which belongs to a method that is not allowed.
+    // Headers such as `Allow`, which a response with status 405 must have.
     for (name, value) in response.headers() {
         if name != header::CONTENT_LENGTH && !presented.headers().contains_key(name) {
             presented.headers_mut().insert(name, value.clone());
@@ -65,7 +65,7 @@ pub(crate) async fn present_problems(request: Request, next: Next) -> Response {
     presented
 }
 
-/// The problem of a response. A plain-text error, such as of an extractor of axum, becomes a problem as well.
+/// The problem of a response. A plain-text error, for example from an axum extractor, becomes a problem as well.
 async fn take_problem(mut response: Response) -> (Response, Option<Problem>) {
     if let Some(problem) = response.extensions_mut().remove::<Problem>() {
         return (response, Some(problem));

@@ -1,4 +1,4 @@
-//! Who sent a request: its address and whether its connection is encrypted, also behind trusted proxies.
+//! The sender of a request: its address, and whether its connection is encrypted, even behind trusted proxies.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -46,6 +46,6 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let sender = parts.extensions.get().copied();
-        sender.ok_or_else(|| Problem::internal("request is not part of an App"))
+        sender.ok_or_else(|| Problem::internal("the route of this request was not registered through `App`"))
     }
 }

@@ -23,7 +23,7 @@ impl RequestId {
         &self.0
     }
 
-    /// The client's own id if it is safe to log, else a new one.
+    /// The id that the client sent, if it is safe to log, otherwise a new one.
     fn of(request: &Request) -> Self {
         let is_safe = |text: &&str| {
             (1..=MAX_ID_BYTES).contains(&text.len())
@@ -34,7 +34,7 @@ impl RequestId {
     }
 }
 
-/// The method as a label. Unknown methods are grouped, since clients may invent any.
+/// The method as a label. Unknown methods share one label, because clients can send any method.
 fn label(method: &Method) -> String {
     let known = [
         Method::GET,
@@ -51,8 +51,8 @@ fn label(method: &Method) -> String {
 /// Longer parts of an unknown path are not logged.
 const MAX_UNKNOWN_PART_BYTES: usize = 20;
 
-/// The path without secrets. A parameter `{token}` of a route is one. A path without a route may be the URL of such a
-/// route with a mistake in it, so none of its long parts is logged.
+/// The path without secrets. A parameter `{token}` of a route is a secret. A path that does not match a route may be
+/// the URL of such a route with a typo, so its long parts are not logged either.
 fn without_secrets(path: &str, route: Option<&str>) -> String {
     let mut names = route.unwrap_or_default().split('/');
     let shown = |part| {
@@ -66,8 +66,8 @@ fn without_secrets(path: &str, route: Option<&str>) -> String {
     path.split('/').map(shown).collect::<Vec<_>>().join("/")
 }
 
-/// Gives the request an id and a span, and logs one line for the response. Headers, the query and tokens in the path are
-/// not logged, since they are secrets or may contain some.
+/// Gives the request an id and a span, and logs one line for the response. Headers, the query and tokens in the path
+/// are not logged, because they are secrets or may contain secrets.
 pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = RequestId::of(&request);
