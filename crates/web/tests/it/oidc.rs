@@ -130,7 +130,7 @@ async fn invalid_id_token_is_rejected() {
         (json!({"aud": "another"}), "for another client"),
         (json!({"aud": ["hob", "another"]}), "for another client"),
         (json!({"azp": "another"}), "for another client"),
-        (json!({"iss": "http://127.0.0.1:1"}), "from another issuer"),
+        (json!({"iss": "http://127.0.0.1:1"}), "issued by another issuer"),
         (json!({"exp": 1_700_000_000}), "expired"),
         (json!({"nbf": 9_999_999_999_u64}), "not valid yet"),
     ] {
@@ -148,8 +148,8 @@ async fn forged_id_token_is_rejected() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let mut site = Site::start(&context).await;
     for (signature, reason) in [
-        (TokenSignature::Missing, "another algorithm"),
-        (TokenSignature::PublicKeyAsSecret, "another algorithm"),
+        (TokenSignature::Missing, "an algorithm other than"),
+        (TokenSignature::PublicKeyAsSecret, "an algorithm other than"),
         (TokenSignature::UnknownKey, "unknown key"),
     ] {
         site.issuer.set_signature(signature);
