@@ -62,6 +62,7 @@ impl Command {
             CommandId::List(_) => Some("list"),
             CommandId::Set(_) => Some("set"),
             CommandId::SortedSet(_) => Some("sortedset"),
+            CommandId::Stream(_) => Some("stream"),
             CommandId::PubSub(_) => Some("pubsub"),
             CommandId::Transaction(_) => Some("transaction"),
             CommandId::Script(_) => Some("scripting"),

@@ -43,6 +43,8 @@ pub enum Keys {
     TargetAndCounted {
         at: usize,
     },
+    /// After the word `STREAMS`: the first half of the arguments are keys, the second half ids.
+    Streams,
 }
 
 impl Keys {
@@ -50,7 +52,7 @@ impl Keys {
     pub fn of<'a>(self, words: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
         let target = match self {
             Keys::TargetAndCounted { .. } => words.get(1),
-            Keys::None | Keys::Range { .. } | Keys::Counted { .. } => None,
+            Keys::None | Keys::Range { .. } | Keys::Counted { .. } | Keys::Streams => None,
         };
         let (range, step) = match self {
             Keys::None => (0..0, 1),
@@ -64,9 +66,28 @@ impl Keys {
                 let end = (at + 1).saturating_add(count.unwrap_or(0)).min(words.len());
                 (at + 1..end.max(at + 1), 1)
             }
+            Keys::Streams => {
+                let first = first_stream(words);
+                (first..first + (words.len() - first) / 2, 1)
+            }
         };
         target.into_iter().chain(words.get(range).unwrap_or_default().iter().step_by(step)).copied()
     }
+}
+
+/// Where the keys of `XREAD` or `XREADGROUP` begin. Names of groups and consumers may be any word, so options are skipped
+/// with their values.
+fn first_stream(words: &[&[u8]]) -> usize {
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        at += match word.to_ascii_lowercase().as_slice() {
+            b"streams" => return at + 1,
+            b"block" | b"count" => 2,
+            b"group" => 3,
+            _ => 1,
+        };
+    }
+    words.len()
 }
 
 /// What a command does, and when it may run.

@@ -25,5 +25,5 @@ pub use lookup::{Entry, Unresolved, command_keys, entries, lookup, resolve};
 pub use slot::{SLOTS, key_slot};
 pub use table::{
     CommandId, FAMILIES, Family, HashCommand, KeyCommand, ListCommand, PubSubCommand, ScriptCommand,
-    ServerCommand, SetCommand, SortedSetCommand, StringCommand, TransactionCommand,
+    ServerCommand, SetCommand, SortedSetCommand, StreamCommand, StringCommand, TransactionCommand,
 };

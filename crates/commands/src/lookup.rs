@@ -175,7 +175,7 @@ mod tests {
     fn words_that_are_not_a_command_are_refused() {
         for (line, reason) in [
             ("", Unresolved::UnknownCommand),
-            ("XADD s", Unresolved::UnknownCommand),
+            ("GEOADD s", Unresolved::UnknownCommand),
             ("a-name-that-is-longer-than-every-name-of-a-command", Unresolved::UnknownCommand),
             ("memory|usage a", Unresolved::UnknownCommand),
             ("MEMORY", Unresolved::Arity { name: "memory" }),
@@ -206,11 +206,14 @@ mod tests {
             ("ZUNIONSTORE a 9 b", &["a", "b"]),
             ("EVAL script 9 a b", &["a", "b"]),
             ("EVAL script -1 a", &[]),
+            ("XREAD COUNT 1 STREAMS a b 0 0", &["a", "b"]),
+            ("XREADGROUP GROUP streams c NOACK BLOCK 0 STREAMS a >", &["a"]),
+            ("XREAD COUNT 1 BLOCK", &[]),
             ("EVAL script 99999999999999999999 a", &[]),
             ("EVAL script 18446744073709551615 a", &["a"]),
         ] {
             assert_eq!(keys(line).unwrap(), expected, "{line}");
         }
-        assert_eq!(keys("XADD s * f v"), None);
+        assert_eq!(keys("GEOADD s 1 2 m"), None);
     }
 }

@@ -22,6 +22,7 @@ const BLOCK: Flags = BLOCK_OR_SCRIPT.and(Flags::NOSCRIPT);
 const BLOCK_FAST: Flags = BLOCK.and(Flags::FAST);
 const BLOCK_GROW: Flags = BLOCK.and(Flags::DENYOOM);
 const BLOCK_OR_SCRIPT: Flags = Flags::WRITE.and(Flags::BLOCKING);
+const READ_OR_BLOCK: Flags = Flags::READONLY.and(Flags::BLOCKING);
 /// Allowed in every state of a server.
 const ALWAYS: Flags = Flags::LOADING.and(Flags::STALE);
 const ALWAYS_FAST: Flags = ALWAYS.and(Flags::FAST);
@@ -59,6 +60,7 @@ const COUNTED_FIRST: Keys = Keys::Counted { at: 1 };
 /// A key that is written, and a number of keys that are read.
 const TARGET_COUNTED: Keys = Keys::TargetAndCounted { at: 2 };
 const COUNTED: Keys = Keys::Counted { at: 2 };
+const STREAMS: Keys = Keys::Streams;
 
 /// Declares the families. Each family gets an enum with one variant per command, and a variant of [`CommandId`]. Each
 /// command gets its name, arity, flags and keys.
@@ -257,6 +259,30 @@ families! {
         BZPopMin: "bzpopmin", -3, BLOCK_FAST, UNTIL_LAST;
         BZPopMax: "bzpopmax", -3, BLOCK_FAST, UNTIL_LAST;
         BZMPop: "bzmpop", -5, BLOCK_OR_SCRIPT, COUNTED;
+    }
+
+    "Streams" StreamCommand as Stream {
+        XAdd: "xadd", -5, GROW_FAST, ONE;
+        XLen: "xlen", 2, READ_FAST, ONE;
+        XRange: "xrange", -4, READ, ONE;
+        XRevRange: "xrevrange", -4, READ, ONE;
+        XRead: "xread", -4, READ_OR_BLOCK, STREAMS;
+        XTrim: "xtrim", -4, WRITE, ONE;
+        XDel: "xdel", -3, WRITE_FAST, ONE;
+        XSetId: "xsetid", -3, GROW_FAST, ONE;
+        GroupCreate: "xgroup|create", -5, GROW, SECOND;
+        GroupSetId: "xgroup|setid", -5, WRITE, SECOND;
+        GroupDestroy: "xgroup|destroy", 4, WRITE, SECOND;
+        GroupCreateConsumer: "xgroup|createconsumer", 5, GROW, SECOND;
+        GroupDelConsumer: "xgroup|delconsumer", 5, WRITE, SECOND;
+        XReadGroup: "xreadgroup", -7, BLOCK_OR_SCRIPT, STREAMS;
+        XAck: "xack", -4, WRITE_FAST, ONE;
+        XPending: "xpending", -3, READ, ONE;
+        XClaim: "xclaim", -6, WRITE_FAST, ONE;
+        XAutoClaim: "xautoclaim", -6, WRITE_FAST, ONE;
+        InfoStream: "xinfo|stream", -3, READ, SECOND;
+        InfoGroups: "xinfo|groups", 3, READ, SECOND;
+        InfoConsumers: "xinfo|consumers", 4, READ, SECOND;
     }
 
     "Pub/sub" PubSubCommand as PubSub {

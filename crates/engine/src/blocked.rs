@@ -140,9 +140,6 @@ impl Core {
     fn serve_key(&mut self, key: &[u8]) {
         let mut at = 0;
         while let Some(id) = self.keys.awaiting(key, at) {
-            if !self.keys.contains(key) {
-                return;
-            }
             if !self.serve(id, key) {
                 at += 1;
             }

@@ -19,6 +19,7 @@ mod sets;
 mod sorted_set_algebra;
 mod sorted_set_ranges;
 mod sorted_sets;
+mod streams;
 mod strings;
 mod subset;
 mod transactions;
@@ -57,6 +58,7 @@ impl Handler {
             CommandId::List(id) => lists::handler(id),
             CommandId::Set(id) => sets::handler(id),
             CommandId::SortedSet(id) => sorted_sets::handler(id),
+            CommandId::Stream(id) => streams::handler(id),
             CommandId::PubSub(id) => pubsub::handler(id),
             CommandId::Transaction(id) => transactions::handler(id),
             CommandId::Script(id) => scripts::handler(id),

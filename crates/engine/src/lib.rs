@@ -1,4 +1,4 @@
-//! An in-process store that speaks a documented subset of Redis: strings, hashes, lists, sets, sorted sets,
+//! An in-process store that speaks a documented subset of Redis: strings, hashes, lists, sets, sorted sets, streams,
 //! expiry, transactions, pub/sub and Lua scripts, with Redis 7's replies to the byte.
 //!
 //! It runs scripts and commands that are written for Redis where Redis is not installed. It has no persistence and

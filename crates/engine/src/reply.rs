@@ -18,6 +18,8 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Key and value pairs: flat in RESP2, a map in RESP3.
     Map(Vec<(Reply, Reply)>),
+    /// Values by key: an array of pairs in RESP2, a map in RESP3.
+    Keyed(Vec<(Reply, Reply)>),
     /// Unordered members: an array in RESP2, a set in RESP3.
     Set(Vec<Reply>),
     /// Pairs: flat in RESP2, an array of pairs in RESP3.

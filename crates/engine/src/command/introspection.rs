@@ -54,7 +54,8 @@ fn describe(entry: &Entry) -> Reply {
 }
 
 fn describe_command(command: &Command) -> Reply {
-    let movable = matches!(command.keys, Keys::Counted { .. } | Keys::TargetAndCounted { .. });
+    let movable =
+        matches!(command.keys, Keys::Counted { .. } | Keys::TargetAndCounted { .. } | Keys::Streams);
     let flags = command.flags.names().chain(movable.then_some("movablekeys")).collect();
     let categories: Vec<&str> = command.categories().collect();
     description(command.name, command.arity, flags, command.keys, &categories, vec![])
@@ -71,7 +72,7 @@ fn description(
     let (first, last, step) = match keys {
         Keys::Range { first, last, step } => (first as i64, i64::from(last), step as i64),
         Keys::TargetAndCounted { .. } => (1, 1, 1),
-        Keys::None | Keys::Counted { .. } => (0, 0, 0),
+        Keys::None | Keys::Counted { .. } | Keys::Streams => (0, 0, 0),
     };
     let categories = categories.iter().map(|name| Reply::Simple(format!("@{name}").into()));
     Reply::Array(vec![

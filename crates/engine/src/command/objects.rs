@@ -34,6 +34,7 @@ fn encoding_of(value: &Value) -> &'static str {
         Value::Set(_) => "hashtable",
         Value::SortedSet(set) if is_compact_sorted_set(set) => "listpack",
         Value::SortedSet(_) => "skiplist",
+        Value::Stream(_) => "stream",
     }
 }
 

@@ -35,6 +35,15 @@ impl<'a> Options<'a> {
         self.args.len().saturating_sub(self.at)
     }
 
+    pub(super) fn has_more(&self) -> bool {
+        self.at < self.args.len()
+    }
+
+    /// The arguments that are left.
+    pub(super) fn rest(&self) -> Args<'a> {
+        &self.args[self.at..]
+    }
+
     /// The last argument, as the client sent it.
     pub(super) fn last(&self) -> &'a [u8] {
         self.args[self.at - 1]

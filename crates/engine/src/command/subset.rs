@@ -45,6 +45,11 @@ const DIFFERENCES: &[(&str, &str)] = &[
          8000).",
     ),
     (
+        "Streams",
+        "`XADD` and `XTRIM` with `~` remove exactly the surplus entries, at most `LIMIT`; Redis removes whole nodes. \
+         `XINFO STREAM` estimates the size of Redis's radix tree.",
+    ),
+    (
         "Long scripts",
         "As in Redis, other commands return `BUSY` once a script has run for 5 seconds, and `SCRIPT KILL` stops it \
          unless it has written. There is no `SHUTDOWN`: stop the process with SIGTERM, which also stops a \

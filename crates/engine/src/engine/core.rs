@@ -194,6 +194,10 @@ impl Core {
         Ok(())
     }
 
+    pub(crate) fn is_in_script(&self) -> bool {
+        self.script.is_some()
+    }
+
     pub(crate) fn leave_script(&mut self) {
         self.script = None;
     }

@@ -154,6 +154,10 @@ fn to_value(reply: Reply) -> RedisResult<Value> {
         Reply::Map(pairs) | Reply::Pairs(pairs) => {
             Value::Array(values(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())?)
         }
+        Reply::Keyed(pairs) => {
+            let pair = |(key, value)| Ok(Value::Array(values(vec![key, value])?));
+            Value::Array(pairs.into_iter().map(pair).collect::<RedisResult<Vec<_>>>()?)
+        }
         Reply::Scored(pairs) => Value::Array(
             pairs
                 .into_iter()

@@ -36,6 +36,16 @@ pub(super) fn encode(reply: &Reply, protocol: Protocol, out: &mut Vec<u8>) {
                 encode(second, protocol, out);
             }
         }
+        Reply::Keyed(pairs) => {
+            count(if resp3 { b'%' } else { b'*' }, pairs.len(), out);
+            for (key, value) in pairs {
+                if !resp3 {
+                    count(b'*', 2, out);
+                }
+                encode(key, protocol, out);
+                encode(value, protocol, out);
+            }
+        }
         Reply::Scored(pairs) => {
             count(b'*', if resp3 { pairs.len() } else { pairs.len() * 2 }, out);
             for (member, score) in pairs {

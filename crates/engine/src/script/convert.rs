@@ -38,7 +38,7 @@ pub(super) fn to_lua(lua: &Lua, reply: Reply, protocol: Protocol) -> Result<Valu
             }
             field(lua, "set", members)?
         }
-        Reply::Map(pairs) if resp3 => {
+        Reply::Map(pairs) | Reply::Keyed(pairs) if resp3 => {
             let entries = lua.create_table()?;
             for (key, value) in pairs {
                 entries.raw_set(to_lua(lua, key, protocol)?, to_lua(lua, value, protocol)?)?;
@@ -51,6 +51,9 @@ pub(super) fn to_lua(lua: &Lua, reply: Reply, protocol: Protocol) -> Result<Valu
         }
         Reply::Map(pairs) | Reply::Pairs(pairs) => {
             array(pairs.into_iter().flat_map(|(key, value)| [key, value]).collect())?
+        }
+        Reply::Keyed(pairs) => {
+            array(pairs.into_iter().map(|(key, value)| Reply::Array(vec![key, value])).collect())?
         }
         Reply::Scored(pairs) => {
             let pairs = pairs.into_iter().map(|(member, score)| [Reply::Bulk(member), Reply::Double(score)]);

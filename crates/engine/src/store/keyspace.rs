@@ -184,6 +184,7 @@ impl Keyspace {
             let old = std::mem::replace(&mut self.entries[index], entry);
             self.payload -= old.value.memory();
             self.volatile -= usize::from(old.deadline.is_some());
+            self.wake_consumers(key, &old.value);
         } else {
             self.payload += allocation(key.len());
             self.entries.insert(key.into(), entry);
@@ -215,7 +216,9 @@ impl Keyspace {
         for key in watched.iter().filter(|key| self.entries.contains_key(&***key)) {
             self.watches.changed(key);
         }
-        self.entries = IndexMap::new();
+        for (key, entry) in std::mem::take(&mut self.entries) {
+            self.wake_consumers(&key, &entry.value);
+        }
         self.payload = 0;
         self.volatile = 0;
     }
@@ -263,6 +266,13 @@ impl Keyspace {
     /// Calls `publish` with the channel and the text of the messages since the last call.
     pub(crate) fn publish_events(&mut self, publish: impl Fn(&[u8], &[u8])) {
         self.events.publish(publish);
+    }
+
+    /// Lets the clients that wait for this key try again, although it was not written.
+    pub(crate) fn wake(&mut self, key: &[u8]) {
+        if !self.awaited.is_empty() {
+            self.awaited.written(key);
+        }
     }
 
     /// Records that a blocked client waits for a key.
@@ -378,6 +388,14 @@ impl Keyspace {
         let (key, entry) = self.entries.swap_remove_index(index)?;
         self.payload -= entry.value.memory() + allocation(key.len());
         self.volatile -= usize::from(entry.deadline.is_some());
+        self.wake_consumers(&key, &entry.value);
         Some(entry)
+    }
+
+    /// Consumers that wait for a stream stop waiting when it is removed or replaced.
+    fn wake_consumers(&mut self, key: &[u8], removed: &Value) {
+        if let Value::Stream(_) = removed {
+            self.wake(key);
+        }
     }
 }

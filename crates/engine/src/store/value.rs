@@ -1,10 +1,11 @@
-//! The five types of value, and the memory that each uses.
+//! The types of value, and the memory that each uses.
 
 use std::collections::VecDeque;
 
 use indexmap::{IndexMap, IndexSet};
 
 use super::sorted_set::SortedSet;
+use super::stream::Stream;
 use crate::number::read_int;
 
 pub(crate) type Bytes = Box<[u8]>;
@@ -22,6 +23,12 @@ pub(crate) fn table<T>(capacity: usize) -> usize {
     allocation(capacity * (size_of::<T>() + HASH)) + allocation(buckets * 9)
 }
 
+/// The size of a B-tree of this length: its nodes have eleven places and are on average two thirds full.
+pub(crate) fn tree<T>(len: usize) -> usize {
+    const SHARE_OF_HEADER: usize = 4;
+    len * (size_of::<T>() + SHARE_OF_HEADER) * 3 / 2
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Str(Str),
@@ -29,6 +36,7 @@ pub(crate) enum Value {
     List(Box<List>),
     Set(Box<Set>),
     SortedSet(Box<SortedSet>),
+    Stream(Box<Stream>),
 }
 
 impl Value {
@@ -39,6 +47,7 @@ impl Value {
             Value::List(_) => List::NAME,
             Value::Set(_) => Set::NAME,
             Value::SortedSet(_) => SortedSet::NAME,
+            Value::Stream(_) => Stream::NAME,
         }
     }
 
@@ -49,20 +58,22 @@ impl Value {
             Value::List(value) => allocation(size_of::<List>()) + value.memory(),
             Value::Set(value) => allocation(size_of::<Set>()) + value.memory(),
             Value::SortedSet(value) => allocation(size_of::<SortedSet>()) + value.memory(),
+            Value::Stream(value) => allocation(size_of::<Stream>()) + value.memory(),
         }
     }
 
     /// Whether a client can wait for a value of this type.
     pub(crate) fn is_awaitable(&self) -> bool {
         match self {
-            Value::List(_) | Value::SortedSet(_) => true,
+            Value::List(_) | Value::SortedSet(_) | Value::Stream(_) => true,
             Value::Str(_) | Value::Hash(_) | Value::Set(_) => false,
         }
     }
 
+    /// Whether the value is a collection that has to be removed. A stream stays, because it keeps its last id.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
-            Value::Str(_) => false,
+            Value::Str(_) | Value::Stream(_) => false,
             Value::Hash(value) => value.is_empty(),
             Value::List(value) => value.is_empty(),
             Value::Set(value) => value.is_empty(),
@@ -71,7 +82,7 @@ impl Value {
     }
 }
 
-/// A type of value, so that one accessor of the keyspace serves all five.
+/// A type of value, so that one accessor of the keyspace serves all.
 pub(crate) trait ValueType: Sized {
     const NAME: &'static str;
     fn empty() -> Value;
@@ -101,6 +112,7 @@ kind!(Hash, Hash, "hash", Box::default());
 kind!(List, List, "list", Box::default());
 kind!(Set, Set, "set", Box::default());
 kind!(SortedSet, SortedSet, "zset", Box::default());
+kind!(Stream, Stream, "stream", Box::default());
 
 /// A string, stored as an integer or in place where possible, so that counters and short values need no allocation.
 #[derive(Clone, Debug)]

@@ -19,7 +19,7 @@ fn blocked_clients(engine: &Engine) -> usize {
 }
 
 /// Sends a blocking command, and waits until it blocks.
-fn block(server: &Server, line: &str) -> TcpStream {
+pub(crate) fn block(server: &Server, line: &str) -> TcpStream {
     let before = blocked_clients(&server.engine);
     let mut client = server.connect();
     send(&mut client, line);

@@ -57,6 +57,18 @@ fn memory_is_freed_to_the_byte() {
         "ZADD z 9 a",
         "ZPOPMIN z",
         "ZREMRANGEBYSCORE z 9 9",
+        "XADD x 1-1 f v",
+        "XADD x MAXLEN 2 2-1 f a-longer-value f v",
+        "XGROUP CREATE x g 0",
+        "XGROUP CREATE x h $",
+        "XREADGROUP GROUP g alice STREAMS x >",
+        "XCLAIM x g bob 0 2-1",
+        "XDEL x 1-1",
+        "XAUTOCLAIM x g carol 0 0",
+        "XGROUP DELCONSUMER x g bob",
+        "XACK x g 2-1",
+        "XTRIM x MAXLEN 0",
+        "XGROUP DESTROY x h",
         "RENAME s renamed",
         "EXPIRE h 100",
         "PERSIST h",
@@ -65,7 +77,7 @@ fn memory_is_freed_to_the_byte() {
         run(&engine, line);
         assert!(engine.memory() > empty, "{line}");
     }
-    run(&engine, "DEL s renamed n h l t z");
+    run(&engine, "DEL s renamed n h l t z x");
     // The table of keys keeps its capacity; all keys and values are freed.
     run(&engine, "SET probe 1");
     run(&engine, "DEL probe");

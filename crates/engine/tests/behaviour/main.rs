@@ -15,6 +15,7 @@ mod notifications;
 mod password;
 mod script;
 mod server;
+mod streams;
 mod strict;
 
 use hob_engine::{Engine, Reply, SubscriberLimits};

@@ -238,7 +238,7 @@ const SERVING: &[&str] = &[
 ];
 
 /// Lua scripts that run the command in ARGV.
-const WRAPPERS: &[&str] = &[
+pub(crate) const WRAPPERS: &[&str] = &[
     "return redis.call(unpack(ARGV))",
     "return redis.pcall(unpack(ARGV))",
     "local ok, e = pcall(redis.call, unpack(ARGV)) return {tostring(ok), type(e)}",
@@ -272,7 +272,7 @@ pub(crate) fn texts(words: &'static [&'static str]) -> BoxedStrategy<Vec<u8>> {
     select(words).prop_map(|word| word.as_bytes().to_vec()).boxed()
 }
 
-fn class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
+pub(crate) fn class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
     let number = |range: std::ops::Range<i64>| range.prop_map(|value| value.to_string().into_bytes());
     Some(match name {
         "key" => texts(&KEYS),
@@ -356,23 +356,33 @@ fn class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
 
 /// The words of one part of a template, each generated from its class.
 fn words(text: &str) -> BoxedStrategy<Words> {
+    words_of(text, class)
+}
+
+/// Generates the words of a class; `None` if the name is not that of a class.
+type ClassFn = fn(&str) -> Option<BoxedStrategy<Vec<u8>>>;
+
+fn words_of(text: &str, class: ClassFn) -> BoxedStrategy<Words> {
     let one = |word: &str| class(word).unwrap_or_else(|| Just(word.as_bytes().to_vec()).boxed());
     text.split_whitespace().map(one).collect::<Vec<_>>().boxed()
 }
 
-fn template(text: &'static str) -> BoxedStrategy<Words> {
+pub(crate) fn template(text: &'static str, class: ClassFn) -> BoxedStrategy<Words> {
     let (fixed, options) = text.split_once(" | ").unwrap_or((text, ""));
-    let options: Vec<_> = options.split('|').filter(|option| !option.is_empty()).map(words).collect();
+    let options = options.split('|').filter(|option| !option.is_empty());
+    let options: Vec<_> = options.map(|option| words_of(option, class)).collect();
     let chosen = if options.is_empty() {
         Just(Vec::new()).boxed()
     } else {
         proptest::collection::vec(proptest::strategy::Union::new(options), 0..3).boxed()
     };
-    (words(fixed), chosen).prop_map(|(fixed, options)| [vec![fixed], options].concat().concat()).boxed()
+    (words_of(fixed, class), chosen)
+        .prop_map(|(fixed, options)| [vec![fixed], options].concat().concat())
+        .boxed()
 }
 
-/// Sometimes removes, adds or replaces a word.
-fn damaged(command: BoxedStrategy<Words>) -> BoxedStrategy<Words> {
+/// Sometimes removes or adds a word, or replaces one with `odd`.
+pub(crate) fn damaged(command: BoxedStrategy<Words>, odd: &'static str) -> BoxedStrategy<Words> {
     (command, 0u8..40, any::<prop::sample::Index>())
         .prop_map(|(mut words, damage, at)| {
             match damage {
@@ -381,7 +391,7 @@ fn damaged(command: BoxedStrategy<Words>) -> BoxedStrategy<Words> {
                 2 => words.push(b"extra".to_vec()),
                 3 => {
                     let at = at.index(words.len());
-                    words[at] = b"*".to_vec();
+                    words[at] = odd.as_bytes().to_vec();
                 }
                 4 => words[0].make_ascii_lowercase(),
                 _ => {}
@@ -396,8 +406,8 @@ fn damaged(command: BoxedStrategy<Words>) -> BoxedStrategy<Words> {
 }
 
 fn command() -> BoxedStrategy<Words> {
-    let templates = TEMPLATES.iter().map(|text| template(text)).collect::<Vec<_>>();
-    damaged(proptest::strategy::Union::new(templates).boxed())
+    let templates = TEMPLATES.iter().map(|text| template(text, class)).collect::<Vec<_>>();
+    damaged(proptest::strategy::Union::new(templates).boxed(), "*")
 }
 
 fn script() -> BoxedStrategy<Words> {
@@ -486,7 +496,8 @@ fn mix() -> BoxedStrategy<Vec<Words>> {
 }
 
 fn any_of(templates: &'static [&'static str]) -> BoxedStrategy<Words> {
-    proptest::strategy::Union::new(templates.iter().map(|text| template(text)).collect::<Vec<_>>()).boxed()
+    proptest::strategy::Union::new(templates.iter().map(|text| template(text, class)).collect::<Vec<_>>())
+        .boxed()
 }
 
 fn block() -> BoxedStrategy<Step> {

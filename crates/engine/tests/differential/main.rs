@@ -6,6 +6,7 @@ mod generate;
 mod libraries;
 mod pair;
 mod server;
+mod streams;
 mod wire;
 
 use hob_testkit::{RedisServer, budget};
@@ -21,6 +22,11 @@ mod slow {
     #[test]
     fn random_sequences_reply_as_on_redis() {
         compare(&sequence());
+    }
+
+    #[test]
+    fn random_commands_on_streams_reply_as_on_redis() {
+        compare(&streams::sequence());
     }
 
     #[test]
