@@ -341,7 +341,7 @@ mod tests {
             ("redis+cluster://h/1", "database 0"),
             ("redis://", "not a host"),
             ("redis://%zz@h", "hexadecimal"),
-            ("embedded://h", "no host"),
+            ("embedded://h", "must not have a host"),
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
