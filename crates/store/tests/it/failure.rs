@@ -178,7 +178,7 @@ fn tls_server_is_verified_against_the_given_ca() {
 
         let untrusted = address(&server.tls_url());
         wait_for_error("certificate", async || Store::connect(&untrusted).await).await;
-        std::fs::write(&ca, "no certificate").unwrap();
+        std::fs::write(&ca, "does not contain a certificate").unwrap();
         assert!(matches!(Store::open(&address(&url)), Err(Error::Tls(_))));
     });
 }
