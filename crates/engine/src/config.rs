@@ -64,7 +64,7 @@ impl Default for Config {
 }
 
 /// How much a subscriber may fall behind. Beyond a limit, a client of the listener is disconnected, and a subscriber in this
-/// process loses messages and is told how many. The limits of bytes are those of Redis
+/// process loses messages and receives their number. The limits of bytes are those of Redis
 /// (`client-output-buffer-limit pubsub`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubscriberLimits {

@@ -57,6 +57,18 @@ const DIFFERENCES: &[(&str, &str)] = &[
          hostile pattern, cannot be interrupted; only a restart ends it. Hob's own calls wait for a long script \
          until their deadline.",
     ),
+    (
+        "Blocking commands",
+        "A client waits for at most 10,000 keys, and at most `maxclients` commands wait, including those of handles in the \
+         same process. A timeout that overflows Redis's clock, which Redis lets expire at once, is endless. A key that \
+         replaces a value of another type (`ZUNIONSTORE`) serves blocked clients; in Redis 7.0 only a new \
+         key does.",
+    ),
+    (
+        "Keyspace notifications",
+        "Nothing is evicted, and there are no modules, so the classes `e` and `d` have no events. An expired key is \
+         reported when it is read, or within a second or two: Redis samples keys, the engine visits all of them.",
+    ),
     ("Limits", "An argument has at most 64 MiB, a command at most 128 MiB (Redis: 512 MiB and 1 GiB)."),
     (
         "In process",
@@ -66,8 +78,8 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     (
         "CONFIG",
-        "Only the parameters that apply to the engine exist. `maxmemory` and `maxclients` can be set, until the \
-         process ends.",
+        "Only the parameters that apply to the engine exist. `maxmemory`, `maxclients` and \
+         `notify-keyspace-events` can be set, until the process ends.",
     ),
     (
         "Clients",

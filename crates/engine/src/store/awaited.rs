@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use indexmap::IndexSet;
+
 use super::value::Bytes;
 use crate::blocked::BlockedId;
 
@@ -10,7 +12,7 @@ pub(crate) struct Awaited {
     /// In the order in which they began to wait.
     waiting: HashMap<Bytes, VecDeque<BlockedId>>,
     /// Keys that were written since the last `take_written`, each once.
-    written: Vec<Bytes>,
+    written: IndexSet<Bytes>,
 }
 
 impl Awaited {
@@ -36,12 +38,12 @@ impl Awaited {
     }
 
     pub(super) fn written(&mut self, key: &[u8]) {
-        if self.waiting.contains_key(key) && !self.written.iter().any(|written| **written == *key) {
-            self.written.push(key.into());
+        if self.waiting.contains_key(key) && !self.written.contains(key) {
+            self.written.insert(key.into());
         }
     }
 
-    pub(super) fn take_written(&mut self) -> Vec<Bytes> {
+    pub(super) fn take_written(&mut self) -> IndexSet<Bytes> {
         std::mem::take(&mut self.written)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU64;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 
 use super::awaited::Awaited;
 use super::events::{EventClass, EventFlags, Events};
@@ -290,7 +290,7 @@ impl Keyspace {
     }
 
     /// The awaited keys that were written since the last call, in this order.
-    pub(crate) fn take_written(&mut self) -> Vec<Bytes> {
+    pub(crate) fn take_written(&mut self) -> IndexSet<Bytes> {
         self.awaited.take_written()
     }
 

@@ -195,6 +195,11 @@ fn requests_behind_a_blocking_command_wait_for_it() {
     run(&server.engine, "RPUSH l a");
     let answer = format!("{POPPED}a\r\n:1\r\n{POPPED}b\r\n+PONG\r\n");
     assert_eq!(read_to(&mut client, "PONG\r\n"), answer);
+    // The requests after a script run on the script's thread.
+    let mut client = block(&server, "EVAL return(1) 0\r\nBLPOP l 0\r\nPING");
+    assert_eq!(read_to(&mut client, "\r\n"), ":1\r\n");
+    run(&server.engine, "RPUSH l a");
+    assert_eq!(read_to(&mut client, "PONG\r\n"), format!("{POPPED}a\r\n+PONG\r\n"));
 }
 
 #[test]
