@@ -1,7 +1,7 @@
 //! Keyspace notifications of both servers.
 
 use super::{Check, Pair, Side, agree};
-use crate::generate::Words;
+use crate::generate::{KEYS, Words};
 use crate::wire::{Frame, Wire};
 
 const MARKER: &str = "__key:marker";
@@ -34,6 +34,15 @@ impl Pair {
         let words = ["CONFIG", "GET", "notify-keyspace-events"];
         let [redis, engine] = [&mut self.redis, &mut self.engine].map(|side| side.control.ask(&words));
         agree(&words.map(|word| word.as_bytes().to_vec()).into(), &redis, &engine)
+    }
+
+    /// Makes both servers remove expired keys. Redis reports `del` for one that it happens to replace before that.
+    pub(super) fn remove_expired(&mut self) {
+        if self.notified {
+            let words = [&["EXISTS"], &KEYS[..]].concat();
+            self.redis.control.ask(&words);
+            self.engine.control.ask(&words);
+        }
     }
 
     /// Both servers must have sent the same notifications.
