@@ -56,4 +56,19 @@ mod slow {
     fn bee_queue_works() {
         works(run_node, "bee_queue.js");
     }
+
+    #[test]
+    fn rq_works() {
+        works(run_python, "rq_app.py");
+    }
+
+    #[test]
+    fn bull_works() {
+        works(run_node, "bull.js");
+    }
+
+    #[test]
+    fn bullmq_works() {
+        works(run_node, "bullmq.js");
+    }
 }
