@@ -98,6 +98,9 @@ fn spop(core: &mut Core, args: Args<'_>) -> CommandResult {
 }
 
 fn srandmember(core: &mut Core, args: Args<'_>) -> CommandResult {
+    if args.len() > 3 {
+        return Err(Failure::SYNTAX);
+    }
     let sample = Sample::parse(args, None)?;
     let max_reply_items = core.settings.max_reply_items;
     let set = core.keys.read::<Set>(args[1])?;

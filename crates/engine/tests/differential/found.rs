@@ -189,6 +189,16 @@ fn counts_at_the_integer_limits_match_redis() {
 }
 
 #[test]
+fn random_elements_with_extra_arguments_fail_as_in_redis() {
+    both_agree(&[
+        "SRANDMEMBER k1 x extra",
+        "HRANDFIELD k1 x extra",
+        "ZRANDMEMBER k1 x extra",
+        "LPOP k1 x extra",
+    ]);
+}
+
+#[test]
 fn number_out_of_range_becomes_the_smallest_integer() {
     both_agree(&["EVAL return(1e60) 0", "EVAL return(-1e60) 0", "EVAL return(0/0) 0"]);
 }
