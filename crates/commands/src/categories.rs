@@ -1,7 +1,7 @@
 //! The ACL categories of a command, as Redis derives them.
 
 use crate::command::{Command, Flags};
-use crate::table::{CommandId, ServerCommand};
+use crate::table::{CommandId, ServerCommand, StringCommand};
 
 /// All categories, in the order in which `COMMAND` lists them.
 const CATEGORIES: [&str; 21] = [
@@ -57,6 +57,7 @@ impl Command {
         match self.id {
             CommandId::Key(_) if self.name.starts_with("memory|") => None,
             CommandId::Key(_) => Some("keyspace"),
+            CommandId::String(id) if is_about_bits(id) => Some("bitmap"),
             CommandId::String(_) => Some("string"),
             CommandId::Hash(_) => Some("hash"),
             CommandId::List(_) => Some("list"),
@@ -85,4 +86,15 @@ impl Command {
                     | ServerCommand::Wait
             )
     }
+}
+
+fn is_about_bits(id: StringCommand) -> bool {
+    matches!(
+        id,
+        StringCommand::SetBit
+            | StringCommand::GetBit
+            | StringCommand::BitCount
+            | StringCommand::BitPos
+            | StringCommand::BitOp
+    )
 }

@@ -54,6 +54,8 @@ const REST: Keys = Keys::Range { first: 1, last: -1, step: 1 };
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
 /// The argument after a subcommand.
 const SECOND: Keys = Keys::Range { first: 2, last: 2, step: 1 };
+/// All after an operation.
+const FROM_SECOND: Keys = Keys::Range { first: 2, last: -1, step: 1 };
 /// All but the last, which is a timeout.
 const UNTIL_LAST: Keys = Keys::Range { first: 1, last: -2, step: 1 };
 const COUNTED_FIRST: Keys = Keys::Counted { at: 1 };
@@ -152,6 +154,12 @@ families! {
         Append: "append", 3, GROW_FAST, ONE;
         StrLen: "strlen", 2, READ_FAST, ONE;
         GetRange: "getrange", 4, READ, ONE;
+        SubStr: "substr", 4, READ, ONE;
+        SetBit: "setbit", 4, GROW, ONE;
+        GetBit: "getbit", 3, READ_FAST, ONE;
+        BitCount: "bitcount", -2, READ, ONE;
+        BitPos: "bitpos", -3, READ, ONE;
+        BitOp: "bitop", -4, GROW, FROM_SECOND;
         Incr: "incr", 2, GROW_FAST, ONE;
         Decr: "decr", 2, GROW_FAST, ONE;
         IncrBy: "incrby", 3, GROW_FAST, ONE;

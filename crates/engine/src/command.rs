@@ -1,6 +1,8 @@
 //! How the engine runs the commands of the table in `hob-commands`, one file per family.
 
+mod bits;
 mod clients;
+mod config;
 mod copies;
 mod hashes;
 mod info;

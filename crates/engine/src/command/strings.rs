@@ -3,7 +3,7 @@
 use hob_commands::StringCommand;
 
 use super::options::{Deadline, Options, index_range};
-use super::{Args, Handler};
+use super::{Args, Handler, bits};
 use crate::engine::Core;
 use crate::number::{LongDouble, int};
 use crate::reply::{CommandResult, Failure, Reply};
@@ -25,7 +25,12 @@ pub(super) fn handler(id: StringCommand) -> Handler {
         StringCommand::SetRange => Handler::Data(setrange),
         StringCommand::Append => Handler::Data(append),
         StringCommand::StrLen => Handler::Data(strlen),
-        StringCommand::GetRange => Handler::Data(getrange),
+        StringCommand::SetBit => Handler::Data(bits::setbit),
+        StringCommand::GetBit => Handler::Data(bits::getbit),
+        StringCommand::BitCount => Handler::Data(bits::bitcount),
+        StringCommand::BitPos => Handler::Data(bits::bitpos),
+        StringCommand::BitOp => Handler::Data(bits::bitop),
+        StringCommand::GetRange | StringCommand::SubStr => Handler::Data(getrange),
         StringCommand::Incr => Handler::Data(|core, args| add(core, args[1], 1)),
         StringCommand::Decr => Handler::Data(|core, args| add(core, args[1], -1)),
         StringCommand::IncrBy => Handler::Data(|core, args| add(core, args[1], int(args[2])?)),

@@ -84,6 +84,13 @@ pub(crate) fn class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
             1 => texts(&["x", "", "9223372036854775807", "-9223372036854775808", "1000", "-1000"]),
         ]
         .boxed(),
+        "small" => prop_oneof![
+            6 => number(0..40),
+            1 => texts(&["-1", "x", "4294967296", "9223372036854775807"]),
+        ]
+        .boxed(),
+        "bit" => prop_oneof![6 => texts(&["0", "1"]), 1 => texts(&["2", "-1", "x"])].boxed(),
+        "operation" => texts(&["AND", "or", "XOR", "NOT", "NAND"]),
         "count" => prop_oneof![4 => number(0..5), 1 => texts(&["-1", "x", "1000000", "9223372036854775808"])].boxed(),
         "end" => prop_oneof![6 => texts(&["LEFT", "RIGHT", "left"]), 1 => texts(&["UP", ""])].boxed(),
         // A separate key: ranges of members are only defined while all scores are equal.
