@@ -1,5 +1,6 @@
 //! The engine: one keyspace behind one lock, and its interfaces.
 
+mod busy_after;
 mod core;
 mod lock;
 mod stats;
@@ -20,6 +21,7 @@ use crate::blocked::Pending;
 use crate::command::Args;
 use crate::config::Config;
 use crate::dispatch::CommandContext;
+use crate::engine::busy_after::BusyAfter;
 use crate::engine::lock::{StoreLock, StoreLockGuard};
 use crate::interface::{Connection, Subscriber};
 use crate::reply::{CommandResult, Reply};
@@ -42,17 +44,18 @@ struct Shared {
     watchdog: Arc<Watchdog>,
     /// Permits for scripts of clients. Several, so that the next script is ready when one ends.
     script_permits: Arc<Semaphore>,
-    busy_after: Duration,
+    busy_after: BusyAfter,
 }
 
 const MAX_CLIENT_SCRIPTS: usize = 16;
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
-        let busy_after = config.busy_after;
         let watchdog = Arc::new(Watchdog::new(config.max_script_instructions, config.max_script_duration));
         let (memory, max_scripts) = (config.script_memory_bytes, config.max_scripts);
-        let core = Arc::new(Mutex::new(Core::new(config)));
+        let core = Core::new(config);
+        let busy_after = core.busy_after.clone();
+        let core = Arc::new(Mutex::new(core));
         let lock =
             StoreLock::new(Scripts::new(Arc::clone(&core), Arc::clone(&watchdog), memory, max_scripts));
         let script_permits = Arc::new(Semaphore::new(MAX_CLIENT_SCRIPTS));
@@ -246,7 +249,7 @@ impl Engine {
 
     /// How long a command waits before it gets a BUSY error.
     fn time_until_busy(&self) -> Duration {
-        self.shared.watchdog.time_until_busy(self.shared.busy_after)
+        self.shared.watchdog.time_until_busy(self.shared.busy_after.get())
     }
 }
 

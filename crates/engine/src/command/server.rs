@@ -4,16 +4,14 @@ use hob_commands::{ServerCommand, key_slot};
 
 use super::{Args, Handler};
 use crate::blocked::timeout_ms;
-use crate::config::SubscriberLimits;
 use crate::dispatch::CommandContext;
 use crate::engine::Core;
-use crate::glob;
 use crate::number::{int, read_int};
 use crate::reply::{CommandResult, Failure, Reply};
 use crate::session::{Protocol, Session};
-use crate::store::EventFlags;
 
 use super::clients::{self, set_name};
+use super::config;
 use super::info::info;
 use super::introspection;
 
@@ -40,9 +38,9 @@ pub(super) fn handler(id: ServerCommand) -> Handler {
         ServerCommand::ClientKill => Handler::Session(clients::kill),
         ServerCommand::ClientUnblock => Handler::Data(clients::unblock),
         ServerCommand::ClientNoEvict => Handler::Session(clients::no_evict),
-        ServerCommand::ConfigGet => Handler::Data(config_get),
-        ServerCommand::ConfigSet => Handler::Data(config_set),
-        ServerCommand::ConfigResetStat => Handler::Data(config_resetstat),
+        ServerCommand::ConfigGet => Handler::Data(config::get),
+        ServerCommand::ConfigSet => Handler::Data(config::set),
+        ServerCommand::ConfigResetStat => Handler::Data(config::resetstat),
         ServerCommand::Command => Handler::Data(introspection::command),
         ServerCommand::Info => Handler::Data(info),
         ServerCommand::Time => Handler::Data(time),
@@ -188,94 +186,6 @@ fn reset(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
 fn quit(context: &mut CommandContext<'_>, _: Args<'_>) -> CommandResult {
     context.session.closing = true;
     Ok(Reply::OK)
-}
-
-/// The configuration parameters and their values.
-fn parameters(core: &Core) -> Vec<(&'static str, String)> {
-    let settings = &core.settings;
-    vec![
-        ("maxmemory", settings.max_memory_bytes.to_string()),
-        ("maxmemory-policy", "noeviction".into()),
-        ("maxclients", settings.max_clients.to_string()),
-        ("client-output-buffer-limit", output_buffer_limits(settings.subscriber_limits)),
-        ("proto-max-bulk-len", settings.max_value_bytes.to_string()),
-        ("busy-reply-threshold", settings.busy_after.as_millis().to_string()),
-        ("lua-time-limit", settings.busy_after.as_millis().to_string()),
-        ("save", String::new()),
-        ("appendonly", "no".into()),
-        ("databases", "1".into()),
-        ("notify-keyspace-events", core.keys.event_flags().to_string()),
-    ]
-}
-
-/// The limits in Redis's format: a class of clients, its hard and soft limit, and the seconds of the soft limit.
-fn output_buffer_limits(limits: SubscriberLimits) -> String {
-    let SubscriberLimits { hard_bytes, soft_bytes, soft_duration, .. } = limits;
-    format!("normal 0 0 0 slave 0 0 0 pubsub {hard_bytes} {soft_bytes} {}", soft_duration.as_secs())
-}
-
-fn config_get(core: &mut Core, args: Args<'_>) -> CommandResult {
-    let wanted = |name: &str| {
-        args[2..].iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-    };
-    let found = parameters(core).into_iter().filter(|(name, _)| wanted(name));
-    Ok(Reply::Map(found.map(|(name, value)| (Reply::bulk(name), Reply::bulk(value))).collect()))
-}
-
-fn config_set(core: &mut Core, args: Args<'_>) -> CommandResult {
-    if !args.len().is_multiple_of(2) {
-        return Err(Failure::arity("config|set"));
-    }
-    let mut next = core.settings.clone();
-    let mut event_flags = core.keys.event_flags();
-    for pair in args[2..].chunks_exact(2) {
-        let name = String::from_utf8_lossy(pair[0]).to_ascii_lowercase();
-        if name == "notify-keyspace-events" {
-            event_flags = EventFlags::parse(pair[1]).ok_or(Failure::new(
-                "ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - Invalid event class \
-                 character. Use 'Ag$lshzxeKEtmdn'.",
-            ))?;
-            continue;
-        }
-        let target = match name.as_str() {
-            "maxmemory" => &mut next.max_memory_bytes,
-            "maxclients" => &mut next.max_clients,
-            _ => {
-                let name = super::printable(pair[0], 128);
-                return Err(
-                    format!("ERR Unknown option or number of arguments for CONFIG SET - '{name}'").into()
-                );
-            }
-        };
-        *target = memory_size(pair[1]).ok_or_else(|| {
-            format!("ERR CONFIG SET failed (possibly related to argument '{name}') - argument must be a memory value")
-        })?;
-    }
-    core.settings = next;
-    core.keys.set_event_flags(event_flags);
-    Ok(Reply::OK)
-}
-
-fn config_resetstat(core: &mut Core, _: Args<'_>) -> CommandResult {
-    core.reset_stats();
-    Ok(Reply::OK)
-}
-
-/// A memory size as in the configuration: `100`, `64kb`, `2gb`.
-fn memory_size(text: &[u8]) -> Option<usize> {
-    let text = std::str::from_utf8(text).ok()?.to_ascii_lowercase();
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return None,
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
 }
 
 fn time(core: &mut Core, _: Args<'_>) -> CommandResult {

@@ -78,7 +78,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     (
         "CONFIG",
-        "Only the parameters that apply to the engine exist. `maxmemory`, `maxclients` and \
+        "Only the parameters that apply to the engine exist. `maxmemory`, `maxclients`, `busy-reply-threshold` and \
          `notify-keyspace-events` can be set, until the process ends.",
     ),
     (

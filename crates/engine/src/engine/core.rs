@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use hob_commands::{Command, Flags, Unresolved};
 
+use super::busy_after::BusyAfter;
 use super::stats::Stats;
 use crate::blocked::{Attempt, Blocked};
 use crate::command::{Args, Handler};
@@ -22,6 +23,7 @@ pub(crate) struct Core {
     pub(crate) clients: Clients,
     pub(crate) blocked: Blocked,
     pub(crate) settings: Config,
+    pub(crate) busy_after: BusyAfter,
     /// Counts the changes of the password.
     pub(crate) password_version: u64,
     pub(crate) now_us: u64,
@@ -62,6 +64,7 @@ impl Core {
             hub: Hub::default(),
             clients: Clients::default(),
             blocked: Blocked::default(),
+            busy_after: BusyAfter::new(settings.busy_after),
             settings,
             password_version: 0,
             now_us,

@@ -336,3 +336,33 @@ fn own_message_is_ordered_as_in_redis() {
     }
     both.agree(&["PING"]);
 }
+
+#[test]
+fn parameters_are_set_and_refused_as_in_redis() {
+    let mut both = Both::start("2");
+    for line in [
+        "SET maxmemory 1gb",
+        "GET maxmemory",
+        "SET maxmemory 10x",
+        "SET maxmemory 1 maxmemory 2",
+        "SET maxmemory 0 maxclients 500",
+        "SET maxclients 10x",
+        "SET maxclients 0",
+        "GET maxclients",
+        "SET databases 3",
+        "SET maxmemory 100 databases 3",
+        "SET maxmemory 0 nope 3",
+        "GET maxmemory",
+        "SET maxmemory-policy noeviction",
+        "SET appendonly no",
+        "SET busy-reply-threshold 1234",
+        "GET lua-time-limit",
+        "SET lua-time-limit x",
+        "SET lua-time-limit -1",
+        "SET maxmemory",
+        "RESETSTAT",
+    ] {
+        let words: Vec<&str> = ["CONFIG"].into_iter().chain(line.split(' ')).collect();
+        both.agree(&words);
+    }
+}
