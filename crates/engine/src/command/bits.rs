@@ -144,10 +144,13 @@ pub(super) fn bitop(core: &mut Core, args: Args<'_>) -> CommandResult {
         b"not" => return Err(Failure::new("ERR BITOP NOT must be called with a single source key.")),
         _ => return Err(Failure::SYNTAX),
     };
+    // As in Redis, the sources are counted as read.
+    core.keys.lookups.counted = true;
     let mut values = Vec::new();
     for key in keys {
         values.push(core.keys.read::<Str>(key)?.map(Str::to_vec).unwrap_or_default());
     }
+    core.keys.lookups.counted = false;
     let length = values.iter().map(Vec::len).max().unwrap_or(0);
     let mut operands = values.into_iter();
     let mut result = operands.next().unwrap_or_default();
