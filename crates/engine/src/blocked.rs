@@ -14,7 +14,9 @@ pub(crate) use timeout::{timeout_ms, timeout_seconds};
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::engine::Core;
@@ -57,6 +59,16 @@ pub(crate) type Serve = dyn FnMut(&mut Core, &[u8]) -> Option<CommandResult> + S
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct BlockedId(u64);
 
+/// A blocked command, as its session keeps it. The task that waits for the reply takes the receiver; until then, the reply is kept
+/// here if the command is served.
+#[derive(Clone, Debug)]
+pub(crate) struct Ticket {
+    id: BlockedId,
+    receiver: Arc<Mutex<Option<oneshot::Receiver<Reply>>>>,
+    deadline_us: Option<u64>,
+    reply_without_wait: Reply,
+}
+
 /// All blocked commands.
 #[derive(Default)]
 pub(crate) struct Blocked {
@@ -68,8 +80,6 @@ struct BlockedCommand {
     client: u64,
     wait: Wait,
     sender: oneshot::Sender<Reply>,
-    /// Taken by the task that waits.
-    receiver: Option<oneshot::Receiver<Reply>>,
 }
 
 impl Blocked {
@@ -84,7 +94,7 @@ impl Blocked {
 
 impl Core {
     /// Makes a client wait.
-    pub(crate) fn block(&mut self, client: u64, mut wait: Wait) -> CommandResult<BlockedId> {
+    pub(crate) fn block(&mut self, client: u64, mut wait: Wait) -> CommandResult<Ticket> {
         let mut seen = HashSet::new();
         wait.keys.retain(|key| seen.insert(key.clone()));
         if wait.keys.len() > MAX_KEYS {
@@ -99,9 +109,14 @@ impl Core {
             self.keys.await_key(key, id);
         }
         let (sender, receiver) = oneshot::channel();
-        let command = BlockedCommand { client, wait, sender, receiver: Some(receiver) };
-        self.blocked.commands.insert(id, command);
-        Ok(id)
+        let ticket = Ticket {
+            id,
+            receiver: Arc::new(Mutex::new(Some(receiver))),
+            deadline_us: wait.deadline_us,
+            reply_without_wait: wait.reply_without_wait.clone(),
+        };
+        self.blocked.commands.insert(id, BlockedCommand { client, wait, sender });
+        Ok(ticket)
     }
 
     /// Ends a wait without a reply.
@@ -149,6 +164,11 @@ impl Core {
     /// Tries to serve one client; `false` if it keeps waiting.
     fn serve(&mut self, id: BlockedId, key: &[u8]) -> bool {
         let Some(mut command) = self.blocked.commands.remove(&id) else { return false };
+        if command.sender.is_closed() {
+            // The client is gone, and its task is about to end the wait.
+            self.blocked.commands.insert(id, command);
+            return false;
+        }
         let result = (command.wait.serve)(self, key);
         self.publish_events();
         self.blocked.commands.insert(id, command);

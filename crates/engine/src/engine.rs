@@ -142,7 +142,7 @@ impl Engine {
 
     /// The session's command that waits for its reply, if there is one.
     pub(crate) fn pending(&self, session: &mut Session) -> Option<Pending> {
-        session.blocked.take().and_then(|id| Pending::new(&self.shared.core, id))
+        session.blocked.take().and_then(|ticket| Pending::new(&self.shared.core, ticket))
     }
 
     /// Runs one command if the lock is free or becomes free within a moment.

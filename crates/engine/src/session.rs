@@ -9,7 +9,7 @@ use hob_units::AuthThrottle;
 use indexmap::IndexMap;
 use tokio::sync::Notify;
 
-use crate::blocked::BlockedId;
+use crate::blocked::Ticket;
 use crate::engine::Core;
 use crate::hub::{MessageSender, SubscriptionKind};
 use crate::store::Watch;
@@ -47,7 +47,7 @@ pub(crate) struct Session {
     pub(crate) sender: Option<MessageSender>,
     pub(crate) closing: bool,
     /// The command that waits for its reply. The interface waits for it before the next command.
-    pub(crate) blocked: Option<BlockedId>,
+    pub(crate) blocked: Option<Ticket>,
 }
 
 /// Commands between MULTI and EXEC.

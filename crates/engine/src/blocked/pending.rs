@@ -5,7 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::BlockedId;
+use super::{BlockedId, Ticket};
 use crate::config::Clock;
 use crate::engine::Core;
 use crate::reply::Reply;
@@ -22,17 +22,14 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// `None` if another task waits already.
-    pub(crate) fn new(core: &Arc<Mutex<Core>>, id: BlockedId) -> Option<Pending> {
-        let mut locked = core.lock();
-        let clock = locked.settings.clock.clone();
-        let command = locked.blocked.commands.get_mut(&id)?;
+    pub(crate) fn new(core: &Arc<Mutex<Core>>, ticket: Ticket) -> Option<Pending> {
         Some(Pending {
             core: Arc::clone(core),
-            id,
-            receiver: command.receiver.take()?,
-            clock,
-            deadline_us: command.wait.deadline_us,
-            reply_without_wait: command.wait.reply_without_wait.clone(),
+            id: ticket.id,
+            receiver: ticket.receiver.lock().take()?,
+            clock: core.lock().settings.clock.clone(),
+            deadline_us: ticket.deadline_us,
+            reply_without_wait: ticket.reply_without_wait,
         })
     }
 
@@ -66,6 +63,7 @@ impl Pending {
 
 impl Drop for Pending {
     fn drop(&mut self) {
+        self.receiver.close();
         self.core.lock().unblock(self.id);
     }
 }

@@ -160,6 +160,8 @@ impl ClientSession {
     }
 
     pub(super) fn disconnect(&mut self) {
+        // A command that blocked on a script's thread, after the client's task had ended.
+        drop(self.pending());
         let session = &mut self.session;
         self.engine.with_core(|core| {
             session.reset(core);

@@ -2,6 +2,8 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hob_engine::{Clock, Config, DrivenClock, Engine, Reply};
@@ -257,6 +259,38 @@ async fn dropped_future_ends_the_wait() {
     assert_eq!(blocked_clients(&engine), 0);
     run(&engine, "RPUSH l a");
     assert_eq!(list(&engine, "l"), ["a"]);
+}
+
+/// A push and a timeout may happen at the same moment: then the client gets either the item or nothing, and in the second
+/// case the item stays in the list.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_item_is_lost_between_a_push_and_a_timeout() {
+    const ITEMS: usize = 2000;
+    let engine = Engine::default();
+    let popped = Arc::new(AtomicUsize::new(0));
+    let clients: Vec<_> = (0..8)
+        .map(|_| {
+            let (mut connection, popped) = (engine.connection(), Arc::clone(&popped));
+            tokio::spawn(async move {
+                while popped.load(Ordering::SeqCst) < ITEMS {
+                    let item: Option<(String, String)> = connection.blpop("l", 0.001).await.unwrap();
+                    popped.fetch_add(usize::from(item.is_some()), Ordering::SeqCst);
+                }
+            })
+        })
+        .collect();
+    let mut pusher = engine.connection();
+    for item in 0..ITEMS {
+        let _: () = pusher.rpush("l", item).await.unwrap();
+        if item % 20 == 0 {
+            // Long enough for some clients to time out.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    for client in clients {
+        timeout(LIMIT, client).await.expect("every item is popped").unwrap();
+    }
+    assert_eq!((popped.load(Ordering::SeqCst), run(&engine, "LLEN l")), (ITEMS, Reply::Int(0)));
 }
 
 async fn wait_until_blocked(engine: &Engine) {

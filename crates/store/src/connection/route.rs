@@ -81,6 +81,6 @@ mod tests {
             assert!(error.contains("Store::masters"), "{error}");
         }
         assert!(route(&redis::cmd("GET")).is_err(), "it has no key");
-        assert!(route(redis::cmd("XADD").arg("foo")).is_err(), "the table does not have it");
+        assert!(route(redis::cmd("PFADD").arg("foo")).is_err(), "the table does not have it");
     }
 }
