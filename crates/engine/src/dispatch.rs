@@ -167,6 +167,8 @@ impl<'a> CommandContext<'a> {
         self.core().count_rejected(name, &failure);
         if args[0].eq_ignore_ascii_case(b"exec") {
             self.end_transaction();
+            // Also without a transaction.
+            self.unwatch();
             let reason = failure.0.strip_prefix("ERR ").unwrap_or(&failure.0);
             return Reply::Error(format!("EXECABORT Transaction discarded because of: {reason}").into());
         }

@@ -154,6 +154,11 @@ fn exec_with_an_extra_argument_ends_the_transaction() {
 }
 
 #[test]
+fn exec_with_an_extra_argument_ends_the_watches_without_a_transaction() {
+    both_agree(&["WATCH k1", "EXEC extra", "SET k1 v", "MULTI", "GET k1", "EXEC"]);
+}
+
+#[test]
 fn discard_with_an_extra_argument_aborts_the_transaction() {
     both_agree(&["MULTI", "INCR k1", "DISCARD extra", "EXEC", "GET k1"]);
 }
