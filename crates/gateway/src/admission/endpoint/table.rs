@@ -40,7 +40,7 @@ impl EndpointId {
 #[derive(Debug)]
 pub struct Endpoints {
     known: RwLock<KnownEndpoints>,
-    /// The heat of endpoints without a name of their own, because the table is full.
+    /// The heat of endpoints that have no separate name, because the table is full.
     candidates: Mutex<RecentMap<String, u64>>,
 }
 
