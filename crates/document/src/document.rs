@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use hob_units::plain_serde_error;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_saphyr::UserMessageFormatter;
@@ -44,8 +45,10 @@ impl<'t> Document<'t> {
 
     /// Reads the document into a type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Mistake> {
-        serde_path_to_error::deserialize(&self.value)
-            .map_err(|error| self.mistake(&field_of(error.path()), error.inner().to_string()))
+        serde_path_to_error::deserialize(&self.value).map_err(|error| {
+            let message = plain_serde_error(&error.inner().to_string());
+            self.mistake(&field_of(error.path()), message)
+        })
     }
 
     /// An error in a field, such as `scenario[0].step[2].request`. If the field does not exist, the position is that of its
@@ -180,7 +183,7 @@ mod tests {
 
     #[test]
     fn error_in_a_value_has_position_and_field() {
-        let expected = "invalid type: string \"x\", expected u32";
+        let expected = "invalid type: string \"x\", expected a whole number";
         check("{\n \"beds\": [{},\n {\"a.b\": \"x\"}]}", Format::Json, 3, 10, "beds[1].a.b", expected);
         check("[[beds]]\n[[beds]]\na = 1\n\"a.b\" = \"x\"", Format::Toml, 4, 1, "beds[1].a.b", expected);
         check("beds:\n- {}\n- a: 1\n  a.b: x", Format::Yaml, 4, 8, "beds[1].a.b", expected);

@@ -1,5 +1,5 @@
 //! Small types and helpers that all crates share: human-readable durations and sizes, names of enum values, backoff, secrets,
-//! a throttle for failed authentication, the clock.
+//! a throttle for failed authentication, the clock, errors of serde in plain words.
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,6 +23,7 @@ mod duration;
 mod names;
 mod nearest;
 mod period;
+mod plain;
 mod quantity;
 mod secret;
 mod size;
@@ -34,5 +35,6 @@ pub use duration::{DurationError, format_duration, parse_duration};
 pub use names::UnknownName;
 pub use nearest::nearest;
 pub use period::Period;
+pub use plain::plain_serde_error;
 pub use secret::Secret;
 pub use size::{SizeError, format_count, format_size, parse_size};

@@ -44,9 +44,8 @@ pub(crate) fn routes() -> Routes<Uptime> {
         .write(Access::Public, Audited::No, routes!(heartbeats::failed))
 }
 
-/// Text that is not a valid id is answered like an unknown id.
 pub(crate) fn monitor_id(text: &str) -> Result<MonitorId, Problem> {
-    MonitorId::new(text).map_err(|_| Problem::not_found("monitor"))
+    MonitorId::new(text).map_err(|error| Problem::invalid("id", error.to_string()))
 }
 
 /// A problem that names every invalid field.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use bytes::Bytes;
+use hob_units::plain_serde_error;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -289,9 +290,10 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, Stri
     serde_json::from_slice(json).map_err(|error| {
         let tracked: Result<T, _> =
             serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_slice(json));
+        let message = plain_serde_error(&error.to_string());
         match tracked.as_ref().map_err(|error| error.path().to_string()).err().as_deref() {
-            None | Some(".") => error.to_string(),
-            Some(field) => format!("{field}: {error}"),
+            None | Some(".") => message,
+            Some(field) => format!("{field}: {message}"),
         }
     })
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use hob_units::plain_serde_error;
 use toml::de::DeTable;
 use toml::{Table, Value};
 
@@ -107,7 +108,7 @@ impl File {
     }
 
     fn error(&self, error: &toml::de::Error) -> ConfigError {
-        self.error_at(error.span().map_or(0, |span| span.start), error.message().to_owned())
+        self.error_at(error.span().map_or(0, |span| span.start), plain_serde_error(error.message()))
     }
 
     fn error_at(&self, offset: usize, message: String) -> ConfigError {
@@ -148,7 +149,7 @@ impl Layers {
         }
         table.try_into().map_err(|error: toml::de::Error| ConfigError::InSetting {
             name: S::NAME.to_owned(),
-            message: error.message().to_owned(),
+            message: plain_serde_error(error.message()),
         })
     }
 
@@ -185,7 +186,7 @@ impl Layers {
 fn read_variable<S: Section>(field: &str, name: &str, text: &str) -> Result<Value, ConfigError> {
     let fits = |value: &Value| {
         let table = Table::from_iter([(field.to_owned(), value.clone())]);
-        table.try_into::<S>().map_err(|error: toml::de::Error| error.message().to_owned())
+        table.try_into::<S>().map_err(|error: toml::de::Error| plain_serde_error(error.message()))
     };
     let plain = Value::String(text.to_owned());
     let as_toml = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));

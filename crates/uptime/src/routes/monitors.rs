@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_database::{PageRequest, UnixMs};
-use hob_web::{AuditDetail, Caller, Json, List, Path, Problem, Query};
+use hob_web::{AuditDetail, Caller, Json, List, Path, Problem, Query, read_json};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -154,8 +154,7 @@ pub(super) async fn patch(
     let monitor = find_monitor(&uptime, &id).await?;
     let mut spec = serde_json::to_value(&monitor.spec).map_err(Problem::internal)?;
     merge(&mut spec, serde_json::Value::Object(patch));
-    let spec: MonitorSpec =
-        serde_json::from_value(spec).map_err(|error| Problem::invalid("", error.to_string()))?;
+    let spec: MonitorSpec = read_json(spec)?;
     let monitor = edited_monitor(uptime.edit(&monitor.id, &spec).await?)?;
     view(&uptime, &monitor).await
 }

@@ -9,6 +9,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::future::BoxFuture;
+use hob_units::plain_serde_error;
 use mime::Mime;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -135,11 +136,18 @@ fn invalid_field<E: Error + 'static>(error: &(dyn Error + 'static)) -> Problem {
                 "." => String::new(),
                 path => path.to_owned(),
             };
-            return Problem::invalid(field, at.inner().to_string());
+            return Problem::invalid(field, plain_serde_error(&at.inner().to_string()));
         }
         cause = error.source();
     }
-    Problem::invalid("", error.to_string())
+    Problem::invalid("", plain_serde_error(&error.to_string()))
+}
+
+/// Reads a JSON value, such as a document after a merge patch.
+pub fn read_json<T: DeserializeOwned>(value: serde_json::Value) -> Result<T, Problem> {
+    serde_path_to_error::deserialize(value).map_err(|error: serde_path_to_error::Error<serde_json::Error>| {
+        invalid_field::<serde_json::Error>(&error)
+    })
 }
 
 fn rejected(status: StatusCode, text: String) -> Problem {

@@ -12,5 +12,6 @@ pub(crate) use limits::{Limits, limit};
 pub use origin::Origin;
 pub(crate) use origin::{refuse_forwarded_if_open, same_origin};
 pub(crate) use problems::{panic_response, present_problems};
+pub use sender::BaseUrl;
 pub(crate) use sender::{Sender, identify_sender};
 pub(crate) use trace::{RequestId, trace};

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use axum::extract::{FromRequestParts, Request};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -82,7 +82,7 @@ pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
 
 /// The origin of a change or a WebSocket. Safe requests may come from anywhere.
 fn check(config: &Config, request: &Request) -> Result<Origin, Problem> {
-    let host = host(request)?;
+    let host = host(request.uri(), request.headers())?;
     if let Some(host) = &host
         && !is_own_host(config, host.host())
     {
@@ -99,11 +99,11 @@ fn check(config: &Config, request: &Request) -> Result<Origin, Problem> {
 }
 
 /// The requested host. Old clients may omit it; browsers never do.
-fn host(request: &Request) -> Result<Option<Authority>, Problem> {
-    if let Some(authority) = request.uri().authority() {
+pub(super) fn host(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, Problem> {
+    if let Some(authority) = uri.authority() {
         return Ok(Some(authority.clone()));
     }
-    let Some(value) = request.headers().get(header::HOST) else { return Ok(None) };
+    let Some(value) = headers.get(header::HOST) else { return Ok(None) };
     let authority = value.to_str().ok().and_then(|text| text.parse::<Authority>().ok());
     authority.map(Some).ok_or_else(|| Problem::bad_request("Invalid Host header."))
 }

@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
 
+use super::origin::host;
 use crate::Problem;
 use crate::console::AppContext;
 use crate::server::listener::Peer;
@@ -47,5 +48,38 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let sender = parts.extensions.get().copied();
         sender.ok_or_else(|| Problem::internal("the route of this request was not registered through `App`"))
+    }
+}
+
+/// The URL at which the client reaches this server, without a path: `https://hob.example`. An extractor.
+///
+/// The name comes from the Host header, which is one of [`[server] hosts`](crate::Config): requests with another one are
+/// rejected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl(String);
+
+impl BaseUrl {
+    /// The URL of a path, which starts with a slash.
+    #[must_use]
+    pub fn join(&self, path: &str) -> String {
+        format!("{}{path}", self.0)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for BaseUrl {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let sender = Sender::from_request_parts(parts, state).await?;
+        let scheme = if sender.is_https { "https" } else { "http" };
+        let host = match host(&parts.uri, &parts.headers)? {
+            Some(host) => host.to_string(),
+            // An old client. It has reached the listener by its address.
+            None => match parts.extensions.get::<AppContext>() {
+                Some(frame) => frame.web().config().listen.to_string(),
+                None => return Err(Problem::internal("request is not part of an App")),
+            },
+        };
+        Ok(Self(format!("{scheme}://{host}")))
     }
 }
