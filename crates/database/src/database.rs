@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use crate::address::{Address, Dialect};
+use crate::address::{Address, Dialect, Location};
 use crate::connection::pools::Pools;
 use crate::connection::{Connection, Isolation, Mode};
 use crate::meta::DatabaseId;
@@ -70,6 +70,17 @@ impl Database {
     /// Opens the database, creates it if it does not exist, and applies pending migrations.
     pub async fn open(address: &Address, sets: &[Migrations]) -> Result<Self, Error> {
         Self::open_with(address, sets, Options::default()).await
+    }
+
+    /// Opens a database that exists, and applies pending migrations. Commands beside the server must not create one in the
+    /// wrong place.
+    pub async fn open_existing(address: &Address, sets: &[Migrations]) -> Result<Self, Error> {
+        let options = Options::default();
+        let exists = match address.location() {
+            Location::File(path) if !path.is_file() => false,
+            _ => migration::is_initialized(&Pools::new(address, &options)?).await?,
+        };
+        if exists { Self::open_with(address, sets, options).await } else { Err(Error::NoDatabase) }
     }
 
     pub async fn open_with(address: &Address, sets: &[Migrations], options: Options) -> Result<Self, Error> {

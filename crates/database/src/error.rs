@@ -53,6 +53,9 @@ pub enum Error {
     InvalidCursor,
     #[error("the database address {reason}")]
     Address { reason: String },
+    /// The database has no tables, or its file does not exist, and may not be created.
+    #[error("there is no database")]
+    NoDatabase,
     /// The migrations of the program do not match those of the database.
     #[error(transparent)]
     Migration(#[from] MigrationError),

@@ -108,6 +108,22 @@ pub(crate) fn apply<'a>(
     })
 }
 
+/// Whether the database has the tables of this crate.
+pub(crate) fn is_initialized(pools: &Pools) -> BoxFuture<'_, Result<bool, Error>> {
+    const TABLES: PerDialect = PerDialect {
+        sqlite: "SELECT count(*) FROM sqlite_master WHERE name = 'hob_migrations'",
+        postgres: "SELECT CASE WHEN to_regclass('hob_migrations') IS NULL THEN 0::bigint ELSE 1::bigint END",
+    };
+    Box::pin(async move {
+        let mut connection = pools.acquire(Mode::Snapshot).await?;
+        let query: Query<(i64,)> = sql(TABLES);
+        let rows = connection.fetch(query.statement(connection.dialect())?, 1).await?;
+        connection.release();
+        let (tables,) = rows.first().map_or_else(|| Err(Error::TransactionFailed), <(i64,)>::from_row)?;
+        Ok(tables > 0)
+    })
+}
+
 async fn apply_once(pools: &Pools, sets: &[Migrations]) -> Result<DatabaseId, Error> {
     let mode = Mode::Write(Isolation::ReadCommitted);
     let mut connection = pools.acquire(mode).await?;

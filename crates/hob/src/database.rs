@@ -1,8 +1,8 @@
 //! `hob database`, and opening the database.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use hob_database::{Address, Database, Migrations, private_file};
 use hob_service::config::SecretUrl;
 
@@ -35,28 +35,34 @@ impl DatabaseOptions {
 
 /// Opens the database, and creates it if it does not exist.
 pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
-    let address: Address = config.url.reveal().parse().context("[database] url")?;
+    let address = address(config)?;
+    Database::open(&address, &migrations())
+        .await
+        .with_context(|| format!("cannot open the database {address}"))
+}
+
+/// Opens an existing database. Only `hob serve` creates one: another command would create it in the wrong place.
+pub(crate) async fn open_existing(config: &DatabaseConfig) -> Result<Database> {
+    let address = address(config)?;
+    match Database::open_existing(&address, &migrations()).await {
+        Err(hob_database::Error::NoDatabase) => {
+            bail!("there is no database at {address}; `hob serve` creates it")
+        }
+        opened => opened.with_context(|| format!("cannot open the database {address}")),
+    }
+}
+
+fn address(config: &DatabaseConfig) -> Result<Address> {
+    let address = config.url.reveal().parse().context("[database] url")?;
     // Only for the folder that belongs to Hob: another folder, such as a home folder, may be shared on purpose.
-    if let Some(folder) = file(&DatabaseConfig::default()).as_deref().and_then(Path::parent) {
+    if let Some(folder) = Path::new(DatabaseConfig::default().url.reveal()).parent() {
         private_file::restrict(folder);
     }
-    let sets: Vec<Migrations> = [hob_web::MIGRATIONS].into_iter().chain(services::migrations()).collect();
-    Database::open(&address, &sets).await.with_context(|| format!("cannot open the database {address}"))
+    Ok(address)
 }
 
-/// Opens an existing database. Maintenance commands must not create one by mistake.
-pub(crate) async fn open_existing(config: &DatabaseConfig) -> Result<Database> {
-    if let Some(path) = file(config) {
-        std::fs::metadata(&path).with_context(|| format!("there is no database at {}", path.display()))?;
-    }
-    open(config).await
-}
-
-/// The file of a SQLite database.
-fn file(config: &DatabaseConfig) -> Option<PathBuf> {
-    let url = config.url.reveal();
-    let path = url.strip_prefix("sqlite:").unwrap_or(url);
-    (!path.contains("://")).then(|| path.into())
+fn migrations() -> Vec<Migrations> {
+    [hob_web::MIGRATIONS].into_iter().chain(services::migrations()).collect()
 }
 
 async fn backup(config: &DatabaseConfig, to: &Path) -> Result<()> {

@@ -170,7 +170,7 @@ fn check_memory(report: &mut Report, name: &str, info: &HashMap<&str, &str>) {
 async fn check_database(report: &mut Report, config: &Config) {
     let database = match database::open_existing(&config.database).await {
         Ok(database) => database,
-        Err(error) => return report.warn("database", &format!("{error:#}; `hob serve` creates it")),
+        Err(error) => return report.warn("database", &format!("{error:#}")),
     };
     if let Err(error) = query_database(report, &database).await {
         report.error("database", &format!("{}: {error}", database.address()));

@@ -30,20 +30,36 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
     runtime.block_on(async {
         match command {
             PipelineCommand::Run { plan, secret, dry_run, fresh } => {
-                let secrets = secrets(secret, file)?;
-                let mut local = LocalPlan::open(plan).await?;
-                local.outbound = config::terminal_outbound(file)?;
-                if *dry_run { local.cost(secrets).await } else { local.run(secrets, *fresh).await }
+                let (secrets, outbound) = (secrets(secret, file)?, config::terminal_outbound(file)?);
+                if *dry_run {
+                    // The estimate needs a database, but must not leave one behind.
+                    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
+                    let mut local = LocalPlan::open(plan, &folder.path().join("hob.db")).await?;
+                    local.outbound = outbound;
+                    return local.cost(secrets).await;
+                }
+                let mut local = LocalPlan::open(plan, &database_file(plan)).await?;
+                local.outbound = outbound;
+                local.run(secrets, *fresh).await
             }
-            PipelineCommand::Status { plan } => LocalPlan::open(plan).await?.status().await,
-            PipelineCommand::Pause { plan } => LocalPlan::open(plan).await?.apply(RunAction::Pause).await,
-            PipelineCommand::Resume { plan } => LocalPlan::open(plan).await?.apply(RunAction::Resume).await,
-            PipelineCommand::Failed { plan } => LocalPlan::open(plan).await?.failed().await,
+            PipelineCommand::Status { plan } => LocalPlan::open_existing(plan).await?.status().await,
+            PipelineCommand::Pause { plan } => {
+                LocalPlan::open_existing(plan).await?.apply(RunAction::Pause).await
+            }
+            PipelineCommand::Resume { plan } => {
+                LocalPlan::open_existing(plan).await?.apply(RunAction::Resume).await
+            }
+            PipelineCommand::Failed { plan } => LocalPlan::open_existing(plan).await?.failed().await,
             PipelineCommand::Replay { plan, class } => {
-                LocalPlan::open(plan).await?.replay(class.as_deref()).await
+                LocalPlan::open_existing(plan).await?.replay(class.as_deref()).await
             }
         }
     })
+}
+
+/// The database of a plan, next to it.
+fn database_file(plan: &Path) -> PathBuf {
+    plan.with_extension("hob.db")
 }
 
 /// A plan file and its database.
@@ -57,13 +73,21 @@ struct LocalPlan {
 }
 
 impl LocalPlan {
-    async fn open(path: &Path) -> Result<Self> {
+    /// Opens a plan whose database exists: it has run before.
+    async fn open_existing(path: &Path) -> Result<Self> {
+        let file = database_file(path);
+        if !file.is_file() {
+            bail!("the plan has not run yet: there is no {}", file.display());
+        }
+        Self::open(path, &file).await
+    }
+
+    async fn open(path: &Path, file: &Path) -> Result<Self> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let plan = Plan::parse(&text).map_err(|bad| anyhow!("{}: {bad}", path.display()))?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = path.with_extension("hob.db");
-        let database = Database::open(&Address::sqlite(&file), &[MIGRATIONS]).await;
+        let database = Database::open(&Address::sqlite(file), &[MIGRATIONS]).await;
         let database = database.with_context(|| format!("cannot open {}", file.display()))?;
         let runs = Runs::new(&database);
         let (folder, lock) = (folder.to_owned(), path.with_extension("hob.lock"));

@@ -43,6 +43,9 @@ fn database_is_copied_from_sqlite_to_postgres() {
 fn backup_does_not_create_a_missing_database() {
     let server = Server::start(&["--demo"]);
     let text = stderr_line(&database(&server, &["backup", "--to", "copy.db"]));
-    assert!(text.starts_with("hob: no database at hob-data/hob.db: "), "{text}");
+    assert!(
+        text.starts_with("hob: there is no database at sqlite:hob-data/hob.db; `hob serve` creates it"),
+        "{text}"
+    );
     assert!(!server.folder.path().join("hob-data").exists());
 }
