@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use hob_service::Period;
 use hob_web::Scope;
 
@@ -457,6 +458,17 @@ pub(crate) struct LoadTargets {
     /// Number of threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,
+}
+
+/// Reports arguments that the parser accepted but that do not fit together, like the parser itself, and exits with 2.
+pub(crate) fn usage_error(subcommands: &[&str], message: &str) -> ! {
+    let mut command = Cli::command();
+    command.build();
+    let mut named = &mut command;
+    for name in subcommands {
+        named = named.find_subcommand_mut(name).unwrap_or_else(|| unreachable!("there is no command {name}"));
+    }
+    named.error(ErrorKind::ValueValidation, message).exit()
 }
 
 fn service_names() -> PossibleValuesParser {

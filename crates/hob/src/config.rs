@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hob_net::Outbound;
+use hob_service::Section;
 use hob_service::config::{ConfigError, File, Layers, LiveSection, LiveSender, SectionType};
 use hob_web::{Registration, SignInConfig};
 
@@ -150,6 +151,16 @@ impl Loaded {
         })
     }
 
+    /// A section of a service.
+    pub(crate) fn section<S: Section>(&self) -> Result<S, ConfigError> {
+        self.layers.section().map_err(|error| self.environment.explain(error))
+    }
+
+    /// The addresses that a command in the terminal may connect to.
+    pub(crate) fn terminal_outbound(&self) -> Outbound {
+        Outbound::new(self.config.outbound.terminal_policy())
+    }
+
     /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.
     pub(crate) fn unknown_variables(&self) -> &[String] {
         &self.unknown_variables
@@ -215,7 +226,7 @@ fn refuse_replaced(file: Option<&File>, variables: &BTreeMap<String, String>) ->
 
 /// The addresses that a command in the terminal may connect to.
 pub(crate) fn terminal_outbound(file: Option<&Path>) -> Result<Outbound, ConfigError> {
-    Ok(Outbound::new(load(file)?.config.outbound.terminal_policy()))
+    Ok(load(file)?.terminal_outbound())
 }
 
 /// Loads the configuration again. A file that existed and set something before must still do so: an editor or a

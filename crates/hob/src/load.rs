@@ -4,14 +4,14 @@ use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hob_load::generator::Targets;
 use hob_load::plan::{Format, LoadModel, Plan};
 use hob_load::{LocalRun, Report, Totals};
 use hob_net::Outbound;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::{LoadCommand, LoadRunArgs, LoadTargets, QuickArgs};
+use crate::cli::{self, LoadCommand, LoadRunArgs, LoadTargets, QuickArgs};
 use crate::config;
 use crate::exit::Exit;
 
@@ -58,19 +58,24 @@ async fn run_plan(arguments: &LoadRunArgs, outbound: Outbound) -> Result<Exit> {
     })
 }
 
+/// Reports wrong arguments of `hob load quick`.
+fn usage_error(message: &str) -> ! {
+    cli::usage_error(&["load", "quick"], message)
+}
+
 async fn quick(arguments: &QuickArgs, outbound: Outbound) -> Result<Exit> {
     let duration = arguments.duration.get();
     if duration.is_zero() || duration > Plan::MAX_DURATION {
-        bail!("--duration must be longer than 0 and at most a day");
+        usage_error("--duration must be longer than 0 and at most a day");
     }
     let load = match arguments.rate {
         Some(rate) if rate > 0.0 && rate <= Plan::MAX_RATE => {
             LoadModel::rate(rate, duration, arguments.connections)
         }
-        Some(_) => bail!("--rate must be more than 0 and at most {}", Plan::MAX_RATE),
+        Some(_) => usage_error(&format!("--rate must be more than 0 and at most {}", Plan::MAX_RATE)),
         None => LoadModel::users(arguments.connections, duration),
     };
-    let plan = Plan::quick(&arguments.url, load).map_err(anyhow::Error::msg)?;
+    let plan = Plan::quick(&arguments.url, load).unwrap_or_else(|error| usage_error(&error));
     let (report, _) = run_locally(plan, 0, &arguments.targets, outbound).await?;
     print(&report.text());
     Ok(Exit::Clean)

@@ -25,13 +25,14 @@ hob_service::section! {
         /// How long daily summaries, resolved incidents and finished alert deliveries are kept.
         pub keep_days: Period = Period::from_days(730),
         /// `host:port` addresses that tell whether this node's own network works. While none of them accepts a
-        /// connection, failed checks of this node do not count. If empty, the node only checks for a route.
+        /// connection, failed checks of this node do not count, except those of targets on loopback. If empty, the node only
+        /// checks for a route.
         pub connectivity_targets: Vec<String> = Vec::new(),
         /// Title of the public status page.
         pub status_title: String = "Status".to_owned(),
         /// A check fails if the response body is larger.
         pub max_body_kib: u32 = 1024,
-        /// A PEM file of certificate authorities that are trusted besides the public ones.
+        /// A PEM file of certificate authorities that are trusted besides the public ones. Read again on SIGHUP.
         pub ca_file: Option<PathBuf> = None,
         /// `address:port` of the name server. Default: the name servers of the system.
         pub name_server: Option<SocketAddr> = None,

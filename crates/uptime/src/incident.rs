@@ -6,6 +6,7 @@ pub mod alert;
 mod event;
 
 use hob_database::{Database, Transaction, UnixMs};
+use serde::{Deserialize, Serialize};
 
 pub use event::{INCIDENTS, IncidentEvent, IncidentEventKind};
 
@@ -46,7 +47,8 @@ pub struct Incident {
 }
 
 /// Why an incident was resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Resolution {
     Recovered,
     /// The monitor was paused.
@@ -144,6 +146,19 @@ pub async fn resolve(
     Ok(())
 }
 
+/// When the next alert about an open incident is due: the first one if none was sent, or a reminder. `None` if there will
+/// be no other.
+#[must_use]
+pub fn next_alert_at(monitor: &Monitor, incident: &Incident) -> Option<UnixMs> {
+    let every_ms = i64::from(monitor.spec.remind_s) * 1000;
+    match (incident.acknowledged_at, incident.told_at) {
+        (Some(_), _) => None,
+        (None, None) => Some(incident.opened_at),
+        (None, Some(_)) if every_ms == 0 => None,
+        (None, Some(told_at)) => Some(UnixMs(incident.reminded_at.unwrap_or(told_at).0 + every_ms)),
+    }
+}
+
 /// Sends the first alert of an incident whose maintenance window has ended, or a reminder that is due. Returns the
 /// monitor if this was the first alert.
 pub async fn remind(
@@ -152,7 +167,7 @@ pub async fn remind(
     incident: &Incident,
     alerting: Alerting,
 ) -> Result<Option<MonitorId>> {
-    if alerting == Alerting::Suppressed || incident.acknowledged_at.is_some() {
+    if alerting == Alerting::Suppressed {
         return Ok(None);
     }
     database
@@ -161,15 +176,13 @@ pub async fn remind(
             let Some(open) = open.filter(|open| open.id == incident.id) else {
                 return Ok(None);
             };
-            let Some(told_at) = open.told_at else {
+            if next_alert_at(monitor, &open).is_none_or(|due_at| tx.now() < due_at) {
+                return Ok(None);
+            }
+            if open.told_at.is_none() {
                 incidents::mark_alerted(&tx, &open.id).await?;
                 IncidentEvent::opened(monitor, &open).emit(&tx)?;
                 return Ok(Some(monitor.id.clone()));
-            };
-            let last = open.reminded_at.unwrap_or(told_at);
-            let every_ms = i64::from(monitor.spec.remind_s) * 1000;
-            if every_ms == 0 || tx.now().0 < last.0 + every_ms {
-                return Ok(None);
             }
             incidents::mark_reminded(&tx, &open.id).await?;
             IncidentEvent::reminded(monitor, &open, tx.now()).emit(&tx)?;

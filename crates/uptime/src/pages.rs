@@ -16,6 +16,7 @@ use hob_web::components::{Badge, Markup, Quantity, Tone, Unit};
 use hob_web::{Access, Audited, Routes, Scope};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::incident::Alerting;
 use crate::keys::MonitorId;
 use crate::schedule::snapshot::{MonitorRow, RecentResult};
 use crate::schedule::state::MonitorState;
@@ -83,6 +84,32 @@ pub(crate) fn state_label(state: MonitorState) -> &'static str {
         MonitorState::Stale => "stale",
         MonitorState::Down => "down",
         MonitorState::Paused => "paused",
+    }
+}
+
+/// The state of a monitor as the status page and the badges show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PublicState {
+    Checked(MonitorState),
+    /// It fails in a maintenance window.
+    Maintenance,
+}
+
+impl PublicState {
+    fn new(state: MonitorState, alerting: Alerting) -> Self {
+        match (state, alerting) {
+            (MonitorState::Down | MonitorState::Recovering | MonitorState::Suspect, Alerting::Suppressed) => {
+                Self::Maintenance
+            }
+            (state, _) => Self::Checked(state),
+        }
+    }
+
+    fn badge(self) -> Badge {
+        match self {
+            Self::Checked(state) => badge(state),
+            Self::Maintenance => Tone::Busy.badge("maintenance"),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hob_service::config::Secrets;
+use parking_lot::RwLock;
 
 use crate::monitor::assertion::{self, Assertion, Facts};
 use crate::monitor::check::{AssertionResult, Check, CheckOutcome, Failure, FailureClass, Observation};
@@ -43,18 +44,40 @@ pub struct Probe {
 
 #[derive(Debug)]
 struct Inner {
-    limits: Limits,
     secrets: Secrets,
+    /// Replaced as a whole when the configuration is reloaded.
+    settings: RwLock<Arc<Settings>>,
+}
+
+/// The limits, and what is built from them.
+#[derive(Debug)]
+struct Settings {
+    limits: Limits,
     resolver: NameResolver,
     tls: TlsConnectors,
+}
+
+impl Settings {
+    fn new(limits: Limits) -> Arc<Self> {
+        let resolver = NameResolver::new(limits.name_server);
+        let tls = TlsConnectors::new(&limits.roots);
+        Arc::new(Self { limits, resolver, tls })
+    }
 }
 
 impl Probe {
     #[must_use]
     pub fn new(limits: Limits, secrets: Secrets) -> Self {
-        let resolver = NameResolver::new(limits.name_server);
-        let tls = TlsConnectors::new(&limits.roots);
-        Self { inner: Arc::new(Inner { limits, secrets, resolver, tls }) }
+        Self { inner: Arc::new(Inner { secrets, settings: RwLock::new(Settings::new(limits)) }) }
+    }
+
+    /// Replaces the limits for checks that start from now on. Cached names are looked up again.
+    pub fn replace(&self, limits: Limits) {
+        *self.inner.settings.write() = Settings::new(limits);
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.inner.settings.read())
     }
 
     /// Runs a check and evaluates its assertions. Takes at most `timeout`.

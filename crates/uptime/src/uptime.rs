@@ -10,6 +10,7 @@ use hob_web::{Card, Changes, MemoryUsage, Routes, Service};
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
+use crate::database::channels;
 use crate::database::maintenance;
 use crate::database::monitors::{self, MonitorEdit};
 use crate::error::{Error, Result};
@@ -54,6 +55,8 @@ pub(crate) struct Inner {
     pub(crate) queued_results: Mutex<ResultReceiver>,
     /// Wakes the worker when there may be something to claim.
     pub(crate) wake: Notify,
+    /// Wakes the task that sends reminders, for an incident with frequent ones.
+    pub(crate) new_incident: Notify,
     pub(crate) snapshot: SnapshotCache,
     pub(crate) status: StatusCache,
     /// The last measurement.
@@ -125,6 +128,7 @@ impl Service for Uptime {
             results,
             queued_results: Mutex::new(queued_results),
             wake: Notify::new(),
+            new_incident: Notify::new(),
             snapshot: SnapshotCache::default(),
             status: StatusCache::default(),
             memory_usage: parking_lot::Mutex::default(),
@@ -189,7 +193,10 @@ impl Uptime {
 
     pub async fn add(&self, id: Option<MonitorId>, spec: &MonitorSpec) -> Result<AddOutcome> {
         let secrets = &self.inner.context.secrets;
-        if let Err(errors) = spec.validate().and_then(|(check, _)| secrets::check_monitor(secrets, &check)) {
+        let checked = spec.validate().and_then(|(check, _)| secrets::check_monitor(secrets, &check));
+        let mut errors = checked.err().unwrap_or_default();
+        errors.extend(self.missing_channels(spec, &[]).await?);
+        if !errors.is_empty() {
             return Ok(AddOutcome::Invalid(errors));
         }
         if self.inner.cache.len() >= MAX_MONITORS {
@@ -205,16 +212,24 @@ impl Uptime {
     }
 
     pub async fn edit(&self, id: &MonitorId, spec: &MonitorSpec) -> Result<EditOutcome> {
-        let check = match spec.validate() {
-            Ok((check, _)) => check,
+        let (check, assertions) = match spec.parse() {
+            Ok(parsed) => parsed,
             Err(errors) => return Ok(EditOutcome::Invalid(errors)),
         };
-        // An unchanged check may be saved, or be paused, even if its secret has been withdrawn: the secret is refused
-        // when it is used.
-        let is_same = self.monitor(id).await?.is_some_and(|monitor| monitor.check == check);
-        if let Err(errors) = secrets::check_monitor(&self.inner.context.secrets, &check)
-            && !is_same
-        {
+        let before = self.monitor(id).await?;
+        // What has not changed may be saved again, or be paused, even if it would be refused today: a secret may have been
+        // withdrawn, a channel removed. A secret is refused again when it is used.
+        let is_same = |old: &Arc<Monitor>| old.check == check && old.assertions == assertions;
+        let mut errors = Vec::new();
+        if !before.as_ref().is_some_and(is_same) {
+            errors = check.impossible(&assertions);
+            errors.extend(
+                secrets::check_monitor(&self.inner.context.secrets, &check).err().unwrap_or_default(),
+            );
+        }
+        let kept: &[String] = before.as_ref().map_or(&[], |old| &old.spec.channels);
+        errors.extend(self.missing_channels(spec, kept).await?);
+        if !errors.is_empty() {
             return Ok(EditOutcome::Invalid(errors));
         }
         match edit_monitor(self.database(), id, spec).await? {
@@ -226,6 +241,13 @@ impl Uptime {
                 Ok(EditOutcome::Edited(monitor))
             }
         }
+    }
+
+    /// Errors of channels that do not exist, except those that the monitor had before.
+    async fn missing_channels(&self, spec: &MonitorSpec, kept: &[String]) -> Result<Vec<FieldError>> {
+        let mut missing = channels::resolve(self.database(), &spec.channels).await?.missing;
+        missing.retain(|channel| !kept.contains(channel));
+        Ok(spec.missing_channels(&missing))
     }
 
     /// Removes a monitor with its history; `false` if there is none with this id.
@@ -252,7 +274,9 @@ impl Uptime {
         }
         let claimed = std::time::Instant::now();
         let observation = self.inner.probe.run(&monitor.check, &monitor.assertions, monitor.timeout()).await;
-        match self.record_result(&monitor, &claim, &observation, claimed).await? {
+        let recorded = self.record_result(&monitor, &claim, &observation, claimed).await?;
+        self.inner.snapshot.invalidate();
+        match recorded {
             Some(state) => Ok(CheckNowOutcome::Checked { observation: Box::new(observation), state }),
             None => Ok(CheckNowOutcome::Skipped),
         }
@@ -292,6 +316,7 @@ impl Uptime {
         };
         let Some(claim) = self.claim_now(&monitor.id).await? else { return Ok(true) };
         self.record_result(&monitor, &claim, &observation, std::time::Instant::now()).await?;
+        self.inner.snapshot.invalidate();
         store.run::<u64>(hob_store::cmd("DEL").arg(&started)).await?;
         Ok(true)
     }
@@ -335,6 +360,7 @@ impl Uptime {
         if let Err(error) = updated {
             tracing::warn!(%error, monitor = %monitor.id, "failed to update the schedule, reconciliation will do it");
         }
+        self.inner.snapshot.invalidate();
         self.inner.wake.notify_one();
         self.notify_nodes(&monitor.id).await;
     }

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use hob_service::Live;
 use hob_service::config::Secrets;
-use hob_uptime::database::monitors;
-use hob_uptime::monitor::apply::{Plan, Unlisted};
+use hob_uptime::database::{channels, monitors};
+use hob_uptime::monitor::apply::{Existing, Plan, Unlisted};
 
 use crate::cli::ApplyArgs;
 use crate::config;
@@ -21,11 +21,11 @@ pub(crate) fn run(args: &ApplyArgs, file: Option<&Path>) -> Result<Exit> {
     let unlisted = if args.prune { Unlisted::Remove } else { Unlisted::Keep };
     let runtime = tokio::runtime::Runtime::new().context("could not start the runtime")?;
     runtime.block_on(async {
-        let database = database::open(&config.database).await?;
-        let existing = monitors::all(&database).await?;
+        let database = database::open_existing(&config.database).await?;
+        let (monitors, channels) = (monitors::all(&database).await?, channels::all(&database).await?);
         let secrets = Secrets::new(Live::fixed(config.secrets));
-        let plan = Plan::new(&yaml, &existing, unlisted, &secrets)
-            .with_context(|| args.file.display().to_string())?;
+        let existing = Existing { monitors: &monitors, channels: &channels, secrets: &secrets };
+        let plan = Plan::new(&yaml, existing, unlisted).with_context(|| args.file.display().to_string())?;
         println!("{plan}");
         if !args.dry_run {
             plan.apply(&database).await?;

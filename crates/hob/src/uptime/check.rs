@@ -6,15 +6,15 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hob_service::config::Secrets;
 use hob_uptime::monitor::check::{
     Check, CheckOutcome, CheckSpec, HttpSpec, MonitorKind, Observation, Phases,
 };
-use hob_uptime::probe::{Limits, Probe};
+use hob_uptime::probe::Probe;
 use serde::Serialize;
 
-use crate::cli::{CheckArgs, CheckKind};
+use crate::cli::{self, CheckArgs, CheckKind};
 use crate::config;
 use crate::exit::Exit;
 
@@ -22,8 +22,12 @@ use crate::exit::Exit;
 const WIDTH: usize = 48;
 
 pub(crate) fn run(args: &CheckArgs, file: Option<&Path>) -> Result<Exit> {
-    let check = read(args)?;
-    let limits = Limits { outbound: config::terminal_outbound(file)?, ..Limits::default() };
+    let check = match read(args) {
+        Ok(check) => check,
+        Err(errors) => cli::usage_error(&["uptime", "check"], &errors),
+    };
+    let loaded = config::load(file)?;
+    let limits = loaded.section::<hob_uptime::Config>()?.limits(&loaded.terminal_outbound())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("could not start the runtime")?;
     let seen = runtime.block_on(async {
@@ -38,7 +42,8 @@ pub(crate) fn run(args: &CheckArgs, file: Option<&Path>) -> Result<Exit> {
     Ok(if seen.is_ok() { Exit::Clean } else { Exit::Errors })
 }
 
-fn read(args: &CheckArgs) -> Result<Check> {
+/// The check, or what is wrong with the arguments.
+fn read(args: &CheckArgs) -> Result<Check, String> {
     let kind = match args.kind {
         CheckKind::Http => MonitorKind::Http,
         CheckKind::Tcp => MonitorKind::Tcp,
@@ -54,10 +59,11 @@ fn read(args: &CheckArgs) -> Result<Check> {
     };
     let http = (kind == MonitorKind::Http).then_some(http);
     let spec = CheckSpec { kind, target: args.target.clone(), http, dns: None, heartbeat: None };
-    spec.validate().or_else(|errors| {
-        let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        bail!("{}", errors.join("; "))
-    })
+    let checked = spec.validate().and_then(|check| match check.impossible(&args.assertions) {
+        errors if errors.is_empty() => Ok(check),
+        errors => Err(errors),
+    });
+    checked.map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
 }
 
 /// The result as JSON.

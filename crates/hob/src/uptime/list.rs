@@ -13,7 +13,7 @@ use hob_store::{Access, Address, Host, Secret, Store};
 use hob_uptime::Schedule;
 use hob_uptime::database::{incidents, monitors};
 use hob_uptime::incident::Incident;
-use hob_uptime::monitor::Monitor;
+use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::schedule::snapshot::Snapshot;
 use hob_uptime::schedule::state::MonitorState;
 use hob_web::Time;
@@ -36,7 +36,7 @@ pub(crate) fn run(file: Option<&Path>) -> Result<Exit> {
         let answer = tokio::time::timeout(STORE_TIMEOUT, snapshot(&config, &database)).await;
         let snapshot =
             snapshot_or_warn(answer.unwrap_or_else(|_| Err(anyhow::anyhow!("no answer from the store"))));
-        println!("{:10}  {:24}  {:24}  {:11}  {:8}  target", "state", "id", "name", "kind", "every");
+        println!("{:10}  {:24}  {:24}  {:11}  {:12}  target", "state", "id", "name", "kind", "every");
         let mut exit = Exit::Clean;
         for monitor in &monitors {
             let outage = open.iter().find(|incident| incident.monitor_id == monitor.id);
@@ -97,11 +97,17 @@ fn state(monitor: &Monitor, outage: Option<&Incident>, snapshot: Option<&Snapsho
     }
 }
 
+/// How often a monitor is checked, or its job calls.
+fn every(spec: &MonitorSpec) -> String {
+    let cron = spec.heartbeat.as_ref().and_then(|heartbeat| heartbeat.cron.as_ref());
+    cron.map_or_else(|| format!("{} s", spec.interval_s), Clone::clone)
+}
+
 fn line(monitor: &Monitor, state: Option<MonitorState>, outage: Option<&Incident>) -> String {
     let spec = &monitor.spec;
-    let (state, every) = (state.map_or("?", MonitorState::as_str), format!("{} s", spec.interval_s));
+    let (state, every) = (state.map_or("?", MonitorState::as_str), every(spec));
     let (id, kind, target) = (monitor.id.as_str(), spec.kind.as_str(), &spec.target);
-    let line = format!("{state:10}  {id:24}  {:24}  {kind:11}  {every:8}  {target}", spec.name);
+    let line = format!("{state:10}  {id:24}  {:24}  {kind:11}  {every:12}  {target}", spec.name);
     match outage {
         Some(incident) => {
             format!("{line}  down since {}: {}", Time(incident.opened_at), incident.message)

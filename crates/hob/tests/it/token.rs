@@ -60,7 +60,7 @@ fn invalid_token_arguments_are_rejected() {
     let empty_folder = tempfile::tempdir().unwrap();
     let output = hob().current_dir(&empty_folder).args(["token", "list"]).output().unwrap();
     assert!(
-        stderr_line(&output).starts_with("hob: no database at "),
+        stderr_line(&output).starts_with("hob: there is no database at "),
         "the command does not create a database"
     );
 }

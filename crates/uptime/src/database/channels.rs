@@ -43,16 +43,28 @@ pub async fn by_id(on: &impl Read, id: &ChannelId) -> Result<Option<Channel>> {
     on.optional(row.bind(id)).await?.map(Row::channel).transpose()
 }
 
-/// The channels that have one of these ids or names, each once.
-pub(crate) async fn resolve(on: &impl Read, ids_or_names: &[String]) -> Result<Vec<ChannelId>> {
-    let by_id: Query<(ChannelId,)> = sql("SELECT id FROM uptime_channel WHERE id IN ($1...)");
-    let by_name: Query<(ChannelId,)> = sql("SELECT id FROM uptime_channel WHERE name IN ($1...)");
-    let mut found = on.all(by_id.bind_list(ids_or_names.iter().map(String::as_str))).await?;
-    found.extend(on.all(by_name.bind_list(ids_or_names.iter().map(String::as_str))).await?);
-    let mut ids: Vec<ChannelId> = found.into_iter().map(|(id,)| id).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
+/// The channels that a monitor refers to.
+#[derive(Debug)]
+pub(crate) struct ResolvedChannels {
+    /// Each once.
+    pub(crate) found: Vec<ChannelId>,
+    /// What is neither the id nor the name of a channel.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Finds the channels that have one of these ids or names.
+pub(crate) async fn resolve(on: &impl Read, ids_or_names: &[String]) -> Result<ResolvedChannels> {
+    let by_id: Query<(ChannelId, String)> = sql("SELECT id, name FROM uptime_channel WHERE id IN ($1...)");
+    let by_name: Query<(ChannelId, String)> =
+        sql("SELECT id, name FROM uptime_channel WHERE name IN ($1...)");
+    let mut rows = on.all(by_id.bind_list(ids_or_names.iter().map(String::as_str))).await?;
+    rows.extend(on.all(by_name.bind_list(ids_or_names.iter().map(String::as_str))).await?);
+    let is_missing = |text: &&String| !rows.iter().any(|(id, name)| id.as_str() == *text || name == *text);
+    let missing = ids_or_names.iter().filter(is_missing).cloned().collect();
+    let mut found: Vec<ChannelId> = rows.into_iter().map(|(id, _)| id).collect();
+    found.sort_unstable();
+    found.dedup();
+    Ok(ResolvedChannels { found, missing })
 }
 
 pub(crate) async fn count(on: &impl Read) -> Result<u64> {

@@ -39,7 +39,7 @@ impl Row {
         let unreadable = |reason: String| Error::Unreadable(format!("monitor {}: {reason}", self.id));
         let spec: MonitorSpec =
             serde_json::from_str(&self.spec).map_err(|error| unreadable(error.to_string()))?;
-        let (check, assertions) = spec.validate().map_err(|errors| unreadable(format!("{errors:?}")))?;
+        let (check, assertions) = spec.parse().map_err(|errors| unreadable(format!("{errors:?}")))?;
         Ok(Monitor {
             id: self.id,
             generation: self.generation,

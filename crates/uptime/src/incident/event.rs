@@ -29,7 +29,7 @@ pub struct IncidentEvent {
     pub class: String,
     pub message: String,
     /// Why it was resolved.
-    pub resolution: Option<String>,
+    pub resolution: Option<Resolution>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,6 +39,8 @@ pub enum IncidentEventKind {
     Reminded,
     Resolved,
 }
+
+hob_units::names!(IncidentEventKind { Opened = "opened", Reminded = "reminded", Resolved = "resolved" });
 
 impl IncidentEvent {
     pub(super) fn opened(monitor: &Monitor, incident: &Incident) -> Self {
@@ -51,8 +53,7 @@ impl IncidentEvent {
     }
 
     pub(super) fn resolved(monitor: &Monitor, incident: &Incident, at: UnixMs, why: Resolution) -> Self {
-        let resolution = Some(why.to_string());
-        Self { resolution, ..Self::new(monitor, incident, IncidentEventKind::Resolved, at) }
+        Self { resolution: Some(why), ..Self::new(monitor, incident, IncidentEventKind::Resolved, at) }
     }
 
     fn new(monitor: &Monitor, incident: &Incident, kind: IncidentEventKind, at: UnixMs) -> Self {

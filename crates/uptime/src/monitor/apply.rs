@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::database::monitors::{self, MonitorEdit};
 use crate::error::Result;
+use crate::incident::alert::Channel;
 use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
 use crate::monitor::check::FieldError;
@@ -66,18 +67,21 @@ pub enum Step {
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct InvalidFile(pub Vec<Mistake>);
 
+/// What exists already: monitors, and what the monitors of a file may refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct Existing<'a> {
+    pub monitors: &'a [Monitor],
+    pub channels: &'a [Channel],
+    pub secrets: &'a Secrets,
+}
+
 impl Plan {
     /// Compares a YAML file with the existing monitors.
-    pub fn new(
-        yaml: &str,
-        monitors: &[Monitor],
-        unlisted: Unlisted,
-        secrets: &Secrets,
-    ) -> Result<Self, InvalidFile> {
+    pub fn new(yaml: &str, existing: Existing<'_>, unlisted: Unlisted) -> Result<Self, InvalidFile> {
         let document = Document::parse(yaml, Format::Yaml, MAX_FILE_BYTES)?;
-        let mut wanted = read(&document, secrets)?;
+        let mut wanted = read(&document, existing)?;
         let mut plan = Self { steps: Vec::new(), unchanged: 0, unlisted_kept: 0 };
-        for monitor in monitors {
+        for monitor in existing.monitors {
             match (wanted.remove(&monitor.id), unlisted) {
                 (Some(spec), _) if spec == monitor.spec => plan.unchanged += 1,
                 (Some(spec), _) => {
@@ -107,17 +111,27 @@ impl Plan {
     }
 }
 
-/// The errors of a monitor, including secrets that it may not use.
-fn validate(spec: &MonitorSpec, secrets: &Secrets) -> Vec<FieldError> {
-    spec.validate().and_then(|(check, _)| secrets::check_monitor(secrets, &check)).err().unwrap_or_default()
+/// The errors of a monitor, including secrets that it may not use and channels that do not exist.
+fn validate(spec: &MonitorSpec, existing: Existing<'_>) -> Vec<FieldError> {
+    let checked = spec.validate().and_then(|(check, _)| secrets::check_monitor(existing.secrets, &check));
+    let mut errors = checked.err().unwrap_or_default();
+    let is_missing = |text: &String| {
+        !existing.channels.iter().any(|channel| channel.id.as_str() == text || channel.spec.name == *text)
+    };
+    let missing: Vec<String> = spec.channels.iter().filter(|text| is_missing(text)).cloned().collect();
+    errors.extend(spec.missing_channels(&missing));
+    errors
 }
 
-fn read(document: &Document<'_>, secrets: &Secrets) -> Result<BTreeMap<MonitorId, MonitorSpec>, InvalidFile> {
+fn read(
+    document: &Document<'_>,
+    existing: Existing<'_>,
+) -> Result<BTreeMap<MonitorId, MonitorSpec>, InvalidFile> {
     let file: File = document.read()?;
     let mut errors = Vec::new();
     let mut wanted = BTreeMap::new();
     for (id, spec) in file.monitors {
-        for FieldError { field, message } in validate(&spec, secrets) {
+        for FieldError { field, message } in validate(&spec, existing) {
             errors.push(document.mistake(&format!("monitors.{id}.{field}"), message));
         }
         match MonitorId::new(&id) {
@@ -206,6 +220,11 @@ mod tests {
         Monitor { id, generation: 1, spec, check, assertions, token: None, created_at }
     }
 
+    fn plan_of(yaml: &str, monitors: &[Monitor], unlisted: Unlisted) -> Result<Plan, InvalidFile> {
+        let existing = Existing { monitors, channels: &[], secrets: &Secrets::none() };
+        Plan::new(yaml, existing, unlisted)
+    }
+
     const FILE: &str = "
 monitors:
   shop:
@@ -225,18 +244,18 @@ monitors:
             monitor("db", "{name: Database, kind: tcp, target: 'db.example:5432', interval_s: 30}"),
             monitor("old", "{name: Old, kind: tcp, target: 'x:1'}"),
         ];
-        let plan = Plan::new(FILE, &there, Unlisted::Keep, &Secrets::none()).unwrap();
+        let plan = plan_of(FILE, &there, Unlisted::Keep).unwrap();
         let expected = "~ db  Database: interval_s\n+ shop  Shop http https://shop.example/\n\
                         1 to add, 1 to change, 0 to remove; 0 unchanged, 1 not in the file";
         assert_eq!(plan.to_string(), expected);
-        let plan = Plan::new(FILE, &there, Unlisted::Remove, &Secrets::none()).unwrap();
+        let plan = plan_of(FILE, &there, Unlisted::Remove).unwrap();
         assert!(plan.to_string().contains("- old  Old"), "{plan}");
     }
 
     #[test]
     fn every_error_has_a_position() {
         let errors = "monitors:\n  a: {name: A, kind: tcp, target: nowhere}\n  b: {name: '', kind: http, target: 'x:'}";
-        let lines = Plan::new(errors, &[], Unlisted::Keep, &Secrets::none()).unwrap_err().to_string();
+        let lines = plan_of(errors, &[], Unlisted::Keep).unwrap_err().to_string();
         assert!(lines.starts_with("line 2, column 35: monitors.a.target: "), "{lines}");
         assert!(lines.contains("\nline 3, column 13: monitors.b.name: "), "{lines}");
         for (file, mistake) in [
@@ -249,11 +268,15 @@ monitors:
                 "line 2, column 38: monitors.a.intervall: unknown field",
             ),
             ("monitors:\n  a: {name: A, kind: ftp}", "line 2, column 22: monitors.a.kind: unknown variant"),
+            (
+                "monitors:\n  a: {name: A, kind: tcp, target: 'x:1', channels: [ops]}",
+                "line 2, column 53: monitors.a.channels[0]: there is no channel with the id or name ops",
+            ),
             ("monitor: {}", "line 1, column 10: monitor: unknown field"),
             ("{", "line 1, column 1: unclosed bracket"),
             ("[1]", "line 1, column 2: [0]: invalid type"),
         ] {
-            let error = Plan::new(file, &[], Unlisted::Keep, &Secrets::none()).unwrap_err().to_string();
+            let error = plan_of(file, &[], Unlisted::Keep).unwrap_err().to_string();
             assert!(error.starts_with(mistake), "{file}: {error}");
         }
     }
@@ -262,6 +285,6 @@ monitors:
     fn file_may_list_tens_of_thousands_of_monitors() {
         let monitor = |n: usize| format!("  m{n}: {{name: M{n}, kind: tcp, target: 'x:1'}}\n");
         let yaml = format!("monitors:\n{}", (0..40_000).map(monitor).collect::<String>());
-        assert_eq!(Plan::new(&yaml, &[], Unlisted::Keep, &Secrets::none()).unwrap().steps.len(), 40_000);
+        assert_eq!(plan_of(&yaml, &[], Unlisted::Keep).unwrap().steps.len(), 40_000);
     }
 }

@@ -18,6 +18,8 @@ use hob_service::Period;
 use http::HeaderName;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::monitor::check::MonitorKind;
+
 pub use evaluate::{Facts, evaluate};
 pub use json::{JsonTest, Scalar};
 pub use text::{Pattern, TextTest};
@@ -73,6 +75,21 @@ impl Comparison {
             Self::LessOrEqual => found <= expected,
             Self::Greater => found > expected,
             Self::GreaterOrEqual => found >= expected,
+        }
+    }
+}
+
+impl Assertion {
+    /// The kinds of checks that can satisfy it.
+    #[must_use]
+    pub fn kinds(&self) -> &'static [MonitorKind] {
+        use MonitorKind::{Certificate, Dns, Http, Tcp};
+        match self {
+            Self::StatusIn(_) | Self::Status(..) | Self::Body(_) | Self::Header(..) | Self::Json(..) => {
+                &[Http]
+            }
+            Self::CertificateDays(..) => &[Http, Certificate],
+            Self::Latency(..) => &[Http, Tcp, Dns, Certificate],
         }
     }
 }

@@ -113,7 +113,16 @@ impl MonitorCache {
 
     /// Whether a failure of the monitor at this time sends alerts.
     pub(crate) fn alerting(&self, monitor: &Monitor, at: UnixMs) -> Alerting {
-        let covered = self.windows.read().iter().any(|window| window.covers(monitor, at));
-        if covered { Alerting::Suppressed } else { Alerting::Enabled }
+        match self.covered_until(monitor, at) {
+            Some(_) => Alerting::Suppressed,
+            None => Alerting::Enabled,
+        }
+    }
+
+    /// When the maintenance windows end that cover the monitor at this time; `None` if none does.
+    pub(crate) fn covered_until(&self, monitor: &Monitor, at: UnixMs) -> Option<UnixMs> {
+        let windows = self.windows.read();
+        let covering = windows.iter().filter(|window| window.covers(monitor, at));
+        covering.map(|window| UnixMs(window.spec.ends_at_ms)).max()
     }
 }

@@ -6,10 +6,13 @@ mod spec;
 use std::fmt;
 use std::str::FromStr;
 
+use hickory_resolver::proto::rr::Name;
 use hob_service::config::SecretName;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 use utoipa::ToSchema;
+
+use crate::monitor::assertion::Assertion;
 
 pub use observation::{AssertionResult, CheckOutcome, Failure, FailureClass, Observation, Phases};
 pub use spec::{AuthSpec, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec};
@@ -137,6 +140,56 @@ impl Check {
             Self::Dns(check) => check.name.clone(),
             Self::Heartbeat(_) => String::new(),
         }
+    }
+}
+
+impl Check {
+    /// Why the check can never succeed: its target cannot be resolved, or an assertion is about something that a check of
+    /// this kind does not see.
+    #[must_use]
+    pub fn impossible(&self, assertions: &[Assertion]) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        for (index, assertion) in assertions.iter().enumerate() {
+            let kinds = assertion.kinds();
+            if !kinds.contains(&self.kind()) {
+                let message = format!("is only for monitors of kind {}", one_of(kinds));
+                errors.push(FieldError::new(format!("assertions[{index}]"), message));
+            }
+        }
+        if !self.has_valid_name() {
+            errors.push(FieldError::new("target", "is not a domain name"));
+        }
+        errors
+    }
+
+    fn has_valid_name(&self) -> bool {
+        match self {
+            Self::Http(check) => match check.url.host() {
+                Some(Host::Domain(name)) => has_labels(name),
+                _ => true,
+            },
+            Self::Tcp(Endpoint { host: Host::Domain(name), .. })
+            | Self::Certificate(Endpoint { host: Host::Domain(name), .. }) => has_labels(name),
+            // The parser of the probe; it also accepts the root.
+            Self::Dns(check) => {
+                (check.name == "." || has_labels(&check.name)) && Name::from_utf8(&check.name).is_ok()
+            }
+            Self::Tcp(_) | Self::Certificate(_) | Self::Heartbeat(_) => true,
+        }
+    }
+}
+
+/// Whether the name consists of labels that are not empty. It may end with a dot.
+fn has_labels(name: &str) -> bool {
+    name.strip_suffix('.').unwrap_or(name).split('.').all(|label| !label.is_empty())
+}
+
+/// `http, tcp or dns`
+fn one_of(kinds: &[MonitorKind]) -> String {
+    let names: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! Maintenance windows. Checks continue and incidents are recorded, but no alerts are sent, and the time does not count as
 //! downtime.
 
+use std::sync::Arc;
+
 use hob_database::UnixMs;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -41,16 +43,20 @@ impl Maintenance {
     #[must_use]
     pub fn covers(&self, monitor: &Monitor, at: UnixMs) -> bool {
         let spec = &self.spec;
-        let matches = |name: &String| {
-            name == monitor.id.as_str() || *name == monitor.spec.group || monitor.spec.tags.contains(name)
-        };
         (spec.starts_at_ms..spec.ends_at_ms).contains(&at.0)
-            && (spec.covers.is_empty() || spec.covers.iter().any(matches))
+            && (spec.covers.is_empty() || spec.covers.iter().any(|name| is_named(monitor, name)))
     }
 }
 
+/// Whether this is the id, the group or a tag of the monitor.
+fn is_named(monitor: &Monitor, name: &String) -> bool {
+    name == monitor.id.as_str() || *name == monitor.spec.group || monitor.spec.tags.contains(name)
+}
+
 impl MaintenanceSpec {
-    pub fn validate(&self) -> Result<(), Vec<FieldError>> {
+    /// Every error in the window. A name that matches no monitor is one: with a spelling mistake, the monitor that it should
+    /// cover would send alerts.
+    pub fn validate(&self, monitors: &[Arc<Monitor>]) -> Result<(), Vec<FieldError>> {
         let mut errors = Vec::new();
         if self.title.trim().is_empty() || self.title.len() > 128 {
             errors.push(FieldError::new("title", "must have 1 to 128 bytes"));
@@ -60,6 +66,12 @@ impl MaintenanceSpec {
                 "covers",
                 format!("must have at most {MAX_COVERS} names of at most 128 bytes each"),
             ));
+        }
+        for (index, name) in self.covers.iter().enumerate().take(MAX_COVERS) {
+            if !monitors.iter().any(|monitor| is_named(monitor, name)) {
+                let message = "is not the id, a tag or the group of any monitor";
+                errors.push(FieldError::new(format!("covers[{index}]"), message));
+            }
         }
         let length_ms = self.ends_at_ms.saturating_sub(self.starts_at_ms);
         if self.starts_at_ms < 0 || !(1..=MAX_LENGTH_MS).contains(&length_ms) {

@@ -139,8 +139,16 @@ impl MonitorSpec {
         self.down_interval_s.unwrap_or(self.interval_s)
     }
 
-    /// The check and its assertions, or every error in the spec.
+    /// The check and its assertions, or every error in the spec. A check that can never succeed is an error.
     pub fn validate(&self) -> Result<(Check, Vec<Assertion>), Vec<FieldError>> {
+        let (check, assertions) = self.parse()?;
+        let errors = check.impossible(&assertions);
+        if errors.is_empty() { Ok((check, assertions)) } else { Err(errors) }
+    }
+
+    /// The check and its assertions, or why the spec cannot be read. Earlier versions have saved checks that can never
+    /// succeed; they stay readable.
+    pub fn parse(&self) -> Result<(Check, Vec<Assertion>), Vec<FieldError>> {
         let mut errors = Vec::new();
         self.check_texts(&mut errors);
         self.check_numbers(&mut errors);
@@ -150,6 +158,16 @@ impl MonitorSpec {
             Some(check) if errors.is_empty() => Ok((check, assertions)),
             _ => Err(errors),
         }
+    }
+
+    /// Errors of those channels in the list that do not exist.
+    pub(crate) fn missing_channels(&self, missing: &[String]) -> Vec<FieldError> {
+        let listed = self.channels.iter().enumerate().filter(|(_, channel)| missing.contains(channel));
+        let error = |(index, channel): (usize, &String)| {
+            let message = format!("there is no channel with the id or name {channel}");
+            FieldError::new(format!("channels[{index}]"), message)
+        };
+        listed.map(error).collect()
     }
 
     fn check_spec(&self) -> CheckSpec {
@@ -253,6 +271,43 @@ mod tests {
             fields,
             ["name", "tags", "interval_s", "timeout_s", "recoveries", "assertions[0]", "target"]
         );
+    }
+
+    #[test]
+    fn check_that_can_never_succeed_is_refused_but_stays_readable() {
+        let fields = |json: &str| -> Vec<String> {
+            let spec: MonitorSpec = serde_json::from_str(json).unwrap();
+            assert!(spec.parse().is_ok(), "{json}");
+            spec.validate().err().unwrap_or_default().iter().map(ToString::to_string).collect()
+        };
+        for (json, errors) in [
+            (
+                r#"{"name":"a","kind":"tcp","target":"h:1","assertions":["latency < 1s","status == 200","certificate days > 1"]}"#,
+                vec![
+                    "assertions[1]: is only for monitors of kind http",
+                    "assertions[2]: is only for monitors of kind http or certificate",
+                ],
+            ),
+            (
+                r#"{"name":"a","kind":"heartbeat","assertions":["latency < 1s"]}"#,
+                vec!["assertions[0]: is only for monitors of kind http, tcp, dns or certificate"],
+            ),
+            (
+                r#"{"name":"a","kind":"certificate","target":"h:1","assertions":["certificate days > 1"]}"#,
+                vec![],
+            ),
+            (r#"{"name":"a","kind":"dns","target":".."}"#, vec!["target: is not a domain name"]),
+            (r#"{"name":"a","kind":"dns","target":"a..b"}"#, vec!["target: is not a domain name"]),
+            (r#"{"name":"a","kind":"tcp","target":"..:80"}"#, vec!["target: is not a domain name"]),
+            (r#"{"name":"a","kind":"http","target":"http://a..b/"}"#, vec!["target: is not a domain name"]),
+            (r#"{"name":"a","kind":"dns","target":"_dmarc.example.com."}"#, vec![]),
+            (r#"{"name":"a","kind":"dns","target":"bücher.example"}"#, vec![]),
+            (r#"{"name":"a","kind":"dns","target":"."}"#, vec![]),
+            (r#"{"name":"a","kind":"http","target":"http://example.com./"}"#, vec![]),
+            (r#"{"name":"a","kind":"tcp","target":"[::1]:80"}"#, vec![]),
+        ] {
+            assert_eq!(fields(json), errors, "{json}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use hob_database::UnixMs;
 use hob_web::{Access, Caller, Path, Problem, Routes, Scope};
 use serde::Deserialize;
 
+use super::PublicState;
 use crate::monitor::Monitor;
 use crate::monitor::history::{self, Period};
 use crate::routes::monitor_id;
@@ -59,7 +60,10 @@ async fn show(
         return Err(Problem::not_found("monitor"));
     }
     let badge = match fact {
-        Fact::Status => status_badge(uptime.snapshot().await?.state(&monitor)),
+        Fact::Status => {
+            let state = uptime.snapshot().await?.state(&monitor);
+            status_badge(PublicState::new(state, uptime.inner.cache.alerting(&monitor, UnixMs::now())))
+        }
         Fact::Latency => latency_badge(uptime.row(&monitor).await?.status.latency_ms),
         Fact::Uptime => availability(&uptime, &monitor).await?,
     };
@@ -68,13 +72,15 @@ async fn show(
     Ok((headers, badge.draw()).into_response())
 }
 
-fn status_badge(state: MonitorState) -> Badge {
+fn status_badge(state: PublicState) -> Badge {
+    use PublicState::{Checked, Maintenance};
     // Suspect still counts as up, recovering still counts as down.
     let (text, color) = match state {
-        MonitorState::Up | MonitorState::Suspect => ("up", GOOD),
-        MonitorState::Down | MonitorState::Recovering => ("down", BAD),
-        MonitorState::Paused => ("paused", UNKNOWN),
-        MonitorState::Pending | MonitorState::Stale => ("unknown", UNKNOWN),
+        Checked(MonitorState::Up | MonitorState::Suspect) => ("up", GOOD),
+        Checked(MonitorState::Down | MonitorState::Recovering) => ("down", BAD),
+        Checked(MonitorState::Paused) => ("paused", UNKNOWN),
+        Checked(MonitorState::Pending | MonitorState::Stale) => ("unknown", UNKNOWN),
+        Maintenance => ("maintenance", UNKNOWN),
     };
     Badge { label: "status", text: text.to_owned(), color }
 }
@@ -122,6 +128,7 @@ impl Badge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::incident::Alerting;
 
     #[test]
     fn percentage_is_truncated() {
@@ -134,8 +141,14 @@ mod tests {
     fn badge_is_up_only_for_up_and_suspect() {
         for state in MonitorState::ALL {
             let is_up = matches!(state, MonitorState::Up | MonitorState::Suspect);
-            assert_eq!(status_badge(state).text == "up", is_up, "{state}");
+            assert_eq!(status_badge(PublicState::Checked(state)).text == "up", is_up, "{state}");
         }
+    }
+
+    #[test]
+    fn failure_in_a_maintenance_window_is_not_shown_as_down() {
+        let badge = |state| status_badge(PublicState::new(state, Alerting::Suppressed)).text;
+        assert_eq!((badge(MonitorState::Down), badge(MonitorState::Up)), ("maintenance".into(), "up".into()));
     }
 
     #[test]

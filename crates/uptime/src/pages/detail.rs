@@ -6,14 +6,14 @@ use axum::response::Redirect;
 use hob_database::UnixMs;
 use hob_web::chart::Line;
 use hob_web::components::{Badge, Facts, Markup, Quantity, RelativeTime, Tone, Unit};
-use hob_web::{Console, Page, Path, Problem, Query};
+use hob_web::{BaseUrl, Console, Page, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::incidents::IncidentRow as ShownIncident;
 use super::{MAY_WRITE, badge, format_percent, millis, path, recent_results};
 use crate::database::results;
 use crate::monitor::Monitor;
-use crate::monitor::check::MonitorKind;
+use crate::monitor::check::{Check, MonitorKind};
 use crate::monitor::history::{self, Downtime, Period, Points, ResultRow};
 use crate::routes::{Paused, find_monitor, set_paused};
 use crate::schedule::snapshot::{AssertionFinding, MonitorRow};
@@ -73,6 +73,7 @@ pub(super) struct HistoryQuery {
 
 pub(super) async fn show(
     console: Console,
+    base: BaseUrl,
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
     Query(query): Query<HistoryQuery>,
@@ -102,7 +103,7 @@ pub(super) async fn show(
         period: period.as_str(),
         periods: Period::ALL.map(|one| (one.as_str(), one == period)).into(),
         latencies: latencies(&points),
-        about: about(&monitor, &console),
+        about: about(&monitor, &console, &base),
         chart: chart(&monitor, &points, &downtime, period),
         incidents: incidents.map(|incident| ShownIncident::new(incident, &monitor.spec.name)).collect(),
         results: results.iter().map(ShownResult::new).collect(),
@@ -166,12 +167,13 @@ fn latencies(points: &Points) -> Vec<(&'static str, Quantity)> {
     vec![("p50", shown(whole.p50_ms)), ("p95", shown(whole.p95_ms)), ("p99", shown(whole.p99_ms))]
 }
 
-fn about(monitor: &Monitor, console: &Console) -> Facts {
+fn about(monitor: &Monitor, console: &Console, base: &BaseUrl) -> Facts {
     let spec = &monitor.spec;
+    let (expected, failed, passed) = rules(monitor);
     let mut facts = Facts::new()
-        .text("Checked", format!("every {} s, timeout {} s", spec.interval_s, spec.timeout_s()))
-        .text("Down after", format!("{} failed checks, {} s apart", spec.retries + 1, spec.retry_delay_s))
-        .text("Up after", format!("{} successful checks", spec.recoveries))
+        .text(if spec.kind == MonitorKind::Heartbeat { "Expected" } else { "Checked" }, expected)
+        .text("Down after", failed)
+        .text("Up after", passed)
         .code("ID", &monitor.id);
     if !spec.tags.is_empty() {
         facts = facts.text("Tags", spec.tags.join(", "));
@@ -179,11 +181,40 @@ fn about(monitor: &Monitor, console: &Console) -> Facts {
     if let Some(path) = monitor.heartbeat_path() {
         // With the URL, anyone can report that the job works.
         facts = match console.may(&MAY_WRITE) {
-            true => facts.code("Heartbeat URL", path),
+            true => {
+                let url = base.join(&path);
+                facts.code("Heartbeat URL", &url).code("In the job", format!("curl -fsS {url}"))
+            }
             false => facts.text("Heartbeat URL", format!("hidden; requires the scope {MAY_WRITE}")),
         };
     }
     facts
+}
+
+/// When a check or a call is due, and how many results change the state.
+fn rules(monitor: &Monitor) -> (String, String, String) {
+    let spec = &monitor.spec;
+    let count = |count: u32, one: &str| if count == 1 { one.to_owned() } else { format!("{count} {one}s") };
+    if let Check::Heartbeat(heartbeat) = &monitor.check {
+        let due = match &heartbeat.cron {
+            Some(cron) => format!("{} (cron, UTC)", cron.pattern),
+            None => format!("every {} s", spec.interval_s),
+        };
+        return (
+            format!("{due}, at most {} s late", heartbeat.grace_s),
+            "a missed call or a reported failure".to_owned(),
+            count(spec.recoveries, "call"),
+        );
+    }
+    let mut failed = count(spec.retries + 1, "failed check");
+    if spec.retries > 0 {
+        failed = format!("{failed}, {} s apart", spec.retry_delay_s);
+    }
+    (
+        format!("every {} s, timeout {} s", spec.interval_s, spec.timeout_s()),
+        failed,
+        count(spec.recoveries, "successful check"),
+    )
 }
 
 fn chart(monitor: &Monitor, points: &Points, downtime: &Downtime, period: Period) -> Markup {

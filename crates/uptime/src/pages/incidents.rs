@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{MAY_WRITE, encoded};
 use crate::database::incidents;
-use crate::incident::{self, Filter, Incident, MAX_NOTE_BYTES, Note};
+use crate::incident::{self, Filter, Incident, MAX_NOTE_BYTES, Note, Resolution};
 use crate::routes::incidents::add_note;
 use crate::uptime::Uptime;
 
@@ -153,6 +153,7 @@ pub(super) async fn annotate(
 
 fn badge(incident: &Incident) -> Badge {
     match (incident.resolved_at, incident.acknowledged_at) {
+        (Some(_), _) if incident.resolution == Some(Resolution::Paused) => Tone::Idle.badge("paused"),
         (Some(_), _) => Tone::Good.badge("resolved"),
         (None, Some(_)) => Tone::Warn.badge("acknowledged"),
         (None, None) => Tone::Bad.badge("open"),

@@ -71,7 +71,7 @@ pub(super) async fn add(
         starts_at_ms: unix_ms("from", &form.from)?,
         ends_at_ms: unix_ms("to", &form.to)?,
     };
-    spec.validate().map_err(invalid)?;
+    spec.validate(&uptime.monitors()).map_err(invalid)?;
     let window = uptime.add_window(&spec).await?;
     Ok((AuditDetail::Of(window.id), Redirect::to("/uptime/maintenance")))
 }

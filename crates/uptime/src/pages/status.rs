@@ -10,12 +10,12 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use hob_database::UnixMs;
 use hob_web::components::{Badge, Escaped, Icon, Markup, Tone};
-use hob_web::{Problem, Query, Time};
+use hob_web::{BaseUrl, Problem, Query, Time};
 use parking_lot::Mutex;
 use serde::Deserialize;
 
-use super::{badge, format_percent};
-use crate::incident::Incident;
+use super::{PublicState, format_percent};
+use crate::incident::{Alerting, Incident, Resolution};
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::monitor::history::{self, DAY_MS, Downtime, Period};
@@ -93,7 +93,6 @@ struct RenderedStatus {
     status: StatusSnapshot,
     /// The first page. The other pages are rendered on request.
     html: String,
-    rss: String,
 }
 
 pub(super) async fn page(
@@ -110,10 +109,10 @@ pub(super) async fn page(
     Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], html).into_response())
 }
 
-pub(super) async fn rss(State(uptime): State<Uptime>) -> Result<Response, Problem> {
-    let rendered = rendered(&uptime).await?;
+pub(super) async fn rss(State(uptime): State<Uptime>, base: BaseUrl) -> Result<Response, Problem> {
+    let rss = rendered(&uptime).await?.status.rss(&base.join("/status"));
     let kind = HeaderValue::from_static("application/rss+xml; charset=utf-8");
-    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], rendered.rss.clone()).into_response())
+    Ok(([(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, CACHE)], rss).into_response())
 }
 
 async fn rendered(uptime: &Uptime) -> Result<Arc<RenderedStatus>, Problem> {
@@ -129,7 +128,7 @@ async fn rendered(uptime: &Uptime) -> Result<Arc<RenderedStatus>, Problem> {
     let downtime = history::availability(uptime.database(), &ids, UnixMs::now()).await?;
     let (title, windows) = (uptime.config().status_title.clone(), uptime.windows());
     let status = StatusSnapshot { title, published, windows, snapshot, downtime, now: UnixMs::now() };
-    let rendered = Arc::new(RenderedStatus { html: status.html(1)?, rss: status.rss(), status });
+    let rendered = Arc::new(RenderedStatus { html: status.html(1)?, status });
     *uptime.inner.status.0.lock() = Some((Instant::now(), Arc::clone(&rendered)));
     Ok(rendered)
 }
@@ -184,14 +183,25 @@ impl StatusSnapshot {
         }
     }
 
+    fn public_state(&self, monitor: &Monitor) -> PublicState {
+        let is_covered = self.windows.iter().any(|window| window.covers(monitor, self.now));
+        let alerting = if is_covered { Alerting::Suppressed } else { Alerting::Enabled };
+        PublicState::new(self.snapshot.state(monitor), alerting)
+    }
+
     fn banner(&self) -> (Tone, &'static str) {
-        let states: Vec<MonitorState> =
-            self.published.iter().map(|monitor| self.snapshot.state(monitor)).collect();
-        let is_down = |state: &&MonitorState| matches!(state, MonitorState::Down | MonitorState::Recovering);
+        use PublicState::{Checked, Maintenance};
+        let states: Vec<PublicState> =
+            self.published.iter().map(|monitor| self.public_state(monitor)).collect();
+        let is_down =
+            |state: &&PublicState| matches!(state, Checked(MonitorState::Down | MonitorState::Recovering));
         let down = states.iter().filter(is_down).count();
-        let unknown = states.iter().any(|state| matches!(state, MonitorState::Stale | MonitorState::Pending));
+        let in_maintenance = states.contains(&Maintenance);
+        let unknown =
+            states.iter().any(|state| matches!(state, Checked(MonitorState::Stale | MonitorState::Pending)));
         match (states.len(), down) {
             (0, _) => (Tone::Idle, "No systems are published yet"),
+            (_, 0) if in_maintenance => (Tone::Busy, "Some systems are in maintenance"),
             (_, 0) if unknown => (Tone::Warn, "Some systems have not been checked lately"),
             (_, 0) => (Tone::Good, "All systems are up"),
             (all, down) if all == down => (Tone::Bad, "All systems are down"),
@@ -204,7 +214,7 @@ impl StatusSnapshot {
         for monitor in self.published.iter().skip((page - 1) * PAGE_SIZE).take(PAGE_SIZE) {
             let published = PublishedSystem {
                 name: monitor.spec.name.clone(),
-                badge: badge(self.snapshot.state(monitor)),
+                badge: self.public_state(monitor).badge(),
                 days: self.days(monitor),
                 uptime: format_percent(self.downtime.uptime(monitor, Period::Quarter)),
             };
@@ -269,9 +279,11 @@ impl StatusSnapshot {
         all.into_iter().take(MAX_LISTED)
     }
 
-    fn rss(&self) -> String {
+    /// The feed. A reader resolves no relative links, so the link of the page is absolute.
+    fn rss(&self, page: &str) -> String {
+        let page = Escaped(page);
         let mut xml = format!(
-            r#"<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>{0}</title><link>/status</link><description>{0}</description>"#,
+            r#"<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>{0}</title><link>{page}</link><description>{0}</description>"#,
             Escaped(&self.title)
         );
         for (monitor, incident) in self.incidents() {
@@ -280,7 +292,7 @@ impl StatusSnapshot {
             let date = date.strftime("%a, %d %b %Y %H:%M:%S GMT");
             let _ = write!(
                 xml,
-                r#"<item><title>{}: {}</title><guid isPermaLink="false">{}</guid><pubDate>{date}</pubDate></item>"#,
+                r#"<item><title>{}: {}</title><link>{page}</link><guid isPermaLink="false">{}</guid><pubDate>{date}</pubDate></item>"#,
                 Escaped(&monitor.spec.name),
                 Escaped(words),
                 Escaped(&incident.id)
@@ -295,9 +307,18 @@ impl ListedIncident {
     /// Without the error message, which may contain internal names.
     fn new(monitor: &Monitor, incident: &Incident) -> Self {
         let from = time(incident.opened_at.0);
-        let (tone, word, words) = match incident.resolved_at {
-            Some(until) => (Tone::Good, "resolved", format!("was down from {from} to {}", time(until.0))),
-            None => (Tone::Bad, "open", format!("has been down since {from}")),
+        let (tone, word, words) = match (incident.resolved_at, incident.resolution) {
+            (Some(until), Some(Resolution::Paused)) => {
+                let words = format!("was down from {from} until it was paused at {}", time(until.0));
+                (Tone::Idle, "paused", words)
+            }
+            (Some(until), _) => {
+                (Tone::Good, "resolved", format!("was down from {from} to {}", time(until.0)))
+            }
+            (None, _) if incident.maintenance => {
+                (Tone::Busy, "maintenance", format!("has been in maintenance since {from}"))
+            }
+            (None, _) => (Tone::Bad, "open", format!("has been down since {from}")),
         };
         Self { badge: tone.badge(word), name: monitor.spec.name.clone(), words }
     }

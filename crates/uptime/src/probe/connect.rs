@@ -22,7 +22,8 @@ impl Probe {
     ) -> Result<TcpStream, Failure> {
         trace.stage = Stage::Name;
         let started = Instant::now();
-        let addresses = self.inner.resolver.addresses(host, &self.inner.limits.outbound).await?;
+        let settings = self.settings();
+        let addresses = settings.resolver.addresses(host, &settings.limits.outbound).await?;
         if matches!(host, Host::Domain(_)) {
             trace.phases.dns = Some(started.elapsed());
         }

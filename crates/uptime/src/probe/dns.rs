@@ -15,15 +15,18 @@ const MAX_SHOWN: usize = 4;
 impl Probe {
     pub(super) async fn dns(&self, check: &DnsCheck, trace: &mut Trace) -> Result<(), Failure> {
         trace.stage = Stage::Name;
-        let own;
+        let (own, settings);
         let resolver = match check.server {
             Some(server) => {
-                self.inner.limits.outbound.check(server.ip()).map_err(forbidden)?;
+                self.settings().limits.outbound.check(server.ip()).map_err(forbidden)?;
                 trace.address = Some(server);
                 own = resolver_for(server)?;
                 &own
             }
-            None => self.inner.resolver.uncached()?,
+            None => {
+                settings = self.settings();
+                settings.resolver.uncached()?
+            }
         };
         let mut name = Name::from_utf8(&check.name)
             .map_err(|_| Failure::new(FailureClass::Misconfigured, "not a valid domain name"))?;

@@ -118,7 +118,7 @@ impl Probe {
             return Err(Failure::new(FailureClass::Misconfigured, "the URL has no host"));
         };
         let stream = self.connect(&host, port, trace).await?;
-        let exchange = Exchange { hop, body, max_bytes: self.inner.limits.max_body_bytes };
+        let exchange = Exchange { hop, body, max_bytes: self.settings().limits.max_body_bytes };
         if hop.url.scheme() != "https" {
             return send(stream, version, exchange, trace).await;
         }

@@ -81,7 +81,7 @@ impl Probe {
         trace.stage = Stage::Handshake;
         let started = Instant::now();
         let name = server_name(host)?;
-        let connected = self.inner.tls.connector(offer).connect(name, stream).await;
+        let connected = self.settings().tls.connector(offer).connect(name, stream).await;
         let stream = connected.map_err(|error| tls_failure(&error, trace))?;
         trace.phases.tls = Some(started.elapsed());
         let certificates = stream.get_ref().1.peer_certificates();
@@ -150,8 +150,44 @@ fn certificate_problem(reason: &CertificateError) -> String {
             let names: Vec<&str> = presented.iter().map(|name| strip_variant(name)).collect();
             format!("the certificate is for other names: {}", names.join(", "))
         }
-        reason => format!("the certificate is invalid: {reason}"),
+        CertificateError::Revoked => "the certificate has been revoked".to_owned(),
+        CertificateError::BadSignature => "the signature of the certificate is wrong".to_owned(),
+        CertificateError::BadEncoding => "the certificate is malformed".to_owned(),
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "the certificate is not for servers".to_owned()
+        }
+        CertificateError::UnhandledCriticalExtension => {
+            "the certificate has a critical extension that is not supported".to_owned()
+        }
+        CertificateError::UnsupportedSignatureAlgorithmContext { .. }
+        | CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "the certificate is signed with an algorithm that is not supported".to_owned()
+        }
+        CertificateError::Other(reason) => match reason.to_string().as_str() {
+            // What `openssl req -x509` creates.
+            "CaUsedAsEndEntity" => {
+                "the certificate is self-signed, or is that of an authority instead of a server".to_owned()
+            }
+            name => format!("the certificate is invalid: {}", split_words(name)),
+        },
+        reason => format!("the certificate is invalid: {}", split_words(&reason.to_string())),
     }
+}
+
+/// The name of an error of rustls as words: `MaximumPathDepthExceeded` becomes `maximum path depth exceeded`. A message
+/// that is a sentence stays as it is.
+fn split_words(name: &str) -> String {
+    if name.contains(' ') || name.contains('(') {
+        return name.to_owned();
+    }
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    words
 }
 
 /// The name in what rustls writes as `DnsName("a.example")`.
@@ -163,5 +199,25 @@ fn strip_variant(presented: &str) -> &str {
 impl std::fmt::Debug for TlsConnectors {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Handshakes").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_certificates_are_words() {
+        assert_eq!(certificate_problem(&CertificateError::Revoked), "the certificate has been revoked");
+        let other = |name: &'static str| {
+            certificate_problem(&CertificateError::Other(rustls::OtherError(Arc::new(
+                std::io::Error::other(name),
+            ))))
+        };
+        assert!(other("CaUsedAsEndEntity").contains("self-signed"), "{}", other("CaUsedAsEndEntity"));
+        let unknown = other("MaximumPathDepthExceeded");
+        assert_eq!(unknown, "the certificate is invalid: maximum path depth exceeded");
+        let unnamed = certificate_problem(&CertificateError::ApplicationVerificationFailure);
+        assert_eq!(unnamed, "the certificate is invalid: application verification failure");
     }
 }

@@ -22,7 +22,7 @@ pub(super) async fn add(
     State(uptime): State<Uptime>,
     Json(spec): Json<MaintenanceSpec>,
 ) -> Result<(StatusCode, AuditDetail, Json<Maintenance>), Problem> {
-    spec.validate().map_err(invalid)?;
+    spec.validate(&uptime.monitors()).map_err(invalid)?;
     let window = uptime.add_window(&spec).await?;
     Ok((StatusCode::CREATED, AuditDetail::Of(window.id.clone()), Json(window)))
 }

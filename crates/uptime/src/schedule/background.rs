@@ -26,7 +26,10 @@ const POLL_EVERY: Duration = Duration::from_secs(2);
 const SAVE_CHANGES_EVERY: Duration = Duration::from_secs(2);
 /// The node that finds a change writes it to the database. Other nodes take over after this time.
 const TAKEOVER_AFTER_MS: u64 = 3_000;
-const REMIND_EVERY: Duration = Duration::from_secs(10);
+/// The longest pause between two rounds of reminders, and so the delay until a node sees a change of another node.
+pub(super) const MAX_REMIND_PAUSE: Duration = Duration::from_secs(10);
+/// The shortest. The clock of the database decides, and may be behind that of the node.
+const MIN_REMIND_PAUSE: Duration = Duration::from_millis(200);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const SUMMARIZE_EVERY: Duration = Duration::from_secs(60);
@@ -53,7 +56,10 @@ pub(crate) fn start(uptime: &Uptime) {
     spawn_periodic(uptime, "uptime: save changes", SAVE_CHANGES_EVERY, async |uptime| {
         save_pending_changes(&uptime).await
     });
-    spawn_periodic(uptime, "uptime: remind", REMIND_EVERY, async |uptime| send_reminders(&uptime).await);
+    let this = uptime.clone();
+    tasks.spawn("uptime: remind", move |task| remind(this.clone(), task));
+    let this = uptime.clone();
+    tasks.spawn("uptime: reload settings", move |task| reload(this.clone(), task));
     spawn_periodic(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| reconcile(&uptime).await);
     spawn_periodic(uptime, "uptime: measure", MEASURE_EVERY, async |uptime| uptime.measure().await);
     spawn_periodic(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
@@ -142,11 +148,68 @@ pub(crate) async fn save_pending_changes(uptime: &Uptime) -> Result<()> {
     Ok(())
 }
 
-/// Sends the alerts of incidents whose maintenance window has ended, and reminders of open incidents.
-pub(crate) async fn send_reminders(uptime: &Uptime) -> Result<()> {
+/// Sends reminders when they are due. An incident that this node opens wakes the task if its reminders are frequent; every
+/// node does this for its own incidents.
+async fn remind(uptime: Uptime, task: Task) {
+    loop {
+        let pause = match send_reminders(&uptime).await {
+            Ok(pause) => pause,
+            Err(error) => {
+                if !error.is_reported() {
+                    tracing::warn!(%error, task = "uptime: remind", "uptime task failed, retrying");
+                }
+                MAX_REMIND_PAUSE
+            }
+        };
+        task.heartbeat();
+        let go_on = tokio::select! {
+            go_on = task.pause(pause) => go_on,
+            () = uptime.inner.new_incident.notified() => true,
+        };
+        if !go_on {
+            return;
+        }
+    }
+}
+
+/// Applies changed settings to the probe. It reads `ca_file` again even if the setting is the same, because its content may
+/// have changed.
+async fn reload(uptime: Uptime, task: Task) {
+    let mut config = uptime.inner.config.clone();
+    loop {
+        let config = tokio::select! {
+            config = config.changed() => config,
+            () = task.stop_requested() => return,
+        };
+        match config.limits(&uptime.inner.context.outbound) {
+            Ok(limits) => uptime.inner.probe.replace(limits),
+            Err(error) => tracing::error!(%error, "settings of checks not reloaded"),
+        }
+        task.heartbeat();
+    }
+}
+
+/// Sends the alerts of incidents whose maintenance window has ended, and reminders of open incidents. Returns the time
+/// until the next one.
+async fn send_reminders(uptime: &Uptime) -> Result<Duration> {
+    let mut pause = MAX_REMIND_PAUSE;
     for open in incidents::all_open(uptime.database()).await? {
         let Some(monitor) = uptime.inner.cache.at_least(&open.monitor_id, 0).await? else { continue };
-        let alerting = uptime.inner.cache.alerting(&monitor, UnixMs::now());
+        let Some(due_at) = incident::next_alert_at(&monitor, &open) else { continue };
+        let now = UnixMs::now();
+        let covered_until = uptime.inner.cache.covered_until(&monitor, now);
+        let due_at = covered_until.map_or(due_at, |end| due_at.max(end));
+        if due_at > now {
+            let left = Duration::from_millis(due_at.0.abs_diff(now.0));
+            pause = pause.min(left.max(MIN_REMIND_PAUSE));
+            continue;
+        }
+        // Another reminder follows.
+        let every = Duration::from_secs(monitor.spec.remind_s.into());
+        if !every.is_zero() {
+            pause = pause.min(every.max(MIN_REMIND_PAUSE));
+        }
+        let alerting = uptime.inner.cache.alerting(&monitor, now);
         if incident::remind(uptime.database(), &monitor, &open, alerting).await?.is_some() {
             let change = PendingChange {
                 id: open.monitor_id,
@@ -161,7 +224,7 @@ pub(crate) async fn send_reminders(uptime: &Uptime) -> Result<()> {
             uptime.schedule().confirm_change(&change, Alerted::Yes).await?;
         }
     }
-    Ok(())
+    Ok(pause)
 }
 
 /// Makes the schedule match the database: exactly the active monitors are scheduled (U1).

@@ -30,7 +30,14 @@ pub struct Snapshot {
 
 /// The last snapshot.
 #[derive(Debug, Default)]
-pub(crate) struct SnapshotCache(Mutex<Option<(Instant, Arc<Snapshot>)>>);
+pub(crate) struct SnapshotCache(Mutex<CachedSnapshot>);
+
+#[derive(Debug, Default)]
+struct CachedSnapshot {
+    last: Option<(Instant, Arc<Snapshot>)>,
+    /// How often it was invalidated. A snapshot whose read began before an invalidation is not kept.
+    invalidations: u64,
+}
 
 /// A monitor with its state, as lists show it.
 #[derive(Clone, Debug)]
@@ -85,13 +92,17 @@ impl Uptime {
     /// The states of all monitors.
     pub async fn snapshot(&self) -> Result<Arc<Snapshot>> {
         let cache = &self.inner.snapshot;
-        if let Some((at, snapshot)) = cache.0.lock().as_ref()
-            && at.elapsed() < MAX_AGE
-        {
-            return Ok(Arc::clone(snapshot));
-        }
+        let invalidations = match &*cache.0.lock() {
+            CachedSnapshot { last: Some((at, snapshot)), .. } if at.elapsed() < MAX_AGE => {
+                return Ok(Arc::clone(snapshot));
+            }
+            cached => cached.invalidations,
+        };
         let snapshot = Arc::new(self.schedule().snapshot().await?);
-        *cache.0.lock() = Some((Instant::now(), Arc::clone(&snapshot)));
+        let mut cached = cache.0.lock();
+        if cached.invalidations == invalidations {
+            cached.last = Some((Instant::now(), Arc::clone(&snapshot)));
+        }
         Ok(snapshot)
     }
 
@@ -129,6 +140,16 @@ impl Uptime {
         let snapshot = self.snapshot().await?;
         let mut rows = self.rows(&snapshot, std::slice::from_ref(monitor)).await?;
         Ok(rows.remove(0))
+    }
+}
+
+impl SnapshotCache {
+    /// The next snapshot is read from the store. For changes whose caller expects to see them at once; results of scheduled
+    /// checks are so many that the cache would never be used.
+    pub(crate) fn invalidate(&self) {
+        let mut cached = self.0.lock();
+        cached.last = None;
+        cached.invalidations += 1;
     }
 }
 

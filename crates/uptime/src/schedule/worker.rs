@@ -14,6 +14,7 @@ use crate::monitor::Monitor;
 use crate::monitor::check::{Check, FailureClass, Observation};
 use crate::monitor::history::NewResult;
 use crate::probe::network::{NetworkHealth, may_be_local};
+use crate::schedule::background::MAX_REMIND_PAUSE;
 use crate::schedule::record::{JudgedResult, PendingChange, RecordOutcome};
 use crate::schedule::state::MonitorState;
 use crate::schedule::{Claim, ClaimBatch, RemovalReason};
@@ -183,6 +184,10 @@ impl Uptime {
     pub(crate) async fn save_change(&self, monitor: &Monitor, change: &PendingChange) -> Result<()> {
         let alerting: Alerting = self.inner.cache.alerting(monitor, unix_ms(change.first_failure_ms));
         let alerted = incident::save_change(self.database(), monitor, change, alerting).await?;
+        // Others are found by the next round: in an outage of many monitors, each would cause a round.
+        if (1..MAX_REMIND_PAUSE.as_secs()).contains(&monitor.spec.remind_s.into()) {
+            self.inner.new_incident.notify_one();
+        }
         self.schedule().confirm_change(change, alerted).await
     }
 }

@@ -1,12 +1,16 @@
 //! The API of the running service.
 
 use hob_fixtures::{Layout, TestContext};
+use hob_service::Live;
 use hob_testkit::{LIMIT, wait_for};
+use hob_uptime::Config;
 use hob_web::Service as _;
 use serde_json::{Value, json};
 
 use crate::NEEDS;
+use crate::identity::{Authority, Flaw};
 use crate::service::{Service, StatusTarget};
+use crate::target::{Target, answer};
 
 async fn service() -> (TestContext, Service) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
@@ -70,6 +74,107 @@ async fn every_invalid_field_is_reported() {
     assert_eq!(service.app.get("/api/v1/uptime/monitors/none").await.status, 404);
     assert_eq!(service.app.get("/api/v1/uptime/monitors?limit=0").await.status, 422);
     assert_eq!(service.app.get("/api/v1/uptime/incidents/none").await.status, 404);
+}
+
+/// A mistake in a merge patch is reported with its field, and not in the words of the program's types.
+#[tokio::test(flavor = "multi_thread")]
+async fn invalid_patch_and_id_are_reported_with_their_fields() {
+    let (_context, service) = service().await;
+    let target = StatusTarget::start().await;
+    let id = service.add_monitor(&target, json!({"interval_s": 3600})).await;
+    let path = format!("/api/v1/uptime/monitors/{id}");
+    for (patch, field, message) in [
+        (json!({"http": {"auth": {"bearer": "x"}}}), "http.auth.bearer", "expected an object"),
+        (json!({"interval_s": "soon"}), "interval_s", "expected a whole number"),
+        (json!({"kind": "pigeon"}), "kind", "expected one of"),
+        (json!({"tags": "eu"}), "tags", "expected a list"),
+        (json!({"name": null}), "", "missing field `name`"),
+    ] {
+        let refused = service.app.patch(&path, &patch).await;
+        assert_eq!(refused.status, 422, "{patch}: {}", refused.text());
+        let error = refused.json::<Value>()["errors"][0].clone();
+        assert_eq!(error["field"], field, "{patch}: {error}");
+        assert!(error["message"].as_str().unwrap().contains(message), "{patch}: {error}");
+    }
+    let long = "x".repeat(129);
+    let monitor = json!({"name": "x", "kind": "tcp", "target": "127.0.0.1:1"});
+    let refused = service.app.put(&format!("/api/v1/uptime/monitors/{long}"), &monitor).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    let error = refused.json::<Value>()["errors"][0].clone();
+    assert_eq!(
+        (&error["field"], error["message"].as_str().unwrap().contains("128")),
+        (&json!("id"), true),
+        "{error}"
+    );
+    let longest = format!("/api/v1/uptime/monitors/{}", "x".repeat(128));
+    assert_eq!(service.app.put(&longest, &monitor).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn monitor_with_an_unknown_channel_or_an_impossible_assertion_is_refused() {
+    let (_context, service) = service().await;
+    let app = &service.app;
+    let channel = json!({"name": "Operations", "kind": "webhook", "url": "http://127.0.0.1:1/"});
+    let channel: Value = app.post("/api/v1/uptime/channels", &channel).await.json();
+    let channel_id = channel["id"].as_str().unwrap();
+    let with = |channels: &[&str], assertions: &[&str]| {
+        json!({"name": "Shop", "kind": "tcp", "target": "127.0.0.1:1", "paused": true, "channels": channels,
+               "assertions": assertions})
+    };
+    let fields = |problem: &Value| -> Vec<String> {
+        let errors = problem["errors"].as_array().unwrap();
+        errors.iter().map(|error| error["field"].as_str().unwrap().to_owned()).collect()
+    };
+    let mistakes = with(&["Operations", "Oprations"], &["latency < 1s", "status == 200"]);
+    for method in [http::Method::POST, http::Method::PUT] {
+        let path = if method == http::Method::PUT {
+            "/api/v1/uptime/monitors/shop"
+        } else {
+            "/api/v1/uptime/monitors"
+        };
+        let body = Some(("application/json", mistakes.to_string().into_bytes()));
+        let refused = app.request(method, path, body).await;
+        assert_eq!(refused.status, 422, "{}", refused.text());
+        assert_eq!(fields(&refused.json()), ["assertions[1]", "channels[1]"]);
+    }
+    let path = "/api/v1/uptime/monitors/shop";
+    assert_eq!(app.put(path, &with(&["Operations", channel_id], &["latency < 1s"])).await.status, 201);
+    // A channel may be removed; the monitor can still be edited.
+    assert_eq!(app.delete(&format!("/api/v1/uptime/channels/{channel_id}")).await.status, 204);
+    assert_eq!(app.patch(path, &json!({"name": "Store"})).await.status, 200);
+    let refused = app.patch(path, &json!({"channels": ["Operations", "Nights"]})).await;
+    assert_eq!((refused.status.as_u16(), fields(&refused.json())), (422, vec!["channels[1]".to_owned()]));
+}
+
+/// The list is cached for a moment, but not over a check that a caller has requested.
+#[tokio::test(flavor = "multi_thread")]
+async fn state_after_a_requested_check_is_that_of_the_check() {
+    let (_context, service) = service().await;
+    let target = StatusTarget::start().await;
+    let id = service.add_monitor(&target, json!({"interval_s": 3600, "retries": 0})).await;
+    service.wait_for_state(&id, "UP").await;
+    for (status, state) in [(500, "DOWN"), (200, "UP"), (503, "DOWN"), (200, "UP")] {
+        target.respond_with(status);
+        service.monitor(&id).await;
+        let checked: Value =
+            service.app.post(&format!("/api/v1/uptime/monitors/{id}/check"), &json!({})).await.json();
+        assert_eq!(checked["state"], state, "{checked}");
+        assert_eq!(service.monitor(&id).await["state"], state);
+    }
+}
+
+/// Reminders every second: with rounds of ten seconds, eight of them would take longer than the limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn reminders_are_sent_when_they_are_due() {
+    let (_context, service) = service().await;
+    let target = StatusTarget::start().await;
+    target.respond_with(503);
+    service.add_monitor(&target, json!({"retries": 0, "remind_s": 1, "interval_s": 3600})).await;
+    wait_for("eight reminders", LIMIT, async || {
+        let incidents: Value = service.app.get("/api/v1/uptime/incidents").await.json();
+        incidents["items"][0]["reminders"].as_u64() >= Some(8)
+    })
+    .await;
 }
 
 /// U7
@@ -144,14 +249,53 @@ async fn failure_in_a_maintenance_window_is_not_alerted() {
     let now = now.unwrap();
     let window =
         json!({"title": "Move", "covers": ["eu"], "starts_at_ms": now - 1000, "ends_at_ms": now + 3_600_000});
+    let refused = service.app.post("/api/v1/uptime/maintenance", &window).await;
+    assert_eq!(refused.status, 422, "no monitor has the tag: {}", refused.text());
+    assert_eq!(refused.json::<Value>()["errors"][0]["field"], "covers[0]");
+    // Paused, so that it is not checked before the window exists.
+    let id = service.add_monitor(&target, json!({"retries": 0, "tags": ["eu"], "paused": true})).await;
     assert_eq!(service.app.post("/api/v1/uptime/maintenance", &window).await.status, 201);
     target.respond_with(500);
-    service.add_monitor(&target, json!({"retries": 0, "tags": ["eu"]})).await;
+    assert_eq!(
+        service.app.post(&format!("/api/v1/uptime/monitors/{id}/resume"), &json!({})).await.status,
+        200
+    );
     wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
     assert_eq!(service.incidents().await[0].told_at, None);
     let windows: Value = service.app.get("/api/v1/uptime/maintenance").await.json();
     let path = format!("/api/v1/uptime/maintenance/{}", windows["items"][0]["id"].as_str().unwrap());
     assert_eq!(service.app.delete(&path).await.status, 204);
+}
+
+/// The authorities are read again when the configuration is reloaded, also if the name of the file is the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_authorities_are_reloaded() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let (old, new) = (Authority::new(), Authority::new());
+    let folder = tempfile::tempdir().unwrap();
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, old.pem()).unwrap();
+    let config = Config { ca_file: Some(ca_file.clone()), ..Config::default() };
+    let (live, reload) = Live::new(config.clone());
+    let service = Service::live(&context, live).await;
+    let acceptor = new.acceptor(Flaw::None, &["http/1.1"]);
+    let target = Target::responding_over_tls(acceptor, |_| answer(200, "", "")).await;
+    let monitor = json!({"name": "Shop", "kind": "http", "target": format!("https://{}/", target.address),
+                         "interval_s": 3600, "retries": 0});
+    let added: Value = service.app.post("/api/v1/uptime/monitors", &monitor).await.json();
+    let id = added["id"].as_str().unwrap();
+    service.wait_for_state(id, "DOWN").await;
+    let error = service.monitor(id).await["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("tls: "), "{error}");
+
+    std::fs::write(&ca_file, new.pem()).unwrap();
+    reload.replace(config);
+    wait_for("the new authority to be trusted", LIMIT, async || {
+        let checked: Value =
+            service.app.post(&format!("/api/v1/uptime/monitors/{id}/check"), &json!({})).await.json();
+        if checked["ok"] == true { Ok(()) } else { Err(checked) }
+    })
+    .await;
 }
 
 /// The API document names every operation, and no two schemas share a name.

@@ -3,7 +3,7 @@
 use hob_service::config::Secrets;
 use hob_testkit::fuzz;
 use hob_uptime::monitor::MonitorSpec;
-use hob_uptime::monitor::apply::{Plan, Unlisted};
+use hob_uptime::monitor::apply::{Existing, Plan, Unlisted};
 use hob_uptime::monitor::check::MonitorKind;
 
 const YAML: &str = r#"monitors:
@@ -38,7 +38,8 @@ const ASSERTIONS: [&str; 6] = [
 ];
 
 fn read_file(text: &str) {
-    drop(Plan::new(text, &[], Unlisted::Keep, &Secrets::none()));
+    let existing = Existing { monitors: &[], channels: &[], secrets: &Secrets::none() };
+    drop(Plan::new(text, existing, Unlisted::Keep));
 }
 
 #[test]

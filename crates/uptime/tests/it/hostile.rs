@@ -199,6 +199,10 @@ async fn invalid_certificates_are_reported() {
         (Flaw::Expired, "the certificate has expired"),
         (Flaw::WrongHost, "the certificate is for other names: other.example"),
         (Flaw::SelfSigned, "the certificate is signed by an unknown issuer"),
+        (
+            Flaw::SelfSignedAuthority,
+            "the certificate is self-signed, or is that of an authority instead of a server",
+        ),
     ] {
         let target =
             Target::responding_over_tls(authority.acceptor(flaw, &[]), |_| answer(200, "", "")).await;

@@ -16,6 +16,8 @@ pub(crate) enum Flaw {
     Expired,
     WrongHost,
     SelfSigned,
+    /// As `openssl req -x509` signs certificates: as an authority.
+    SelfSignedAuthority,
 }
 
 impl Authority {
@@ -46,9 +48,12 @@ impl Authority {
         if flaw == Flaw::Expired {
             params.not_after = date_time_ymd(2020, 1, 1);
         }
+        if flaw == Flaw::SelfSignedAuthority {
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        }
         let key = KeyPair::generate().unwrap();
         let certificate = match flaw {
-            Flaw::SelfSigned => params.self_signed(&key),
+            Flaw::SelfSigned | Flaw::SelfSignedAuthority => params.self_signed(&key),
             _ => params.signed_by(&key, &self.0),
         };
         let certificate = certificate.unwrap().der().clone();

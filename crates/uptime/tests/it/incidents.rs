@@ -184,6 +184,11 @@ every_database! {
             assert_eq!(window.covers(&monitor, UnixMs(1500)), covered, "{covers:?}");
             assert!(!window.covers(&monitor, UnixMs(2000)));
         }
-        assert!(MaintenanceSpec { ends_at_ms: 1000, ..spec(&[]) }.validate().is_err());
+        assert!(MaintenanceSpec { ends_at_ms: 1000, ..spec(&[]) }.validate(&[]).is_err());
+        let monitors = [std::sync::Arc::new(monitor)];
+        for (covers, errors) in [(&["shop", "eu"][..], &[][..]), (&[], &[]), (&["eu", "ue"], &["covers[1]"])] {
+            let refused = spec(covers).validate(&monitors).err().unwrap_or_default();
+            assert_eq!(refused.iter().map(|error| error.field.as_str()).collect::<Vec<_>>(), errors, "{covers:?}");
+        }
     }
 }

@@ -88,6 +88,8 @@ async fn incident_is_acknowledged_and_annotated() {
 async fn maintenance_window_is_added_with_the_form() {
     let (_context, service) = service().await;
     let app = &service.app;
+    let monitor = json!({"name": "Shop", "kind": "heartbeat", "tags": ["eu"], "group": "us"});
+    assert_eq!(app.post("/api/v1/uptime/monitors", &monitor).await.status, 201);
     let fields =
         [("title", "Move"), ("covers", "eu, us"), ("from", "2030-01-01T10:00"), ("to", "2030-01-01T11:30")];
     assert_eq!(app.submit("/uptime/maintenance", &fields).await.status, 303);
@@ -121,6 +123,53 @@ async fn status_page_shows_published_monitors_only() {
     }
     let feed = service.app.get("/status.rss").await;
     assert!(feed.text().contains("<title>Website: has been down since"), "{}", feed.text());
+    let link = format!("<link>{}</link>", service.app.url("/status"));
+    assert_eq!(feed.text().matches(&link).count(), 2, "{}", feed.text());
+}
+
+/// A monitor that is down in a maintenance window does not look like an outage.
+#[tokio::test(flavor = "multi_thread")]
+async fn status_page_shows_maintenance() {
+    let (_context, service) = service().await;
+    let target = StatusTarget::start().await;
+    let id = service
+        .add_monitor(&target, json!({"name": "Website", "published": true, "retries": 0, "paused": true}))
+        .await;
+    let now_ms = i64::try_from(hob_units::unix_ms()).unwrap();
+    let window = json!({"title": "Move", "covers": [id], "starts_at_ms": now_ms - 60_000, "ends_at_ms": now_ms + 3_600_000});
+    assert_eq!(service.app.post("/api/v1/uptime/maintenance", &window).await.status, 201);
+    target.respond_with(500);
+    assert_eq!(
+        service.app.post(&format!("/api/v1/uptime/monitors/{id}/resume"), &json!({})).await.status,
+        200
+    );
+    service.wait_for_state(&id, "DOWN").await;
+    let page = wait_for("the incident on the status page", LIMIT, async || {
+        let page = service.app.get("/status").await.text();
+        if page.contains("has been in maintenance since") { Ok(page) } else { Err(page) }
+    })
+    .await;
+    assert!(page.contains("Some systems are in maintenance"), "{page}");
+    assert!(page.contains("maintenance</span>") && !page.contains("down</span>"), "{page}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_of_a_heartbeat_shows_how_to_call_it() {
+    let (_context, service) = service().await;
+    let monitor =
+        json!({"name": "Backup", "kind": "heartbeat", "heartbeat": {"cron": "0 3 * * *", "grace_s": 600}});
+    let added: serde_json::Value = service.app.post("/api/v1/uptime/monitors", &monitor).await.json();
+    let page = service.app.get(&format!("/uptime/monitors/{}", added["id"].as_str().unwrap())).await.text();
+    let url = service.app.url(added["heartbeat_path"].as_str().unwrap());
+    for part in [
+        format!("<code>{url}</code>"),
+        format!("<code>curl -fsS {url}</code>"),
+        "0 3 * * * (cron, UTC), at most 600 s late".to_owned(),
+        "a missed call or a reported failure".to_owned(),
+    ] {
+        assert!(page.contains(&part), "{part} is missing in {page}");
+    }
+    assert!(!page.contains("failed checks") && !page.contains("timeout"), "{page}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,7 +66,12 @@ impl Service {
     }
 
     pub(crate) async fn configured(context: &ServiceContext, config: Config) -> Self {
-        let uptime = Uptime::open(context, Live::fixed(config)).await.unwrap();
+        Self::live(context, Live::fixed(config)).await
+    }
+
+    /// With a configuration that the test can reload.
+    pub(crate) async fn live(context: &ServiceContext, config: Live<Config>) -> Self {
+        let uptime = Uptime::open(context, config).await.unwrap();
         let app = TestApp::start(context, uptime.routes()).await;
         app.web().start();
         uptime.start(app.web().changes());

@@ -90,9 +90,17 @@ async fn add_deliveries(database: &Database, consumer: &Consumer, events: &[Even
 
 async fn add_deliveries_for(tx: &Transaction, event: IncidentEvent) -> Result<()> {
     let channels = channels::resolve(tx, &event.channels).await?;
+    for channel in &channels.missing {
+        tracing::warn!(
+            monitor = event.monitor,
+            channel,
+            kind = event.kind.as_str(),
+            "alert not sent, channel does not exist"
+        );
+    }
     let (incident_id, number) = (event.incident.clone(), event.number);
     let notice = Notice::Incident(Box::new(event));
-    for channel_id in channels {
+    for channel_id in channels.found {
         let key = DeliveryKey { incident_id: incident_id.clone(), channel_id, kind: notice.kind(), number };
         deliveries::insert(tx, &key, &notice, UnixMs(0)).await?;
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::notice::{Notice, NoticeKind};
-use crate::incident::{IncidentEvent, IncidentEventKind};
+use crate::incident::{IncidentEvent, IncidentEventKind, Resolution};
 
 /// Discord takes 2,000 characters, Slack more.
 const MAX_CHARS: usize = 1800;
@@ -36,7 +36,7 @@ struct IncidentBody<'a> {
     class: &'a str,
     message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    resolution: Option<&'a str>,
+    resolution: Option<Resolution>,
 }
 
 #[derive(Serialize)]
@@ -79,7 +79,7 @@ fn incident_body(event: &IncidentEvent) -> IncidentBody<'_> {
         opened_at: iso(event.opened_at_ms),
         class: &event.class,
         message: &event.message,
-        resolution: event.resolution.as_deref(),
+        resolution: event.resolution,
     }
 }
 
@@ -106,7 +106,9 @@ pub(super) fn text(notice: &Notice) -> String {
                     format!("Down for {down_for}. {}: {}", event.class, event.message)
                 }
                 IncidentEventKind::Resolved => {
-                    format!("Was down for {down_for}. {}: {}", event.class, event.message)
+                    let when =
+                        if event.resolution == Some(Resolution::Paused) { " when it was paused" } else { "" };
+                    format!("Was down for {down_for}{when}. {}: {}", event.class, event.message)
                 }
             });
             if !event.target.is_empty() {
@@ -180,6 +182,17 @@ mod tests {
         assert!(reminder.contains("is still down\nDown for 1 min 30 s. timeout: no response"), "{reminder}");
         let recovery = text(&notice(IncidentEventKind::Resolved, 7_200_000));
         assert!(recovery.contains("is up again\nWas down for 2 h 0 min. timeout"), "{recovery}");
+    }
+
+    #[test]
+    fn pause_of_a_monitor_is_not_announced_as_a_recovery() {
+        let paused = IncidentEvent {
+            resolution: Some(Resolution::Paused),
+            ..event(IncidentEventKind::Resolved, 90_000)
+        };
+        let paused = text(&Notice::Incident(Box::new(paused)));
+        let expected = "was paused while it was down\nWas down for 1 min 30 s when it was paused. timeout";
+        assert!(paused.contains(expected) && !paused.contains("up again"), "{paused}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use hob_database::column;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::incident::{IncidentEvent, IncidentEventKind};
+use crate::incident::{IncidentEvent, IncidentEventKind, Resolution};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -45,6 +45,9 @@ impl Notice {
             Self::Incident(event) => match event.kind {
                 IncidentEventKind::Opened => format!("{} is down", event.name),
                 IncidentEventKind::Reminded => format!("{} is still down", event.name),
+                IncidentEventKind::Resolved if event.resolution == Some(Resolution::Paused) => {
+                    format!("{} was paused while it was down", event.name)
+                }
                 IncidentEventKind::Resolved => format!("{} is up again", event.name),
             },
             Self::Test => "Hob can reach this channel".to_owned(),
