@@ -4,6 +4,7 @@ mod api;
 mod chat;
 mod clients;
 mod config;
+mod contract;
 mod database;
 mod degraded;
 mod doctor;

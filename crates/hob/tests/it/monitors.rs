@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use hob_testkit::{LIMIT, TestDatabase, wait_for};
+use hob_testkit::{LIMIT, Postgres, wait_for};
 use tempfile::TempDir;
 
 use crate::program::{Server, hob};
@@ -24,6 +24,11 @@ struct MonitorFile {
 impl MonitorFile {
     fn new(database: &str) -> Self {
         Self { folder: tempfile::tempdir().unwrap(), database: database.to_owned() }
+    }
+
+    /// The database that a server has created.
+    fn of(server: &Server) -> Self {
+        Self::new(&server.folder.path().join("hob-data/hob.db").display().to_string())
     }
 
     fn write(&self, yaml: &str) -> PathBuf {
@@ -106,8 +111,9 @@ fn file(count: usize, target: &str) -> String {
 
 #[test]
 fn file_is_planned_applied_and_then_changes_nothing() {
-    let test_database = TestDatabase::sqlite();
-    let monitor_file = MonitorFile::new(&test_database.url());
+    let mut server = Server::start(&["--only", "uptime"]);
+    let monitor_file = MonitorFile::of(&server);
+    server.terminate();
     let yaml = file(3, "http://shop.example/");
     assert!(monitor_file.apply(&yaml, &["--dry-run"]).contains("3 to add"));
     assert!(monitor_file.apply(&yaml, &[]).contains("3 to add"), "a dry run adds nothing");
@@ -131,8 +137,8 @@ async fn list_shows_the_state_of_monitors() {
     const ADMIN: &str = "an-admin-token-for-tests";
     let target = Target::default();
     let server = Server::start_with(&["--only", "uptime"], &[("HOB_ADMIN_TOKEN", ADMIN)]);
-    let database = server.folder.path().join("hob-data/hob.db").display().to_string();
-    let monitor_file = MonitorFile::new(&database);
+    let monitor_file = MonitorFile::of(&server);
+    let database = monitor_file.database.clone();
     monitor_file.apply(&file(2, &target.start()), &[]);
     let store = format!("127.0.0.1:{}", server.store_port.expect("the embedded store does not listen"));
     let list = |admin: &str| {
@@ -161,13 +167,89 @@ async fn list_shows_the_state_of_monitors() {
 
 #[test]
 fn invalid_file_is_refused_with_positions() {
-    let test_database = TestDatabase::sqlite();
-    let monitor_file = MonitorFile::new(&test_database.url());
+    let server = Server::start(&["--only", "uptime"]);
+    let monitor_file = MonitorFile::of(&server);
     let file = monitor_file.write("monitors: {a: {name: A, kind: tcp, target: nowhere}}");
     let refused = monitor_file.run(&["apply", file.to_str().unwrap()]);
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr.contains("monitors.yaml") && stderr.contains("monitors.a.target"), "{stderr}");
+}
+
+#[test]
+fn cron_pattern_of_a_heartbeat_is_listed() {
+    let server = Server::start(&["--only", "uptime"]);
+    let monitor_file = MonitorFile::of(&server);
+    monitor_file
+        .apply("monitors: {backup: {name: Backup, kind: heartbeat, heartbeat: {cron: '0 3 * * *'}}}", &[]);
+    let listed = monitor_file.run(&["list"]);
+    let text = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(text.contains("0 3 * * *") && !text.contains("60 s"), "{text}");
+}
+
+/// A channel that does not exist is a mistake in the file, also in a dry run.
+#[test]
+fn unknown_channel_is_refused() {
+    let server = Server::start(&["--only", "uptime"]);
+    let monitor_file = MonitorFile::of(&server);
+    let yaml = "monitors:\n  a: {name: A, kind: heartbeat, channels: [Operations]}\n";
+    let file = monitor_file.write(yaml);
+    for flags in [&[][..], &["--dry-run"]] {
+        let refused = monitor_file.run(&[&["apply", file.to_str().unwrap()], flags].concat());
+        let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{stderr}");
+        assert!(stderr.contains("monitors.a.channels[0]: there is no channel"), "{stderr}");
+    }
+    let channel = r#"{"name": "Operations", "kind": "webhook", "url": "http://127.0.0.1:1/"}"#;
+    assert_eq!(server.post("/api/v1/uptime/channels", channel).status, 201);
+    assert!(monitor_file.apply(yaml, &[]).contains("1 to add"));
+}
+
+/// Only `hob serve` creates a database, and `hob pipeline run` one for its plan: another command would create it in the
+/// wrong folder, or in the wrong database of a server, and report success.
+#[test]
+fn no_other_command_creates_a_database() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = include_str!("../../../../examples/pipelines/courtlistener.toml");
+    for (name, text) in [("monitors.yaml", "monitors: {a: {name: A, kind: heartbeat}}"), ("plan.toml", plan)]
+    {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let postgres = Postgres::start();
+    for arguments in [
+        &["uptime", "apply", "monitors.yaml"][..],
+        &["uptime", "apply", "monitors.yaml", "--dry-run"],
+        &["uptime", "list"],
+        &["token", "list"],
+        &["token", "create", "x", "--scope", "admin"],
+        &["token", "revoke", "x"],
+        &["database", "backup", "--to", "copy.db"],
+        &["database", "copy", "--to", "copy.db"],
+        &["doctor"],
+        &["pipeline", "status", "plan.toml"],
+        &["pipeline", "pause", "plan.toml"],
+        &["pipeline", "resume", "plan.toml"],
+        &["pipeline", "failed", "plan.toml"],
+        &["pipeline", "replay", "plan.toml"],
+    ] {
+        let output = hob().current_dir(&folder).args(arguments).output().unwrap();
+        assert_ne!(output.status.code(), Some(0), "{arguments:?}");
+        let mut found: Vec<_> =
+            folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        found.sort();
+        assert_eq!(found, ["monitors.yaml", "plan.toml"], "{arguments:?}");
+        if arguments[0] != "pipeline" && arguments[0] != "database" {
+            let refused = hob()
+                .current_dir(&folder)
+                .env("HOB_DATABASE_URL", postgres.url())
+                .args(arguments)
+                .output()
+                .unwrap();
+            assert_ne!(refused.status.code(), Some(0), "{arguments:?} on PostgreSQL");
+        }
+    }
+    let tables = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'";
+    assert_eq!(postgres.psql(tables).trim(), "0");
 }
 
 mod slow {
@@ -216,10 +298,10 @@ mod slow {
     async fn nothing_is_lost_or_alerted_twice_when_everything_is_killed() {
         let (redis, postgres, target) = (RedisServer::start(), Postgres::start(), Target::default());
         let url = target.start();
-        MonitorFile::new(&postgres.url()).apply(&file(MONITORS, &url), &[]);
         let start =
             || Server::start(&["--redis", &redis.url(), "--database", &postgres.url(), "--only", "uptime"]);
         let mut nodes: Vec<Server> = (0..3).map(|_| start()).collect();
+        MonitorFile::new(&postgres.url()).apply(&file(MONITORS, &url), &[]);
         let up = MONITORS as u64;
         wait_for("all monitors to be up", TIMEOUT, async || count(&nodes, "up") == Some(up)).await;
 

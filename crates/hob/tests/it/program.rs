@@ -134,6 +134,14 @@ impl Server {
         post(self.listen, path, body).expect("no response from the server")
     }
 
+    pub(crate) fn put(&self, path: &str, body: &str) -> Response {
+        send_json(self.listen, "PUT", path, body).expect("no response from the server")
+    }
+
+    pub(crate) fn delete(&self, path: &str) -> Response {
+        send_json(self.listen, "DELETE", path, "").expect("no response from the server")
+    }
+
     /// Posts JSON with this token.
     pub(crate) fn post_as(&self, token: &str, path: &str, body: &str) -> Response {
         let head = format!("Authorization: Bearer {token}\r\nContent-Type: application/json");
@@ -168,11 +176,15 @@ impl Server {
 
 /// Posts JSON to an address.
 pub(crate) fn post(listen: SocketAddr, path: &str, body: &str) -> std::io::Result<Response> {
+    send_json(listen, "POST", path, body)
+}
+
+fn send_json(listen: SocketAddr, method: &str, path: &str, body: &str) -> std::io::Result<Response> {
     let length = body.len();
     send(
         listen,
         &format!(
-            "POST {path} HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+            "{method} {path} HTTP/1.1\r\nHost: {listen}\r\nConnection: close\r\nContent-Type: application/json\r\n\
              Content-Length: {length}\r\n\r\n{body}"
         ),
     )

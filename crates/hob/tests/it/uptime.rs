@@ -1,11 +1,13 @@
 //! `hob uptime`.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::process::Output;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::process::{Output, Stdio};
 use std::thread;
 
-use crate::program::hob;
+use hob_testkit::{LIMIT, RedisOptions, RedisServer};
+
+use crate::program::{hob, stderr_line};
 
 /// Responds to `requests` requests with 200 and a JSON body.
 fn target(requests: usize) -> SocketAddr {
@@ -92,7 +94,58 @@ fn mistake_is_reported_with_its_position() {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2));
     assert!(text.contains("column 8: expected in, or a comparison such as =="), "{text}");
-    let output = check(&["ftp://example.com/"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&output.stderr).starts_with("hob: target: "));
+    for (arguments, message) in [
+        (&["ftp://example.com/"][..], "target: has the scheme ftp"),
+        (&["foo"], "target: "),
+        (&["..", "--kind", "dns"], "target: is not a domain name"),
+        (
+            &["127.0.0.1:1", "--kind", "tcp", "--assert", "status == 200"],
+            "assertions[0]: is only for monitors of kind http",
+        ),
+    ] {
+        let output = check(arguments);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(message) && text.contains("Usage: hob uptime check"), "{text}");
+    }
+}
+
+/// The certificate authorities and the name server of `hob.toml` are those of checks in the terminal, too.
+#[test]
+fn check_uses_the_configured_authorities_and_name_server() {
+    let redis = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
+    let address =
+        redis.tls_url().trim_start_matches("rediss://").split(['/', '?']).next().unwrap().to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("ca.pem"), redis.authority_pem()).unwrap();
+    let certificate = |config: &str| {
+        std::fs::write(folder.path().join("hob.toml"), config).unwrap();
+        hob()
+            .current_dir(&folder)
+            .args(["uptime", "check", &address, "--kind", "certificate"])
+            .output()
+            .unwrap()
+    };
+    let unknown = certificate("");
+    assert_eq!(unknown.status.code(), Some(4), "{}", String::from_utf8_lossy(&unknown.stderr));
+    assert!(String::from_utf8_lossy(&unknown.stdout).contains("unknown issuer"));
+    let trusted = certificate("[uptime]\nca_file = \"ca.pem\"\n");
+    assert_eq!(trusted.status.code(), Some(0), "{}", String::from_utf8_lossy(&trusted.stdout));
+    let missing = certificate("[uptime]\nca_file = \"none.pem\"\n");
+    assert!(stderr_line(&missing).contains("none.pem"));
+
+    let name_server = UdpSocket::bind("127.0.0.1:0").unwrap();
+    name_server.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut command = hob();
+    command.env("HOB_UPTIME_NAME_SERVER", name_server.local_addr().unwrap().to_string());
+    let mut child = command
+        .args(["uptime", "check", "shop.example", "--kind", "dns"])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut query = [0; 512];
+    let length = name_server.recv(&mut query).expect("no query");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(query[..length].windows(5).any(|label| label == b"\x04shop"), "{:?}", &query[..length]);
 }
