@@ -169,6 +169,7 @@ impl Engine {
 
     /// Like `run`, for a thread that may be blocked.
     pub(crate) fn run_blocking(&self, session: &mut Session, args: Args<'_>) -> Reply {
+        self.shared.lock.yield_to_tasks();
         let mut guard = loop {
             let time_until_busy = self.time_until_busy();
             let guard = self.shared.lock.lock_within(time_until_busy);

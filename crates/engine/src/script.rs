@@ -96,9 +96,8 @@ impl Scripts {
             let lua = Lua::new_with(StdLib::MATH | StdLib::STRING | StdLib::TABLE, LuaOptions::default())?;
             let (run, environment) = load_prelude(&lua, &core, &watchdog, &protocol, memory)?;
             // A script's heap is small and short-lived: a collection each time it doubles would cost more than the
-            // scripts. Once a collection has begun, it ends quickly: with small steps, a script that creates large
-            // strings would reach its memory limit before the first of them are freed.
-            let rarely = GcIncParams::default().pause(1000).step_multiplier(10_000);
+            // scripts.
+            let rarely = GcIncParams::default().pause(1000);
             lua.gc_set_mode(GcMode::Incremental(rarely));
             set_watchdog_hook(&lua, &watchdog, FIRST_PERIOD)?;
             Ok((lua, run, environment))

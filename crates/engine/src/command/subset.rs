@@ -54,8 +54,13 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "As in Redis, other commands return `BUSY` once a script has run for 5 seconds, and `SCRIPT KILL` stops it \
          unless it has written. There is no `SHUTDOWN`: stop the process with SIGTERM, which also stops a \
          script that has written. A single Lua library call that never returns, such as `string.find` with a \
-         hostile pattern, cannot be interrupted; only a restart ends it. Hob's own calls wait for a long script \
-         until their deadline.",
+         hostile pattern, cannot be interrupted; only a restart ends it. Scripts of clients do not occupy the threads \
+         that serve Hob: Hob's own calls wait until their deadline and then fail as unavailable, and its timers go on.",
+    ),
+    (
+        "Script memory",
+        "Strings that Lua's library creates count as well (`string.rep`, `table.concat`…). A script that needs more than \
+         its limit fails with the code `OOM`; it can catch the error with `pcall`.",
     ),
     (
         "Blocking commands",

@@ -19,6 +19,9 @@ const SHORT_WAIT: Duration = Duration::from_micros(200);
 /// How often a waiting task tries again, because scripts end and others start meanwhile.
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 
+/// How long a thread that runs one script after the other leaves the lock to waiting tasks: enough to wake one of them.
+const YIELD: Duration = Duration::from_micros(50);
+
 pub(crate) struct StoreLock {
     scripts: Mutex<Scripts>,
     /// The number of waiting tasks. While there are any, each release wakes one.
@@ -77,6 +80,14 @@ impl StoreLock {
             }
             // A release since the last attempt has left a permit, with which this returns at once.
             let _ = timeout(time_left.min(RETRY_EVERY), self.released.notified()).await;
+        }
+    }
+
+    /// Called between two scripts of a client: without a pause, the same thread would get the lock again and again while
+    /// the tasks wait.
+    pub(crate) fn yield_to_tasks(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(YIELD);
         }
     }
 

@@ -1,11 +1,15 @@
 //! The embedded store, and the metrics of a store handle.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hob_engine::{Config, Engine, Reply};
+use hob_engine::{Config, Engine, Listener, Reply};
 use hob_store::{Address, Error, Script, Store, cmd};
 use hob_testkit::{LIMIT, run, wait_for};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 static ONE: Script = Script::new("return 1");
 
@@ -72,6 +76,58 @@ fn call_times_out_while_a_script_occupies_the_engine() {
     });
     assert!(matches!(script.join().unwrap(), Reply::Error(_)));
     assert_eq!(engine.execute(&[b"GET", b"n"]), Reply::Null, "none of the calls was executed");
+}
+
+/// The listener, Hob's calls and its timers share one worker thread, which a script of a client must not occupy.
+#[test]
+fn client_script_blocks_neither_calls_nor_timers() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let engine = Engine::new(Config {
+        max_script_instructions: u64::MAX,
+        busy_after: LIMIT,
+        max_script_duration: 4 * LIMIT,
+        ..Config::default()
+    });
+    runtime.block_on(async {
+        let listener = Listener::bind(engine.clone(), ([127, 0, 0, 1], 0).into()).await.unwrap();
+        let mut client = TcpStream::connect(listener.address().unwrap()).await.unwrap();
+        tokio::spawn(listener.serve(std::future::pending()));
+        client.write_all(b"EVAL \"while true do redis.call('GET', 'x') end\" 0\r\n").await.unwrap();
+        let ticks = Arc::new(AtomicU64::new(0));
+        tokio::spawn({
+            let ticks = ticks.clone();
+            async move {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    ticks.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let store = Store::embedded(&engine).with_deadline(Duration::from_millis(50));
+        let get = async || store.run::<Option<i64>>(cmd("GET").arg("n")).await;
+        wait_for("the script to run", LIMIT, async || get().await.is_err()).await;
+        let before = ticks.load(Ordering::Relaxed);
+        // Spawned, so that they run on the worker and not on the test's own thread.
+        let calls: Vec<_> = (0..50)
+            .map(|_| {
+                let store = store.clone();
+                tokio::spawn(async move { store.run::<i64>(cmd("INCR").arg("n")).await })
+            })
+            .collect();
+        for call in calls {
+            let answer = call.await.unwrap();
+            let timed_out = |error: &Error| matches!(error, Error::Unavailable { waited, .. } if *waited >= store.deadline());
+            assert!(answer.as_ref().is_err_and(timed_out), "{answer:?}");
+        }
+        let fired = async || ticks.load(Ordering::Relaxed) > before + 5;
+        wait_for("timers to fire while the script runs", LIMIT, fired).await;
+        assert!(get().await.is_err(), "the script still runs");
+        store.run::<()>(cmd("SCRIPT").arg("KILL")).await.unwrap();
+        let mut reply = [0; 18];
+        client.read_exact(&mut reply).await.unwrap();
+        assert_eq!(&reply, b"-ERR Script killed");
+        wait_for("calls to be answered again", LIMIT, async || matches!(get().await, Ok(None))).await;
+    });
 }
 
 /// P10: the metric names are part of the interface, and the number of label values is fixed.
