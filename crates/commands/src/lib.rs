@@ -16,11 +16,13 @@
 
 mod categories;
 mod command;
+mod hash;
 mod lookup;
 mod slot;
 mod table;
 
 pub use command::{Command, Flags, Keys};
+pub use hash::FnvHasher;
 pub use lookup::{Entry, Unresolved, command_keys, entries, lookup, resolve};
 pub use slot::{SLOTS, key_slot};
 pub use table::{

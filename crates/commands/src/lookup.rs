@@ -1,10 +1,11 @@
 //! Finds the command that a client sent.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::sync::LazyLock;
 
 use crate::command::Command;
+use crate::hash::FnvHasher;
 use crate::table::FAMILIES;
 
 /// What the first word of a command refers to.
@@ -46,26 +47,7 @@ const MAX_NAME: usize = 32;
 
 struct Index {
     entries: Vec<Entry>,
-    by_name: HashMap<&'static [u8], usize, BuildHasherDefault<NameHasher>>,
-}
-
-/// FNV-1a, which is fast for short words. The table is fixed, so a client cannot make its names collide.
-#[derive(Default)]
-struct NameHasher(u64);
-
-impl Hasher for NameHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-
-    /// The length of the name, which does not need to be hashed.
-    fn write_usize(&mut self, _: usize) {}
-
-    fn finish(&self) -> u64 {
-        self.0
-    }
+    by_name: HashMap<&'static [u8], usize, BuildHasherDefault<FnvHasher>>,
 }
 
 static INDEX: LazyLock<Index> = LazyLock::new(|| {

@@ -1,10 +1,12 @@
 //! The state of one connection: protocol, authentication, transaction, subscriptions.
 
 use std::collections::BTreeSet;
+use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use hob_commands::FnvHasher;
 use hob_units::AuthThrottle;
 use indexmap::IndexMap;
 use tokio::sync::Notify;
@@ -141,7 +143,7 @@ impl Session {
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     next_id: u64,
-    pub(crate) connected: IndexMap<u64, Client>,
+    pub(crate) connected: IndexMap<u64, Client, BuildHasherDefault<FnvHasher>>,
     pub(crate) accepted: u64,
     pub(crate) rejected: u64,
 }

@@ -1,14 +1,17 @@
 //! Counters that `INFO` shows and `CONFIG RESETSTAT` resets.
 
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasherDefault;
 use std::time::Duration;
+
+use hob_commands::FnvHasher;
 
 /// As in Redis: a script could otherwise invent error codes without end.
 const MAX_ERROR_CODES: usize = 128;
 
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
-    commands: HashMap<&'static str, CommandStats>,
+    commands: HashMap<&'static str, CommandStats, BuildHasherDefault<FnvHasher>>,
     errors: BTreeMap<String, u64>,
     pub(crate) error_replies: u64,
     pub(crate) rate: Rate,
