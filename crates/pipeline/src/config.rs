@@ -9,6 +9,10 @@ section! {
     pub struct Config("pipeline") {
         /// The quota that the public counters `rate_limit:<hour>` and `counter:<hour>` count.
         pub public_quota: String = "courtlistener".to_owned(),
+        /// Calls per hour of the public quota, unless a plan or the API defines its windows.
+        pub call_limit_per_hour: u32 = 5000,
+        /// Calls that stay unused in each hour of the public quota, unless a plan or the API defines its windows.
+        pub safety_buffer: u32 = 25,
         /// The folder for the files that plans read and write.
         pub folder: PathBuf = PathBuf::from("hob-data/pipelines"),
         /// Maximum number of items that a node claims of one run.

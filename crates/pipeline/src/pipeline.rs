@@ -8,7 +8,6 @@ use std::time::Duration;
 use hob_database::{Migrations, Page, PageRequest, UnixMs};
 use hob_service::{Live, Metric, ServiceContext, Task};
 use hob_web::{Card, Changes, Routes, Service};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::config::Config;
@@ -18,15 +17,16 @@ use crate::keys::Keys;
 use crate::plan::retry::FailureClass;
 use crate::plan::secrets;
 use crate::plan::{Plan, PlanName, StoredPlan};
-use crate::quota::{HOUR_MS, Quotas};
+use crate::quota::{MAX_HOLD, PublicQuota, QuotaFile, Quotas};
 use crate::run::client::HttpClient;
 use crate::run::driver::Driver;
 use crate::run::forecast::{self, Forecast, PlanCost};
+use crate::run::host_permits::HostPermits;
 use crate::run::item::{self, ItemState, ItemSummary, Progress};
 use crate::run::runs::Runs;
 use crate::run::seed;
-use crate::run::view::Views;
-use crate::run::{self, Run, RunAction, RunId};
+use crate::run::view::{View, ViewOutcome, Views};
+use crate::run::{self, Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 use crate::{card, demo, metrics, pages, routes};
 
@@ -34,6 +34,8 @@ use crate::{card, demo, metrics, pages, routes};
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
 /// How often a node looks for expired claims.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the views of runs that no node executes are written again.
+const VIEW_INTERVAL: Duration = Duration::from_secs(5);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(600);
 /// How long throughput is stored. The page of a run shows the last half hour.
 const THROUGHPUT_RETENTION: Duration = Duration::from_secs(3600);
@@ -58,7 +60,7 @@ pub(crate) struct Shared {
     /// Notifies open pages; not set in a terminal.
     changes: OnceLock<Changes>,
     /// Concurrency limits by host and the number that a plan allows.
-    hosts: Mutex<HashMap<(String, u32), Arc<Semaphore>>>,
+    hosts: Mutex<HashMap<(String, u32), Arc<HostPermits>>>,
 }
 
 impl Service for Pipelines {
@@ -75,23 +77,10 @@ impl Service for Pipelines {
     const USES_SECRETS: bool = true;
 
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self> {
-        let settings = config.current();
-        let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
-        let public =
-            if settings.public_quota.is_empty() { None } else { Some(settings.public_quota.parse()?) };
-        let http = HttpClient::new(&context.outbound).map_err(|error| Error::Conflict(error.to_string()))?;
-        let shared = Shared {
-            runs: Runs::new(&context.database),
-            quotas: Quotas::new(&context.store, &keys, &context.database, public),
-            views: Views::new(&context.store, &keys, &context.database),
-            folder: settings.folder.clone(),
-            context: context.clone(),
-            config,
-            http,
-            changes: OnceLock::new(),
-            hosts: Mutex::default(),
-        };
-        Ok(Self { shared: Arc::new(shared) })
+        let keys = keys(context)?;
+        let public = PublicQuota::of(&config.current())?;
+        let quotas = Quotas::new(&context.store, &keys, &context.database, public);
+        Self::open_with(context, config, &keys, quotas)
     }
 
     /// Starts executing runs.
@@ -102,6 +91,8 @@ impl Service for Pipelines {
         tasks.spawn("pipeline runs", move |task| this.clone().drive_runs(task));
         let this = self.clone();
         tasks.spawn("pipeline reaper", move |task| this.clone().reclaim(task));
+        let this = self.clone();
+        tasks.spawn("pipeline views", move |task| this.clone().restore_views(task));
         let this = self.clone();
         tasks.spawn("pipeline clean-up", move |task| this.clone().clean_up(task));
     }
@@ -124,7 +115,42 @@ impl Service for Pipelines {
     }
 }
 
+/// The keys, as the environment variables of the schema set them.
+fn keys(context: &ServiceContext) -> Result<Keys> {
+    Ok(Keys::from_env(context.layout, &|name| std::env::var(name).ok())?)
+}
+
 impl Pipelines {
+    /// Opens pipelines whose quotas are in a file that other processes share.
+    pub async fn open_with_file(context: &ServiceContext, config: Live<Config>, file: &Path) -> Result<Self> {
+        let keys = keys(context)?;
+        let public = PublicQuota::of(&config.current())?;
+        let quotas = QuotaFile::open(file).await?.quotas(&context.store, &keys, public);
+        Self::open_with(context, config, &keys, quotas)
+    }
+
+    fn open_with(
+        context: &ServiceContext,
+        config: Live<Config>,
+        keys: &Keys,
+        quotas: Quotas,
+    ) -> Result<Self> {
+        let settings = config.current();
+        let http = HttpClient::new(&context.outbound).map_err(|error| Error::Conflict(error.to_string()))?;
+        let shared = Shared {
+            runs: Runs::new(&context.database),
+            quotas,
+            views: Views::new(&context.store, keys, &context.database),
+            folder: settings.folder.clone(),
+            context: context.clone(),
+            config,
+            http,
+            changes: OnceLock::new(),
+            hosts: Mutex::default(),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
     pub fn quotas(&self) -> &Quotas {
         &self.shared.quotas
     }
@@ -158,12 +184,18 @@ impl Pipelines {
     /// Starts a run of a plan. The default id is the plan's name and the time.
     pub async fn start_run(&self, plan: &PlanName, id: Option<RunId>) -> Result<Run> {
         let plan = Plan::parse(&self.plan(plan).await?.text)?;
+        self.check_secrets(&plan)?;
         // No colons: the id becomes part of file names.
         let now = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ");
         let id = id.map_or_else(|| format!("{}_{now}", plan.name).parse(), Ok)?;
         let run = run::start(&self.shared.context.database, &id, &plan).await?;
         tracing::info!(run = %run.id, "pipeline run started");
         Ok(run)
+    }
+
+    /// Checks that the secrets of a plan are set.
+    pub fn check_secrets(&self, plan: &Plan) -> Result<()> {
+        secrets::check_readable(&self.shared.context.secrets, plan)
     }
 
     pub async fn run(&self, id: &RunId) -> Result<Run> {
@@ -291,6 +323,45 @@ impl Pipelines {
         }
     }
 
+    /// Writes the views of runs that no node executes again: other clients may have changed them, and the store may have
+    /// lost them.
+    async fn restore_views(self, task: Task) {
+        let mut rendered: HashMap<(RunId, u64), View> = HashMap::new();
+        while task.pause(VIEW_INTERVAL).await {
+            if let Err(error) = self.restore_views_once(&mut rendered).await {
+                tracing::debug!(%error, "failed to publish the view of a pipeline run");
+            }
+            task.heartbeat();
+        }
+    }
+
+    /// `rendered` has the views that do not change any more, by run and version.
+    async fn restore_views_once(&self, rendered: &mut HashMap<(RunId, u64), View>) -> Result<()> {
+        let (shared, database) = (&self.shared, &self.shared.context.database);
+        let now = UnixMs::now();
+        let runs = runs::paused_or_ended_after(database, now.minus(shared.views.lifetime())).await?;
+        rendered.retain(|(id, version), _| runs.iter().any(|run| run.id == *id && run.version == *version));
+        for run in &runs {
+            let Some(ttl) = shared.views.time_to_live(run) else { continue };
+            let key = (run.id.clone(), run.version);
+            if !rendered.contains_key(&key) {
+                rendered.insert(key.clone(), shared.view(run).await?);
+            }
+            if let Some(view) = rendered.get(&key)
+                && let ViewOutcome::Late { found } = shared.views.write(view, ttl).await?
+                && run::find(database, &run.id).await?.version < found
+            {
+                // Another client wrote this version. The view is written again in the next round.
+                shared.views.delete(&run.id).await?;
+            }
+            // Calls in flight may still end.
+            if now.since(run.changed_at) < MAX_HOLD {
+                rendered.remove(&key);
+            }
+        }
+        Ok(())
+    }
+
     async fn clean_up(self, task: Task) {
         loop {
             let config = self.shared.config.current();
@@ -334,23 +405,34 @@ impl Shared {
     }
 
     /// Limits concurrent requests to a host.
-    pub(crate) fn host_permits(&self, host: &str, max: u32) -> Arc<Semaphore> {
+    pub(crate) fn host_permits(&self, host: &str, max: u32) -> Arc<HostPermits> {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if hosts.len() >= MAX_HOSTS {
             hosts.retain(|_, permits| Arc::strong_count(permits) > 1);
         }
         let permits = hosts.entry((host.to_owned(), max));
-        Arc::clone(permits.or_insert_with(|| Arc::new(Semaphore::new(max as usize))))
+        Arc::clone(permits.or_insert_with(|| HostPermits::new(max)))
     }
 
     /// Writes the public view of a run to the store.
     pub(crate) async fn publish_view(&self, id: &RunId) -> Result<()> {
         let run = run::find(&self.context.database, id).await?;
+        if let Some(ttl) = self.views.time_to_live(&run) {
+            self.views.write(&self.view(&run).await?, ttl).await?;
+        }
+        Ok(())
+    }
+
+    async fn view(&self, run: &Run) -> Result<View> {
         let plan = Plan::parse(&run.text)?;
-        let done = item::progress(&self.context.database, id).await?.of(ItemState::Done);
-        let now = self.quotas.usage(&plan.quota).await?.now;
-        let hour = UnixMs(now.0 / HOUR_MS * HOUR_MS);
-        let calls = self.quotas.reserved_since(&plan.quota, hour).await?;
-        self.views.publish_run(&run, &plan.quota, now, calls, done).await
+        let progress = item::progress(&self.context.database, &run.id).await?;
+        // The view of a run that makes no calls does not change.
+        let now = match run.state {
+            RunState::Running => self.quotas.usage(&plan.quota).await?.now,
+            _ => run.changed_at,
+        };
+        let calls = self.quotas.reserved_in_hour(&plan.quota, now).await?;
+        let done = progress.of_step(plan.source.step(), ItemState::Done);
+        self.views.render(run, &plan, now, calls, done).await
     }
 }

@@ -7,8 +7,10 @@
 //! While the store is unavailable, it grants none.
 
 mod feedback;
+mod file;
 mod limits;
 pub(crate) mod log;
+mod reservation;
 mod restore;
 
 use std::collections::HashMap;
@@ -16,18 +18,22 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use hob_database::{Database, UnixMs};
+use hob_database::{Database, Transaction, UnixMs};
 use hob_store::epoch::{Epoch, MARKER, Outcome};
 use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
 pub use feedback::QuotaFeedback;
+pub use file::QuotaFile;
 pub use limits::{Limits, QuotaName};
+pub use reservation::{NewReservation, Reservation, ReserveDecision};
 
+use crate::config::Config;
 use crate::database::calls;
 use crate::database::quotas::{self, QuotaRow};
 use crate::error::{Error, Result};
 use crate::keys::{HourKey, Keys};
+use file::ProcessLock;
 use log::{CallLog, LogEntry, LogOutcome, LoggedCall};
 
 const QUOTA: &str = include_str!("quota/quota.lua");
@@ -42,6 +48,9 @@ pub(crate) const HOUR_MS: i64 = 3_600_000;
 const DEFINITION_MAX_AGE: Duration = Duration::from_secs(2);
 /// How many losses of the store one operation recovers from.
 const MAX_RECOVERIES: usize = 4;
+/// Maximum wait before a caller asks again: calls may be released and limits raised, and a caller that stays away longer
+/// loses its place among the sharers.
+pub const MAX_QUOTA_WAIT: Duration = Duration::from_secs(2);
 /// Maximum time from a reservation to the end of its calls.
 pub const MAX_HOLD: Duration = Duration::from_secs(3600);
 
@@ -59,10 +68,20 @@ struct Inner {
     log: CallLog,
     /// The last known hour of the store's clock.
     hour: AtomicI64,
-    public: Option<QuotaName>,
+    public: Option<PublicQuota>,
+    /// Set if other processes share the quotas.
+    lock: Option<ProcessLock>,
     definitions: RwLock<HashMap<QuotaName, (Arc<QuotaDefinition>, Instant)>>,
     /// One rebuild per node at a time.
     rebuilding: tokio::sync::Mutex<()>,
+}
+
+/// The quota that the documented counters count (P1, P2).
+#[derive(Clone, Debug)]
+pub struct PublicQuota {
+    pub name: QuotaName,
+    /// Its limits, unless a plan or the API defines others (P8).
+    pub limits: Limits,
 }
 
 /// A quota as it is in the database.
@@ -74,43 +93,6 @@ pub struct QuotaDefinition {
     pub blocked_until: UnixMs,
     /// Raised whenever the store has lost the quota.
     pub epoch: Epoch,
-}
-
-/// A reservation to make.
-#[derive(Clone, Debug)]
-pub struct NewReservation {
-    /// Chosen by the caller. Idempotent: the same id returns the same reservation.
-    pub id: String,
-    pub calls: u32,
-    /// Runs that wait for the same quota share it by weight.
-    pub run: String,
-    pub weight: u32,
-    /// The calls end within this time.
-    pub hold: Duration,
-}
-
-/// Calls that the caller may make.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservation {
-    pub id: String,
-    pub quota: QuotaName,
-    pub calls: u32,
-    /// By the store's clock.
-    pub reserved_at: UnixMs,
-    /// When a call that is not settled counts as ended.
-    pub until: UnixMs,
-}
-
-/// Whether calls are granted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReserveDecision {
-    Granted(Reservation),
-    Wait {
-        /// The earliest time at which the calls may fit, by the store's clock.
-        at: UnixMs,
-        /// Time until `at`, for callers with another clock.
-        after: Duration,
-    },
 }
 
 /// The usage of a quota.
@@ -142,8 +124,17 @@ impl WindowUsage {
 }
 
 impl Quotas {
-    /// `public` is the quota that the documented counters count (P1, P2).
-    pub fn new(store: &Store, keys: &Keys, database: &Database, public: Option<QuotaName>) -> Self {
+    pub fn new(store: &Store, keys: &Keys, database: &Database, public: Option<PublicQuota>) -> Self {
+        Self::with_lock(store, keys, database, public, None)
+    }
+
+    fn with_lock(
+        store: &Store,
+        keys: &Keys,
+        database: &Database,
+        public: Option<PublicQuota>,
+        lock: Option<ProcessLock>,
+    ) -> Self {
         let inner = Inner {
             store: store.clone(),
             keys: keys.clone(),
@@ -151,19 +142,30 @@ impl Quotas {
             log: CallLog::new(database),
             hour: AtomicI64::new(jiff::Timestamp::now().as_millisecond() / HOUR_MS),
             public,
+            lock,
             definitions: RwLock::default(),
             rebuilding: tokio::sync::Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Creates a quota, or changes its limits. Other nodes apply the change within two seconds.
+    /// Creates a quota, or changes its limits. Other nodes apply the change within two seconds. If its longest window
+    /// becomes longer, the store has deleted calls that count again: it is rebuilt from the call log, in a new epoch.
     pub async fn define(&self, name: &QuotaName, limits: &Limits) -> Result<()> {
-        let windows = &limits.to_string();
-        self.inner
-            .database
-            .write(|tx| async move { quotas::put(&tx, name, windows, limits.buffer()).await })
-            .await?;
+        let (windows, public) = (&limits.to_string(), self.inner.public.as_ref());
+        let work = |tx: Transaction| async move {
+            let before =
+                quotas::find(&tx, name).await?.map(|row| QuotaDefinition::of(row, public)).transpose()?;
+            quotas::put(&tx, name, windows, limits.buffer()).await?;
+            if let Some(Some(before)) = before
+                && before.epoch.get() > 0
+                && before.limits.longest_window() < limits.longest_window()
+            {
+                quotas::raise_epoch(&tx, name, before.epoch.get()).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        self.inner.database.write(work).await?;
         self.inner.definitions.write().unwrap_or_else(PoisonError::into_inner).remove(name);
         Ok(())
     }
@@ -181,8 +183,14 @@ impl Quotas {
     }
 
     async fn load_definition(&self, name: &QuotaName) -> Result<Arc<QuotaDefinition>> {
-        let row = quotas::find(&self.inner.database, name).await?;
-        let definition = Arc::new(QuotaDefinition::of(row.ok_or_else(|| Error::not_found("quota", name))?)?);
+        let public = self.inner.public.as_ref();
+        let mut row = quotas::find(&self.inner.database, name).await?;
+        if row.is_none() && public.is_some_and(|public| public.name == *name) {
+            self.inner.database.write(|tx| async move { quotas::put_default(&tx, name).await }).await?;
+            row = quotas::find(&self.inner.database, name).await?;
+        }
+        let definition = row.map(|row| QuotaDefinition::of(row, public)).transpose()?.flatten();
+        let definition = Arc::new(definition.ok_or_else(|| Error::not_found("quota", name))?);
         let entry = (Arc::clone(&definition), Instant::now());
         self.inner.definitions.write().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), entry);
         Ok(definition)
@@ -190,12 +198,14 @@ impl Quotas {
 
     pub async fn all(&self) -> Result<Vec<QuotaDefinition>> {
         let rows = quotas::list(&self.inner.database).await?;
-        rows.into_iter().map(QuotaDefinition::of).collect()
+        let public = self.inner.public.as_ref();
+        rows.into_iter().filter_map(|row| QuotaDefinition::of(row, public).transpose()).collect()
     }
 
     /// Reserves calls. A granted reservation is in the call log.
     pub async fn reserve(&self, name: &QuotaName, new: &NewReservation) -> Result<ReserveDecision> {
         new.check(&self.definition(name).await?.limits)?;
+        let _exclusive = self.exclusive(name).await?;
         for _ in 0..MAX_RECOVERIES {
             let arguments = |call: StoreCall| {
                 call.arg(&new.id).arg(new.calls).arg(&new.run).arg(new.weight).arg(millis(new.hold))
@@ -223,7 +233,11 @@ impl Quotas {
             // A reservation that cannot be logged occupies the quota until its deadline; its calls are not made.
             match self.inner.log.write(LogEntry::Reserved { call, epoch: definition.epoch }).await? {
                 LogOutcome::Written => return Ok(ReserveDecision::Granted(reservation)),
-                LogOutcome::StaleEpoch => drop(self.load_definition(name).await?),
+                LogOutcome::StaleEpoch => {
+                    self.load_definition(name).await?;
+                    // If the store still has the reservation, it was granted under the old limits.
+                    self.settle_in_store(&reservation, 0, QuotaFeedback::default()).await?;
+                }
             }
         }
         Err(Error::StoreUnstable)
@@ -232,6 +246,24 @@ impl Quotas {
     /// Settles a reservation of which `made` calls were made. The others are released.
     pub async fn settle(&self, reservation: &Reservation, made: u32, feedback: QuotaFeedback) -> Result<()> {
         let made = made.min(reservation.calls);
+        let _exclusive = self.exclusive(&reservation.quota).await?;
+        let (ended, blocked) = self.settle_in_store(reservation, made, feedback).await?;
+        if feedback.blocked_for.is_some() {
+            let quota = reservation.quota.clone();
+            self.inner.log.write(LogEntry::Blocked { quota, until: blocked }).await?;
+        }
+        let id = reservation.id.clone();
+        self.inner.log.write(LogEntry::Settled { id, made, ended }).await?;
+        Ok(())
+    }
+
+    /// Returns when the calls ended, and until when the API refuses calls.
+    async fn settle_in_store(
+        &self,
+        reservation: &Reservation,
+        made: u32,
+        feedback: QuotaFeedback,
+    ) -> Result<(UnixMs, UnixMs)> {
         let (counted, period) = feedback.counted.unwrap_or_default();
         let arguments = |call: StoreCall| {
             let call =
@@ -240,14 +272,8 @@ impl Quotas {
         };
         let (mut reply, _) = self.run(&reservation.quota, &SETTLE, arguments).await?;
         let (ended, blocked, foreign): (i64, i64, u32) = (reply.next()?, reply.next()?, reply.next()?);
-        let quota = reservation.quota.clone();
-        self.log_foreign(&quota, UnixMs(ended), foreign).await?;
-        if feedback.blocked_for.is_some() {
-            self.inner.log.write(LogEntry::Blocked { quota, until: UnixMs(blocked) }).await?;
-        }
-        let id = reservation.id.clone();
-        self.inner.log.write(LogEntry::Settled { id, made, ended: UnixMs(ended) }).await?;
-        Ok(())
+        self.log_foreign(&reservation.quota, UnixMs(ended), foreign).await?;
+        Ok((UnixMs(ended), UnixMs(blocked)))
     }
 
     /// Finds a reservation that is not settled.
@@ -258,6 +284,7 @@ impl Quotas {
 
     /// Reads the usage of a quota.
     pub async fn usage(&self, name: &QuotaName) -> Result<QuotaUsage> {
+        let _exclusive = self.exclusive(name).await?;
         let (mut reply, definition) = self.run(name, &USAGE, |call| call).await?;
         let (now, blocked, in_flight, foreign): (i64, i64, u32, u32) =
             (reply.next()?, reply.next()?, reply.next()?, reply.next()?);
@@ -283,9 +310,11 @@ impl Quotas {
         Ok(calls::history(&self.inner.database, name, since, step_ms).await?)
     }
 
-    /// Number of calls reserved since a time.
-    pub async fn reserved_since(&self, name: &QuotaName, since: UnixMs) -> Result<u64> {
-        Ok(calls::reserved_between(&self.inner.database, name, since, UnixMs(i64::MAX)).await?)
+    /// Number of calls reserved in the hour of a time.
+    pub async fn reserved_in_hour(&self, name: &QuotaName, of: UnixMs) -> Result<u64> {
+        let start = of.0 / HOUR_MS * HOUR_MS;
+        let (from, to) = (UnixMs(start), UnixMs(start + HOUR_MS));
+        Ok(calls::reserved_between(&self.inner.database, name, from, to).await?)
     }
 
     /// Deletes the part of the call log that is older than every window and than `keep`.
@@ -356,7 +385,7 @@ impl Quotas {
         let (keys, quota) = (&self.inner.keys, definition.name.id());
         let mut all = vec![keys.quota_marker(quota), keys.quota_calls(quota), keys.quota_state(quota)];
         all.push(keys.quota_turns(quota));
-        if self.inner.public.as_ref() == Some(&definition.name) {
+        if self.inner.public.as_ref().is_some_and(|public| public.name == definition.name) {
             let shard = keys.space().shard_of(quota.as_str());
             let hours = [hour_key(hour - 1)?, hour_key(hour)?, hour_key(hour + 1)?];
             all.extend(hours.iter().map(|hour| keys.rate_limit(hour, shard)));
@@ -379,56 +408,31 @@ impl Quotas {
     }
 }
 
-impl NewReservation {
-    /// A unique id: 80 random bits, since the store keeps one per call.
-    pub fn random_id() -> String {
-        format!("{:020x}", rand::random::<u128>() >> 48)
-    }
-
-    fn check(&self, limits: &Limits) -> Result<()> {
-        if self.calls == 0 || self.calls > limits.max_calls_per_reservation() {
-            let max = limits.max_calls_per_reservation();
-            return Err(Error::invalid(
-                "calls",
-                format!("must be between 1 and {max}, the smallest window minus the buffer"),
-            ));
+impl PublicQuota {
+    /// The public quota of the configuration, if it names one.
+    pub(crate) fn of(config: &Config) -> Result<Option<Self>> {
+        if config.public_quota.is_empty() {
+            return Ok(None);
         }
-        if self.id.is_empty()
-            || self.id.len() > 64
-            || !self.id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b':')
-        {
-            return Err(Error::invalid("id", "must have 1 to 64 visible characters without ':'"));
-        }
-        if self.run.is_empty() || self.run.len() > 250 || self.run.chars().any(char::is_control) {
-            return Err(Error::invalid("run", "must have 1 to 250 characters"));
-        }
-        if !(1..=1000).contains(&self.weight) {
-            return Err(Error::invalid("weight", "must be between 1 and 1000"));
-        }
-        if self.hold < Duration::from_secs(1) || self.hold > MAX_HOLD {
-            return Err(Error::invalid("hold", "must be between 1 second and 1 hour"));
-        }
-        Ok(())
-    }
-}
-
-impl Reservation {
-    fn of(call: &LoggedCall) -> Self {
-        Self {
-            id: call.id.clone(),
-            quota: call.quota.clone(),
-            calls: call.calls,
-            reserved_at: call.reserved_at,
-            until: call.until,
-        }
+        let limits = Limits::parse(&format!("{}/1h", config.call_limit_per_hour), config.safety_buffer);
+        let limits = limits.map_err(|error| {
+            Error::invalid("pipeline.call_limit_per_hour and pipeline.safety_buffer", error)
+        })?;
+        Ok(Some(Self { name: config.public_quota.parse()?, limits }))
     }
 }
 
 impl QuotaDefinition {
-    fn of(row: QuotaRow) -> Result<Self> {
-        let limits = Limits::parse(&row.windows, row.buffer)?;
+    /// `None` if the limits are those of the public quota, and this is not the public quota any more.
+    fn of(row: QuotaRow, public: Option<&PublicQuota>) -> Result<Option<Self>> {
+        let limits = if row.windows.is_empty() {
+            let Some(public) = public.filter(|public| public.name == row.name) else { return Ok(None) };
+            public.limits.clone()
+        } else {
+            Limits::parse(&row.windows, row.buffer)?
+        };
         let epoch = Epoch::new(row.epoch)?;
-        Ok(Self { name: row.name, limits, blocked_until: row.blocked_until, epoch })
+        Ok(Some(Self { name: row.name, limits, blocked_until: row.blocked_until, epoch }))
     }
 }
 

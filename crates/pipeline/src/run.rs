@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod driver;
 mod extract;
 pub mod forecast;
+pub(crate) mod host_permits;
 pub(crate) mod item;
 pub(crate) mod runs;
 pub(crate) mod seed;

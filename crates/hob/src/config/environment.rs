@@ -20,7 +20,7 @@ const PROGRAM: [&str; 2] = ["HOB_CONFIG", "HOB_LOG"];
 /// Together they are another way to write `[redis] url`.
 const REDIS_PARTS: [&str; 3] = ["REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD"];
 
-const ALIASES: [Alias; 9] = [
+const ALIASES: [Alias; 11] = [
     Alias::new("HOB_NODE", "node", "name", Rank::AboveFile),
     Alias::new("HOB_LISTEN", "server", "listen", Rank::AboveFile),
     Alias::new("HOB_EMBEDDED_LISTEN", "redis", "embedded_listen", Rank::AboveFile),
@@ -37,6 +37,8 @@ const ALIASES: [Alias; 9] = [
         convert: milliseconds,
         ..Alias::new("MESSAGE_RATE_WINDOW", "chat", "message_rate_window", Rank::BelowFile)
     },
+    Alias::new("CALL_LIMIT_PER_HOUR", "pipeline", "call_limit_per_hour", Rank::BelowFile),
+    Alias::new("COURTLISTENER_SAFETY_BUFFER", "pipeline", "safety_buffer", Rank::BelowFile),
 ];
 
 /// Another name for the variable of a setting. An empty variable counts as not set.

@@ -89,6 +89,9 @@ fn documented_names_set_their_settings() {
         ("HOB_ADMIN_TOKEN", "an unguessable admin token", "server", "admin_token", "\"env:HOB_ADMIN_TOKEN\""),
         ("MESSAGE_RATE_LIMIT", "3", "chat", "message_rate_limit", "3"),
         ("HOB_CHAT_MESSAGE_RATE_LIMIT", "3", "chat", "message_rate_limit", "3"),
+        // P8
+        ("CALL_LIMIT_PER_HOUR", "100", "pipeline", "call_limit_per_hour", "100"),
+        ("COURTLISTENER_SAFETY_BUFFER", "5", "pipeline", "safety_buffer", "5"),
         ("MESSAGE_RATE_WINDOW", "1500", "chat", "message_rate_window", "\"1s 500ms\""),
         ("MESSAGE_RATE_WINDOW", "2m", "chat", "message_rate_window", "\"2m\""),
     ] {
@@ -182,6 +185,21 @@ fn variables_of_the_key_schemas_are_shown() {
     {
         assert!(line(name).contains("default"), "{shown}");
     }
+}
+
+/// P8: the public quota has the documented limit minus the buffer.
+#[test]
+fn documented_call_limit_takes_effect() {
+    let variables = [("CALL_LIMIT_PER_HOUR", "10"), ("COURTLISTENER_SAFETY_BUFFER", "7")];
+    let server = Server::start_with(&["--only", "pipeline"], &variables);
+    let granted: Vec<bool> = (0..4)
+        .map(|_| {
+            let response = server.post("/api/v1/quota/courtlistener/reserve", "{}");
+            let answer: serde_json::Value = serde_json::from_str(&response.body).unwrap();
+            answer["granted"].as_bool().unwrap()
+        })
+        .collect();
+    assert_eq!(granted, [true, true, true, false]);
 }
 
 /// C6: the chat service applies the limit from the documented variable.

@@ -14,7 +14,7 @@ pub(crate) fn hob() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_hob"));
     let ours = |name: &str| {
         ["HOB_", "REDIS_", "MESSAGE_RATE_"].iter().any(|start| name.starts_with(start))
-            || name == "DATABASE_URL"
+            || ["DATABASE_URL", "CALL_LIMIT_PER_HOUR", "COURTLISTENER_SAFETY_BUFFER"].contains(&name)
     };
     for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(name);

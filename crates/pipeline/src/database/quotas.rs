@@ -7,6 +7,7 @@ use crate::quota::QuotaName;
 
 pub(crate) struct QuotaRow {
     pub(crate) name: QuotaName,
+    /// Empty: the limits are in the configuration.
     pub(crate) windows: String,
     pub(crate) buffer: u32,
     pub(crate) blocked_until: UnixMs,
@@ -20,6 +21,14 @@ pub(crate) async fn put(tx: &Transaction, name: &QuotaName, windows: &str, buffe
                    VALUES ($1, $2, $3, 0, 0, $4)
                    ON CONFLICT (name) DO UPDATE SET windows = $2, buffer = $3, updated_at = $4");
     tx.execute(put.bind(name).bind(windows).bind(buffer).bind(tx.now())).await?;
+    Ok(())
+}
+
+/// Creates the public quota with the limits of the configuration.
+pub(crate) async fn put_default(tx: &Transaction, name: &QuotaName) -> Result<()> {
+    let put = sql("INSERT INTO pipeline_quota (name, windows, buffer, blocked_until, epoch, updated_at)
+                   VALUES ($1, '', 0, 0, 0, $2) ON CONFLICT DO NOTHING");
+    tx.execute(put.bind(name).bind(tx.now())).await?;
     Ok(())
 }
 

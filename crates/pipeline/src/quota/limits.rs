@@ -37,9 +37,13 @@ impl QuotaName {
 impl Limits {
     /// Parses windows such as `"5/1m, 50/1h, 125/1d"`.
     pub fn parse(windows: &str, buffer: u32) -> Result<Self> {
-        let windows: Result<Vec<Window>, _> =
-            windows.split(',').map(|window| window.trim().parse()).collect();
-        Self::new(windows.map_err(|error: hob_store::Error| Error::invalid("windows", error))?, buffer)
+        let read = |window: &str| {
+            let invalid =
+                |_| Error::invalid("windows", format!("{window:?} is not a window; write 5/1m or 5000/1h"));
+            window.parse::<Window>().map_err(invalid)
+        };
+        let windows: Result<Vec<Window>> = windows.split(',').map(str::trim).map(read).collect();
+        Self::new(windows?, buffer)
     }
 
     pub fn new(mut windows: Vec<Window>, buffer: u32) -> Result<Self> {
@@ -160,6 +164,14 @@ mod tests {
         for windows in ["", "0/1h", "5/1m, 6/60s", "5/1m burst 3", "100001/1h", "5/10ms", "many"] {
             assert_eq!(field(windows, 0), "windows", "{windows}");
         }
+    }
+
+    /// A hint must not name something that quotas do not have.
+    #[test]
+    fn hint_is_a_window_that_quotas_accept() {
+        let error = Limits::parse("many", 0).unwrap_err().to_string();
+        assert_eq!(error, "windows: \"many\" is not a window; write 5/1m or 5000/1h");
+        Limits::parse("5/1m, 5000/1h", 0).unwrap();
     }
 
     #[test]

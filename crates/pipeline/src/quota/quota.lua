@@ -79,6 +79,13 @@ local function take_foreign(now, first)
   return add_foreign(now, rise, first)
 end
 
+-- The most calls that one reservation can have.
+local function smallest_limit(first)
+  local least = math.huge
+  for at = first, #ARGV, 2 do least = math.min(least, tonumber(ARGV[at])) end
+  return least
+end
+
 -- When `calls` more calls fit into every window; now, if they fit already. A call in flight may end at once, so it counts
 -- as ending now.
 local function fits_at(now, calls, first)

@@ -38,9 +38,9 @@ impl Quotas {
 }
 
 /// A quota in the database.
-struct QuotaSource<'a> {
-    quotas: &'a Quotas,
-    name: &'a QuotaName,
+pub(super) struct QuotaSource<'a> {
+    pub(super) quotas: &'a Quotas,
+    pub(super) name: &'a QuotaName,
 }
 
 impl Rebuild for QuotaSource<'_> {

@@ -10,7 +10,9 @@ use utoipa::ToSchema;
 use utoipa_axum::routes;
 
 use crate::pipeline::Pipelines;
-use crate::quota::{Limits, NewReservation, QuotaFeedback, QuotaName, QuotaUsage, ReserveDecision};
+use crate::quota::{
+    Limits, MAX_QUOTA_WAIT, NewReservation, QuotaFeedback, QuotaName, QuotaUsage, ReserveDecision, millis,
+};
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
@@ -66,8 +68,8 @@ struct QuotaRequest {
 }
 
 /// A reservation to make.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Default, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
 #[schema(as = QuotaReserveRequest)]
 struct ReserveRequest {
     /// Id of the reservation; random by default. A request with the same id returns the same reservation.
@@ -75,10 +77,10 @@ struct ReserveRequest {
     id: Option<String>,
     /// Number of calls; 1 by default.
     calls: Option<u32>,
-    /// Runs that wait for the same quota share it by weight; `api` by default.
+    /// Name of the sharer; `api` by default. Runs and other sharers that wait for the quota share it by weight.
     #[schema(max_length = 250)]
     run: Option<String>,
-    /// Weight of the run, 1 to 1000; 1 by default.
+    /// Weight of the sharer, 1 to 1000; 1 by default.
     weight: Option<u32>,
     /// The calls end within this time; 60 by default.
     #[schema(minimum = 1, maximum = 3600)]
@@ -95,7 +97,7 @@ struct ReserveResponse {
     until: Option<Time>,
     /// The earliest time at which the calls may fit.
     at: Option<Time>,
-    /// Time until `at`.
+    /// When to ask again, at most 2 seconds: a caller that stays away longer loses its place among the sharers.
     wait_ms: Option<u64>,
 }
 
@@ -157,12 +159,13 @@ async fn put_quota(
 
 /// Reserves calls. A granted reservation is in the call log.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/reserve", params(("name" = String, Path, max_length = 64)),
-    request_body = ReserveRequest, responses((status = 200, body = ReserveResponse)))]
+    request_body = Option<ReserveRequest>, responses((status = 200, body = ReserveResponse)))]
 async fn reserve(
     State(pipelines): State<Pipelines>,
     Path(name): Path<String>,
-    Json(request): Json<ReserveRequest>,
+    request: Option<Json<ReserveRequest>>,
 ) -> Result<Json<ReserveResponse>, Problem> {
+    let Json(request) = request.unwrap_or_default();
     let new = NewReservation {
         id: request.id.unwrap_or_else(NewReservation::random_id),
         calls: request.calls.unwrap_or(1),
@@ -179,7 +182,7 @@ async fn reserve(
             ReserveResponse { granted: true, id, until, at: None, wait_ms: None }
         }
         ReserveDecision::Wait { at, after } => {
-            let wait_ms = u64::try_from(after.as_millis()).ok();
+            let wait_ms = Some(millis(after.min(MAX_QUOTA_WAIT)));
             ReserveResponse { granted: false, id, until: None, at: Some(Time(at)), wait_ms }
         }
     }))

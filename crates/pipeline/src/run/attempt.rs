@@ -1,6 +1,6 @@
 //! One attempt to process an item: reserve a call, send the request, interpret the response.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hob_expression::Escape;
 use hob_service::config::{Mask, SecretDenied, SecretName};
@@ -8,22 +8,22 @@ use http::{Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use url::Url;
 
 use crate::plan::retry::{FailureClass, RetryDecision};
 use crate::plan::secrets::RequestSecrets;
 use crate::plan::template::{Template, TemplateValues};
 use crate::plan::{PAGES_STEP, Source, Step};
-use crate::quota::{NewReservation, QuotaFeedback, Reservation, ReserveDecision, millis};
+use crate::quota::{MAX_QUOTA_WAIT, NewReservation, QuotaFeedback, Reservation, ReserveDecision, millis};
 use crate::run::client::{AttemptFailure, HttpResponse};
 use crate::run::driver::Driver;
 use crate::run::extract::{self, Extracted};
+use crate::run::host_permits::HostPermit;
 use crate::run::item::{self, AttemptOutcome, Item, ResultVersion, StoredResult};
 
 /// An older reservation is released, since its call might end after its deadline.
 const MAX_RESERVATION_AGE: Duration = Duration::from_secs(5);
-/// Maximum wait before the quota is asked again: calls may be released and limits raised.
-const MAX_QUOTA_WAIT: Duration = Duration::from_secs(2);
 /// Wait after an error of the quota.
 const QUOTA_RETRY: Duration = Duration::from_millis(500);
 
@@ -35,6 +35,14 @@ pub(crate) struct AttemptResult {
     pub(crate) status: u16,
     pub(crate) calls: u32,
     pub(crate) outcome: AttemptOutcome,
+}
+
+/// A call that may be made now.
+struct Admission {
+    reservation: Reservation,
+    reserved: Instant,
+    /// Held until the response.
+    _permit: HostPermit,
 }
 
 /// A request that is ready to send.
@@ -94,11 +102,8 @@ impl Driver {
             Ok(prepared) => prepared,
             Err(failure) => return AttemptResult::without_call(self.failure_outcome(item, failure)),
         };
-        let host = self.shared.host_permits(sent.url.host_str().unwrap_or_default(), self.plan.http.per_host);
-        let Ok(_permit) = host.acquire_owned().await else {
-            return AttemptResult::without_call(AttemptOutcome::Released);
-        };
-        let Some((reservation, reserved)) = self.reserve().await else {
+        let host = sent.url.host_str().unwrap_or_default();
+        let Some(Admission { reservation, reserved, _permit }) = self.admit(host).await else {
             return AttemptResult::without_call(AttemptOutcome::Released);
         };
         if reserved.elapsed() > MAX_RESERVATION_AGE {
@@ -127,22 +132,29 @@ impl Driver {
         AttemptResult { status, calls: 1, outcome }
     }
 
-    /// Waits until the quota grants a call; `None` if the run stops first. One item of the run waits at a time.
-    async fn reserve(&self) -> Option<(Reservation, Instant)> {
-        let _front = tokio::select! {
-            front = self.quota_gate.lock() => front,
-            () = self.stop.cancelled() => return None,
-        };
+    /// Waits for a permit of the host and a reservation of the quota; `None` if the run stops first. One item per host
+    /// waits at a time. No permit is held while the quota has no calls, so that other runs can use it.
+    async fn admit(&self, host: &str) -> Option<Admission> {
+        let front = self.host_gate(host);
+        let _front = self.unless_stopped(front.lock()).await?;
+        let permits = self.shared.host_permits(host, self.plan.http.per_host);
         let hold = self.plan.http.timeout.get() + MAX_RESERVATION_AGE + MAX_RESERVATION_AGE;
         let (run, weight) = (self.run.to_string(), self.plan.weight);
         let new = NewReservation { id: NewReservation::random_id(), calls: 1, run, weight, hold };
         loop {
-            if self.stop.is_cancelled() {
-                return None;
+            let ask_at = *self.unless_stopped(self.quota_gate.lock()).await?;
+            self.unless_stopped(tokio::time::sleep_until(ask_at)).await?;
+            let permit = self.unless_stopped(permits.acquire(&self.run, weight)).await?;
+            let mut ask_at = self.unless_stopped(self.quota_gate.lock()).await?;
+            let reserved = Instant::now();
+            if *ask_at > reserved {
+                continue;
             }
-            let sent = Instant::now();
             let wait = match self.shared.quotas.reserve(&self.plan.quota, &new).await {
-                Ok(ReserveDecision::Granted(reservation)) => return Some((reservation, sent)),
+                Ok(ReserveDecision::Granted(reservation)) => {
+                    permit.count_call(&self.run, weight);
+                    return Some(Admission { reservation, reserved, _permit: permit });
+                }
                 Ok(ReserveDecision::Wait { after, .. }) => after.min(MAX_QUOTA_WAIT),
                 Err(error) => {
                     // Fail closed: the usage of the quota is unknown.
@@ -152,16 +164,18 @@ impl Driver {
                     QUOTA_RETRY
                 }
             };
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.stop.cancelled() => return None,
-            }
+            *ask_at = Instant::now() + wait;
         }
+    }
+
+    /// The result of a future; `None` if the run stops first.
+    async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        self.stop.run_until_cancelled(future).await
     }
 
     async fn settle(&self, reservation: &Reservation, made: u32, feedback: QuotaFeedback) {
         if feedback.blocked_for.is_some() {
-            tracing::warn!(quota = %reservation.quota, wait_ms = feedback.blocked_for.map(millis), "API refused a call");
+            tracing::warn!(quota = %reservation.quota, wait_ms = feedback.blocked_for.map(millis), "API allows no calls");
         }
         if let Err(error) = self.shared.quotas.settle(reservation, made, feedback).await
             && !error.is_reported()

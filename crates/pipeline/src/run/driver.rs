@@ -1,13 +1,14 @@
 //! Executes a run on one node: claims due items, attempts them, commits the results, and writes them to the sinks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use hob_database::UnixMs;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::database::{outputs, runs};
@@ -24,6 +25,8 @@ use crate::sink::{self, Sinks};
 const IDLE_WAIT: Duration = Duration::from_millis(200);
 /// With more results waiting for their sinks, no items are claimed.
 const MAX_PENDING_RESULTS: u32 = 10_000;
+/// Hosts whose gates are kept; more only while items wait for them.
+const MAX_GATES: usize = 1000;
 /// Interval of renewals, writes to sinks, and views.
 const TICK: Duration = Duration::from_millis(500);
 
@@ -36,13 +39,17 @@ pub(crate) struct Driver {
     pub(crate) stored_steps: BTreeMap<String, String>,
     /// Owner of the claims. Random, so that a restarted node is a new worker.
     worker: String,
-    /// Held by the item that waits for the quota.
-    pub(crate) quota_gate: tokio::sync::Mutex<()>,
+    /// Held by the item that asks the quota: when to ask again.
+    pub(crate) quota_gate: tokio::sync::Mutex<Instant>,
+    /// Held by the item that is next for each host.
+    host_gates: Mutex<HashMap<String, Gate>>,
     /// Stops claims and new attempts.
     pub(crate) stop: CancellationToken,
     /// No attempt is in flight any more.
     finished: CancellationToken,
 }
+
+type Gate = Arc<tokio::sync::Mutex<()>>;
 
 /// Claims with the number of their items in flight.
 type OpenClaims = BTreeMap<i64, usize>;
@@ -56,10 +63,19 @@ impl Driver {
             stored_steps: plan.stored_steps(),
             plan,
             worker: format!("{}-{:016x}", shared.context.node, rand::random::<u64>()),
-            quota_gate: tokio::sync::Mutex::default(),
+            quota_gate: tokio::sync::Mutex::new(Instant::now()),
+            host_gates: Mutex::default(),
             stop,
             finished: CancellationToken::new(),
         })
+    }
+
+    pub(crate) fn host_gate(&self, host: &str) -> Gate {
+        let mut gates = self.host_gates.lock().unwrap_or_else(PoisonError::into_inner);
+        if gates.len() >= MAX_GATES {
+            gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+        }
+        Arc::clone(gates.entry(host.to_owned()).or_default())
     }
 
     /// Runs until the run leaves the state running, or the node stops.
@@ -171,13 +187,16 @@ impl Driver {
         let failed = finished.iter().filter(|attempt| {
             matches!(attempt.outcome, AttemptOutcome::Retry { .. } | AttemptOutcome::Quarantined { .. })
         });
-        let failed: Vec<&str> = failed.map(|attempt| attempt.item.key.as_str()).collect();
+        let failed: Vec<&Item> = failed.map(|attempt| &attempt.item).collect();
         let done =
             finished.iter().filter(|attempt| matches!(attempt.outcome, AttemptOutcome::Done { .. })).count();
         for (outcome, count) in [("done", done), ("failed", failed.len())] {
             crate::metrics::items(outcome, count);
         }
-        if let Err(error) = self.shared.views.publish_failed(failed).await {
+        // The public list has the items of the source only.
+        let of_source = failed.iter().filter(|item| item.step == self.plan.source.step());
+        let of_source = of_source.map(|item| item.key.as_str());
+        if let Err(error) = self.shared.views.publish_failed(of_source).await {
             tracing::debug!(%error, "failed to publish the failed items of a run");
         }
         Ok(())

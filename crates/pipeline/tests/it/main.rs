@@ -11,6 +11,7 @@ mod quota;
 mod quota_model;
 mod runs;
 mod secrets;
+mod sharing;
 mod simulation;
 mod sinks;
 mod support;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hob_fixtures::every_service;
 use hob_pipeline::Error;
 use hob_pipeline::keys::Quota;
-use hob_pipeline::quota::{Limits, NewReservation, QuotaFeedback, ReserveDecision};
+use hob_pipeline::quota::{Limits, NewReservation, QuotaFeedback};
 use hob_store::cmd;
 
 use crate::support::{NEEDS, TestEnv, api, new_reservation, reserve, wait_time};
@@ -184,34 +184,34 @@ every_service! {
         reserve(&quotas, &new_reservation("three")).await;
     }
 
-    async fn runs_share_a_quota_by_their_weights(context: TestContext) {
+    /// P1: calls that the shorter window did not count any more count in the longer one.
+    async fn longer_window_counts_the_calls_in_the_log(context: TestContext) {
         let env = TestEnv::new(context);
-        let quotas = env.quotas_with("12/10s", 0).await;
-        let mut granted = [0_u32; 2];
-        let mut retry_at = [0_u64; 2];
-        // The light run has more workers than the heavy one. All retry at the given time.
-        for now_ms in (0..200_000).step_by(50) {
-            for (at, (run, weight, workers)) in [("light", 1, 60), ("heavy", 3, 12)].into_iter().enumerate() {
-                for worker in 0..workers {
-                    if now_ms < retry_at[at] {
-                        break;
-                    }
-                    let new_reservation = NewReservation { run: run.to_owned(), weight, ..new_reservation(&format!("{run}-{now_ms}-{worker}")) };
-                    match quotas.reserve(&api(), &new_reservation).await.unwrap() {
-                        ReserveDecision::Granted(call) => {
-                            quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
-                            granted[at] += 1;
-                        }
-                        ReserveDecision::Wait { after, .. } => retry_at[at] = now_ms + after.as_millis() as u64,
-                    }
-                }
-            }
-            env.advance(Duration::from_millis(50));
+        let quotas = env.quotas_with("5/2s", 0).await;
+        for number in 0..5 {
+            let call = reserve(&quotas, &new_reservation(&format!("call-{number}"))).await;
+            quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
         }
-        let [light, heavy] = granted;
-        let share = f64::from(heavy) / f64::from(light + heavy);
-        assert!((0.70..0.80).contains(&share), "{light} light, {heavy} heavy");
-        assert!(light + heavy >= 228, "{light} light, {heavy} heavy of 240");
+        env.advance(5 * SECOND);
+        assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 0);
+        quotas.define(&api(), &Limits::parse("5/1m", 0).unwrap()).await.unwrap();
+        assert_eq!(wait_time(&quotas, &new_reservation("sixth")).await, MINUTE - 5 * SECOND);
+        // A node that still has the old definition does not grant the call either.
+        let other = env.quotas();
+        other.definition(&api()).await.unwrap();
+        quotas.define(&api(), &Limits::parse("5/2m", 0).unwrap()).await.unwrap();
+        env.advance(MINUTE);
+        assert_eq!(wait_time(&other, &new_reservation("seventh")).await, MINUTE - 5 * SECOND);
+    }
+
+    /// P8: limit and buffer of the configuration, unless others are defined.
+    async fn public_quota_has_the_limits_of_the_configuration(context: TestContext) {
+        let env = TestEnv::new(context);
+        let quotas = env.quotas();
+        let usage = quotas.usage(&api()).await.unwrap();
+        assert_eq!((usage.windows[0].usable, usage.windows[0].period), (4975, HOUR));
+        quotas.define(&api(), &Limits::parse("5/1m", 0).unwrap()).await.unwrap();
+        assert_eq!(env.quotas().usage(&api()).await.unwrap().windows[0].usable, 5);
     }
 
     async fn lower_limit_applies_at_once_and_unknown_quota_is_rejected(context: TestContext) {

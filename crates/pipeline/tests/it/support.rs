@@ -7,12 +7,14 @@ use std::time::Duration;
 use hob_database::{Database, Read as _, sql};
 use hob_fixtures::{Layout, Needs, Server, TestContext, TestStore};
 use hob_pipeline::keys::{self, Keys};
-use hob_pipeline::quota::{Limits, NewReservation, QuotaName, Quotas, Reservation, ReserveDecision};
+use hob_pipeline::quota::{
+    Limits, NewReservation, PublicQuota, QuotaName, Quotas, Reservation, ReserveDecision,
+};
 use hob_pipeline::run::RunId;
 use hob_pipeline::{Config, FailureClass, ItemState, MIGRATIONS, Pipelines, Runs};
 use hob_service::{Live, NodeName, ServiceContext};
 use hob_store::{Clock, Store, cmd};
-use hob_testkit::{KillableNode, LIMIT, RedisServer, TestDatabase};
+use hob_testkit::{KillableNode, LIMIT, RedisServer, TestDatabase, wait_for};
 use tempfile::TempDir;
 
 /// Sunday, 15 November 2026, 08:10:00 UTC.
@@ -58,7 +60,8 @@ impl TestEnv {
 
     /// The quotas of one node; "api" is the public one.
     pub(crate) fn quotas(&self) -> Quotas {
-        Quotas::new(&self.store(), &self.keys(), &self.database, Some(api()))
+        let public = PublicQuota { name: api(), limits: Limits::parse("5000/1h", 25).unwrap() };
+        Quotas::new(&self.store(), &self.keys(), &self.database, Some(public))
     }
 
     /// Quotas with "api" defined.
@@ -114,20 +117,25 @@ impl TestEnv {
         }
     }
 
-    /// Compares the item counts with the items.
+    /// Compares the item counts with the items, until no commit happened between reading the two.
     pub(crate) async fn assert_counts_match(&self, run: &RunId) {
-        let count = sql(
-            "SELECT step, state, CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1 GROUP BY step, state",
-        );
-        let mut counted: Vec<(String, ItemState, u64)> = self.database.all(count.bind(run)).await.unwrap();
-        counted.sort();
-        let failed = sql("SELECT class, state, CAST(count(*) AS BIGINT) FROM pipeline_item
-                          WHERE run = $1 AND class <> '' GROUP BY class, state");
-        let mut failed: Vec<(FailureClass, ItemState, u64)> =
-            self.database.all(failed.bind(run)).await.unwrap();
-        failed.sort();
-        let stored = Runs::new(&self.database).progress(run).await.unwrap();
-        assert_eq!((stored.steps, stored.failures), (counted, failed));
+        wait_for("counts that match the items", LIMIT, async || {
+            let count = sql(
+                "SELECT step, state, CAST(count(*) AS BIGINT) FROM pipeline_item WHERE run = $1 GROUP BY step, state",
+            );
+            let mut counted: Vec<(String, ItemState, u64)> =
+                self.database.all(count.bind(run)).await.unwrap();
+            counted.sort();
+            let failed = sql("SELECT class, state, CAST(count(*) AS BIGINT) FROM pipeline_item
+                              WHERE run = $1 AND class <> '' GROUP BY class, state");
+            let mut failed: Vec<(FailureClass, ItemState, u64)> =
+                self.database.all(failed.bind(run)).await.unwrap();
+            failed.sort();
+            let stored = Runs::new(&self.database).progress(run).await.unwrap();
+            let (stored, counted) = ((stored.steps, stored.failures), (counted, failed));
+            if stored == counted { Ok(()) } else { Err((stored, counted)) }
+        })
+        .await;
     }
 
     pub(crate) async fn get(&self, key: &hob_store::Key) -> Option<String> {
