@@ -36,12 +36,12 @@ pub(crate) async fn insert_attempts(
     Ok(())
 }
 
-/// The keys of the items that were done last, newest first.
-pub(crate) async fn newest_done(on: &impl Read, run: &RunId, limit: u32) -> Result<Vec<String>> {
+/// The keys of the items of a step that were done last, newest first.
+pub(crate) async fn newest_done(on: &impl Read, run: &RunId, step: &str, limit: u32) -> Result<Vec<String>> {
     let list =
         sql("SELECT i.key FROM pipeline_attempt a JOIN pipeline_item i ON i.run = a.run AND i.seq = a.seq
-                    WHERE a.run = $1 AND a.class = '' ORDER BY a.ended_at DESC, a.seq DESC LIMIT $2");
-    let keys: Vec<(String,)> = on.all(list.bind(run).bind(limit)).await?;
+                    WHERE a.run = $1 AND a.class = '' AND i.step = $2 ORDER BY a.ended_at DESC, a.seq DESC LIMIT $3");
+    let keys: Vec<(String,)> = on.all(list.bind(run).bind(step).bind(limit)).await?;
     Ok(keys.into_iter().map(|(key,)| key).collect())
 }
 

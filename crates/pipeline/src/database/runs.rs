@@ -56,6 +56,14 @@ pub(crate) async fn running(on: &impl Read) -> Result<Vec<RunId>> {
     Ok(rows.into_iter().map(|(id,)| id).collect())
 }
 
+/// The newest 200 runs that are paused, or that ended after a time.
+pub(crate) async fn paused_or_ended_after(on: &impl Read, after: UnixMs) -> Result<Vec<Run>> {
+    let list = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at
+                    FROM pipeline_run WHERE state = $1 OR (state <> $2 AND changed_at > $3)
+                    ORDER BY changed_at DESC LIMIT 200");
+    on.all(list.bind(RunState::Paused).bind(RunState::Running).bind(after)).await
+}
+
 /// Runs that are not archived, newest first.
 pub(crate) async fn page(on: &impl Read, request: &PageRequest) -> Result<Page<Run>> {
     let list = sql("SELECT id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at

@@ -1,5 +1,5 @@
-//! Checks whether a plan may use its secrets: when the plan is saved, so that its author sees the error, and again for
-//! every request, since `hob.toml` may have changed and the host may come from the item.
+//! Checks whether a plan may use its secrets: when the plan is saved, so that its author sees the error, when a run starts,
+//! and again for every request, since `hob.toml` may have changed and the host may come from the item.
 
 use std::collections::BTreeMap;
 use std::str::FromStr as _;
@@ -34,11 +34,23 @@ struct RequestTemplate<'a> {
 #[derive(Default)]
 pub(crate) struct RequestSecrets(BTreeMap<SecretName, Secret>);
 
-/// Checks every secret of a plan.
+/// Checks that a plan may use its secrets.
 pub(crate) fn check_plan(secrets: &Secrets, plan: &Plan) -> Result<()> {
     for request in requests(plan) {
-        request.check(secrets)?;
+        request.for_each_secret(|name| request.check(secrets, name))?;
     }
+    check_sinks(secrets, plan)
+}
+
+/// Checks that the secrets of a plan are set, so that a run does not start without them.
+pub(crate) fn check_readable(secrets: &Secrets, plan: &Plan) -> Result<()> {
+    for request in requests(plan) {
+        request.for_each_secret(|name| secrets.check_readable(name, SYSTEM))?;
+    }
+    check_sinks(secrets, plan)
+}
+
+fn check_sinks(secrets: &Secrets, plan: &Plan) -> Result<()> {
     for (name, sink) in &plan.sinks {
         if let Sink::Table { database: SinkDatabase::Postgres(secret), .. } = sink {
             database_url(secrets, secret)
@@ -113,20 +125,21 @@ impl RequestSecrets {
 }
 
 impl RequestTemplate<'_> {
-    fn check(&self, secrets: &Secrets) -> Result<()> {
+    /// Names the field of the first secret that `check` refuses.
+    fn for_each_secret(&self, check: impl Fn(&SecretName) -> Result<(), SecretDenied>) -> Result<()> {
         let url = (self.url_field.to_owned(), self.url);
         let headers = self.headers.iter().map(|(name, value)| (format!("headers.{name}"), value));
         let body = self.body.map(|body| ("body".to_owned(), body));
         for (part, template) in [url].into_iter().chain(headers).chain(body) {
             for name in template.secrets() {
                 let field = || format!("{}.{part}", self.field);
-                self.check_one(secrets, name).map_err(|refused| Error::secret(field(), refused))?;
+                check(name).map_err(|refused| Error::secret(field(), refused))?;
             }
         }
         Ok(())
     }
 
-    fn check_one(&self, secrets: &Secrets, name: &SecretName) -> Result<(), SecretDenied> {
+    fn check(&self, secrets: &Secrets, name: &SecretName) -> Result<(), SecretDenied> {
         secrets.check_service(name, SYSTEM)?;
         let [one, two] = SAMPLE_VALUES;
         let sample_url =

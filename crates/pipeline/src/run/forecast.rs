@@ -1,6 +1,7 @@
 //! Forecasts the calls and the time until a run is done, from the waiting items, the number of following items so far, and
 //! the quota.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use hob_database::UnixMs;
@@ -37,6 +38,8 @@ pub struct PlanCost {
     pub calls: Option<u64>,
     /// How long these calls take under the quota.
     pub duration: Option<Duration>,
+    /// Steps that follow from these items and make calls.
+    pub following: Vec<String>,
 }
 
 /// Maximum depth of following steps. A plan has at most as many steps.
@@ -104,10 +107,7 @@ pub(crate) fn forecast(plan: &Plan, run: &Run, progress: &Progress, usage: &Quot
 
 /// Estimates the cost of a plan from the number of items in its source.
 pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> PlanCost {
-    let step = match &plan.source {
-        Source::List { step, .. } | Source::File { step, .. } | Source::Pages { step, .. } => step,
-    };
-    let calls = items.map(|items| items * u64::from(plan.calls_of(step)));
+    let calls = items.map(|items| items * u64::from(plan.calls_of(plan.source.step())));
     let duration = calls.map(|calls| {
         // Full windows after the first.
         let waits = |window: &hob_store::limit::Window| {
@@ -116,7 +116,17 @@ pub fn cost(plan: &Plan, items: Option<u64>, limits: &Limits) -> PlanCost {
         };
         limits.windows().iter().map(waits).max().unwrap_or_default()
     });
-    PlanCost { items, calls, duration }
+    PlanCost { items, calls, duration, following: following(plan) }
+}
+
+/// The steps that follow from the items of the source, directly or not, and make calls.
+fn following(plan: &Plan) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    let mut open = vec![plan.source.step()];
+    while let Some(step) = open.pop() {
+        open.extend(follows(plan, step).filter(|next| found.insert(*next)));
+    }
+    found.into_iter().filter(|step| plan.calls_of(step) > 0).map(str::to_owned).collect()
 }
 
 fn follows<'a>(plan: &'a Plan, step: &str) -> impl Iterator<Item = &'a str> {
@@ -240,5 +250,6 @@ get = "http://api/entries/${key}"
         let limits = Limits::parse("5/1m, 100/1h", 0).unwrap();
         let cost = cost(&plan, Some(101), &limits);
         assert_eq!((cost.calls, cost.duration), (Some(101), Some(Duration::from_secs(3600))));
+        assert_eq!(cost.following, ["entry"]);
     }
 }

@@ -1,7 +1,9 @@
 //! Public views of runs in the store (P3–P5, P7), for other clients. Hob does not read them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use hob_database::{Database, UnixMs};
 use hob_store::repair::{self, KeyType};
@@ -10,9 +12,10 @@ use hob_store::{CLOCK, Reply, Script, Store, cmd};
 use crate::database::results;
 use crate::error::Result;
 use crate::keys::{DocketId, Keys, TaskId};
-use crate::quota::{HOUR_MS, QuotaName, hour_key, millis};
+use crate::plan::Plan;
+use crate::quota::{HOUR_MS, hour_key, millis};
 use crate::run::item::Item;
-use crate::run::{Run, RunId};
+use crate::run::{Run, RunId, RunState};
 
 static VIEW: Script = Script::new(include_str!("view.lua"));
 static FAILED: Script = Script::with(&[CLOCK], include_str!("failed.lua"));
@@ -20,8 +23,28 @@ static FAILED: Script = Script::with(&[CLOCK], include_str!("failed.lua"));
 /// Maximum number of items in `dockets_processed`.
 const MAX_LISTED: u32 = 100;
 
+/// Runs whose newest items are kept in memory.
+const MAX_CACHED: usize = 1000;
+
 /// Under the tagged layout, the shard of the failure lists.
 const FAILED_SHARD: &str = "failed";
+
+/// The public state of a run (P3).
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    run: RunId,
+    version: u64,
+    fields: Vec<(&'static str, String)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ViewOutcome {
+    Written,
+    /// The store has a later version.
+    Late {
+        found: u64,
+    },
+}
 
 /// Writes the public views.
 #[derive(Clone, Debug)]
@@ -31,46 +54,108 @@ pub(crate) struct Views {
     database: Database,
     /// The last known hour of the store's clock.
     hour: Arc<AtomicI64>,
+    newest: Arc<Mutex<NewestDone>>,
 }
+
+/// The newest items of runs, and how many items were done then.
+type NewestDone = HashMap<RunId, (u64, Arc<[String]>)>;
 
 impl Views {
     pub(crate) fn new(store: &Store, keys: &Keys, database: &Database) -> Self {
         let hour = Arc::new(AtomicI64::new(jiff::Timestamp::now().as_millisecond() / HOUR_MS));
-        Self { store: store.clone(), keys: keys.clone(), database: database.clone(), hour }
+        Self {
+            store: store.clone(),
+            keys: keys.clone(),
+            database: database.clone(),
+            hour,
+            newest: Arc::default(),
+        }
     }
 
-    /// Writes the state of a run (P3). `now` is the store's time; `calls` is the number of calls of its quota in that hour.
-    pub(crate) async fn publish_run(
+    /// Renders the state of a run (P3). `now` is the store's time; `calls` is the number of calls of the quota in that
+    /// hour; `done` is the number of items of the source that are done.
+    pub(crate) async fn render(
         &self,
         run: &Run,
-        quota: &QuotaName,
+        plan: &Plan,
         now: UnixMs,
         calls: u64,
         done: u64,
-    ) -> Result<()> {
-        let newest = results::newest_done(&self.database, &run.id, MAX_LISTED).await?;
+    ) -> Result<View> {
+        let newest = self.newest_done(&run.id, plan.source.step(), done).await?;
         // The field is bounded, and keys may be long.
         let newest: Vec<&str> = newest.iter().map(String::as_str).filter(|key| key.len() <= 64).collect();
         let hour = hour_key(now.0 / HOUR_MS)?;
-        let state = self.keys.state(run.id.id());
         let shard = |of: &str| self.keys.space().shard_of(of);
         let redis_keys = serde_json::json!({
-            "state_key": state.to_string(),
-            "counter_key": self.keys.counter(&hour, shard(quota.as_str())).to_string(),
+            "state_key": self.keys.state(run.id.id()).to_string(),
+            "counter_key": self.keys.counter(&hour, shard(plan.quota.as_str())).to_string(),
             "failed_key": self.keys.failed(&hour, shard(FAILED_SHARD)).to_string(),
         });
         let start = jiff::Timestamp::from_millisecond(run.started_at.0).unwrap_or_default();
-        let call = VIEW.on(&[&state]).arg(run.version).arg(millis(self.keys.state_ttl()));
-        let call = call.arg("dag_run_id").arg(run.id.as_str());
-        let call = call.arg("start_time").arg(start.to_string());
-        let call = call.arg("current_hour").arg(hour.as_str());
-        let call = call.arg("api_calls_this_hour").arg(calls);
-        let call = call.arg("status").arg(run.state.as_str());
-        let call = call.arg("dockets_processed").arg(serde_json::json!(newest).to_string());
-        let call = call.arg("redis_keys").arg(redis_keys.to_string());
-        let call = call.arg("items_done").arg(done);
-        let _: Reply = repair::run(&self.store, call, &[(&state, KeyType::Hash)]).await?;
-        Ok(())
+        let fields = vec![
+            ("dag_run_id", run.id.to_string()),
+            ("start_time", iso_time(start)),
+            ("current_hour", hour.to_string()),
+            ("api_calls_this_hour", calls.to_string()),
+            ("status", run.state.to_string()),
+            ("dockets_processed", serde_json::json!(newest).to_string()),
+            ("redis_keys", redis_keys.to_string()),
+            ("items_done", done.to_string()),
+        ];
+        Ok(View { run: run.id.clone(), version: run.version, fields })
+    }
+
+    /// The newest items of a step. They are read again only if another one is done, since many items of other steps may
+    /// be newer.
+    async fn newest_done(&self, run: &RunId, step: &str, done: u64) -> Result<Arc<[String]>> {
+        let known = self.lock_newest().get(run).filter(|(count, _)| *count == done).cloned();
+        if let Some((_, newest)) = known {
+            return Ok(newest);
+        }
+        let newest: Arc<[String]> = results::newest_done(&self.database, run, step, MAX_LISTED).await?.into();
+        let mut all = self.lock_newest();
+        if all.len() >= MAX_CACHED {
+            all.clear();
+        }
+        all.insert(run.clone(), (done, Arc::clone(&newest)));
+        Ok(newest)
+    }
+
+    fn lock_newest(&self) -> MutexGuard<'_, NewestDone> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a view that expires after `ttl`.
+    pub(crate) async fn write(&self, view: &View, ttl: Duration) -> Result<ViewOutcome> {
+        let state = self.keys.state(view.run.id());
+        let call = VIEW.on(&[&state]).arg(view.version).arg(millis(ttl));
+        let call = view.fields.iter().fold(call, |call, (name, value)| call.arg(*name).arg(value));
+        let mut reply: Reply = repair::run(&self.store, call, &[(&state, KeyType::Hash)]).await?;
+        Ok(match reply.word() {
+            "late" => ViewOutcome::Late { found: reply.next()? },
+            _ => ViewOutcome::Written,
+        })
+    }
+
+    /// Deletes the view of a run.
+    pub(crate) async fn delete(&self, run: &RunId) -> Result<()> {
+        let state = self.keys.state(run.id());
+        self.store.run(cmd("DEL").arg(state.as_bytes())).await.map_err(Into::into)
+    }
+
+    /// How long a view lives after the end of its run.
+    pub(crate) fn lifetime(&self) -> Duration {
+        self.keys.state_ttl()
+    }
+
+    /// How long a view lives: from now while the run is not over, else from its end. `None` if that time is over.
+    pub(crate) fn time_to_live(&self, run: &Run) -> Option<Duration> {
+        let whole = self.keys.state_ttl();
+        if matches!(run.state, RunState::Running | RunState::Paused) {
+            return Some(whole);
+        }
+        Some(whole.saturating_sub(UnixMs::now().since(run.changed_at))).filter(|left| !left.is_zero())
     }
 
     /// Writes when the current attempt at an item started (P4).
@@ -78,9 +163,7 @@ impl Views {
         let Ok(task) = task(item) else { return Ok(()) };
         let key = self.keys.task_start(run.id(), &task);
         let mut set = cmd("SET");
-        // In milliseconds, to save memory: there is one key per call in flight.
-        let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string();
-        set.arg(key.as_bytes()).arg(now);
+        set.arg(key.as_bytes()).arg(iso_time(jiff::Timestamp::now()));
         set.arg("PX").arg(millis(self.keys.task_start_ttl()));
         self.store.run(set).await.map_err(Into::into)
     }
@@ -120,6 +203,11 @@ impl Views {
         }
         Ok(())
     }
+}
+
+/// UTC without an offset, as documented (P3, P4).
+fn iso_time(time: jiff::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6f").to_string()
 }
 
 fn task(item: &Item) -> Result<TaskId, hob_schema::IdError> {

@@ -53,6 +53,25 @@ fn plan(keys: &str, step: &str) -> String {
 }
 
 #[test]
+fn run_without_its_secret_is_not_started() {
+    run(async {
+        let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());
+        let (_context, pipelines) =
+            open(&env, &folder, Live::fixed(token(&folder, VALUE, &["api.example"]))).await;
+        let text = plan("['1']", "get = 'https://api.example/'\nheaders = { A = '${secret.t}' }");
+        let name = pipelines.put_plan(&text).await.unwrap().name;
+        std::fs::remove_file(folder.path().join("token")).unwrap();
+        match pipelines.start_run(&name, None).await {
+            Err(Error::Secret { field, refused: SecretDenied::Unreadable(_) }) => {
+                assert_eq!(field, "step.s.headers.A");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(pipelines.runs(&PageRequest::first(1)).await.unwrap().rows.is_empty());
+    });
+}
+
+#[test]
 fn plan_that_may_not_use_its_secrets_is_rejected() {
     run(async {
         let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());

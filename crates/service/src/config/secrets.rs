@@ -153,6 +153,11 @@ impl Secrets {
         self.check(name, service, &host.ok_or_else(|| SecretDenied::BadHostHeader(name.clone()))?)
     }
 
+    /// Checks that a service may use a secret and that it can be read.
+    pub fn check_readable(&self, name: &SecretName, service: &'static str) -> Result<(), SecretDenied> {
+        self.entry(name, service)?.read(name).map(drop)
+    }
+
     /// Reads a secret that a service sends to `to`. It is read each time, so that a replaced file or a reloaded
     /// configuration takes effect.
     pub fn read(

@@ -44,6 +44,12 @@ impl Progress {
         self.steps.iter().filter(|(_, of, _)| *of == state).map(|(_, _, count)| count).sum()
     }
 
+    /// Items of a step in a state.
+    pub fn of_step(&self, step: &str, state: ItemState) -> u64 {
+        let of = self.steps.iter().filter(|(name, of, _)| name == step && *of == state);
+        of.map(|(_, _, count)| count).sum()
+    }
+
     pub fn total(&self) -> u64 {
         self.steps.iter().map(|(_, _, count)| count).sum()
     }
