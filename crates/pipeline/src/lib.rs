@@ -27,7 +27,7 @@ pub use plan::StoredPlan;
 pub use plan::retry::FailureClass;
 pub use run::item::{ItemState, ItemSummary, Progress};
 pub use run::runs::Runs;
-pub use sink::Output;
+pub use sink::{ColumnType, Output};
 
 /// The tables of pipelines.
 pub const MIGRATIONS: hob_database::Migrations =

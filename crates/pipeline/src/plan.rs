@@ -27,6 +27,7 @@ pub use output_path::OutputPath;
 use crate::plan::retry::RetryPolicy;
 use crate::plan::template::Template;
 use crate::quota::{Limits, QuotaName};
+use crate::sink::ColumnType;
 
 /// Maximum size of a plan.
 pub const MAX_BYTES: usize = 256 * 1024;
@@ -127,7 +128,13 @@ pub enum Sink {
     /// file.
     JsonLines { path: OutputPath },
     /// A table with a column per member. A row replaces the one with the same key.
-    Table { database: SinkDatabase, table: String, key: Vec<String> },
+    Table {
+        database: SinkDatabase,
+        table: String,
+        key: Vec<String>,
+        /// Types of columns, instead of those of the first results.
+        types: BTreeMap<String, ColumnType>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -149,6 +156,15 @@ pub struct Http {
 /// A path in a JSON document: `$.results[*].id`.
 #[derive(Clone, Debug)]
 pub struct Path(pub(crate) JsonPath);
+
+impl Source {
+    /// The step that processes the items of the source.
+    pub fn step(&self) -> &str {
+        match self {
+            Source::List { step, .. } | Source::File { step, .. } | Source::Pages { step, .. } => step,
+        }
+    }
+}
 
 impl Plan {
     pub fn parse(text: &str) -> Result<Self, PlanError> {
@@ -289,6 +305,14 @@ jsonl = "out/dockets.jsonl"
         assert_eq!(wrong("name = \"dockets\"", "name = \"doc kets\""), "1 name");
         assert_eq!(wrong("[step.entry]", "[step.entry]\nretries = 1"), "13 step.entry.retries");
         assert_eq!(wrong("https://", "ftp://"), "6 step.docket");
+        let table = |types: &str| {
+            let table = format!("table = \"d\"\nsqlite = \"d.db\"\nkey = [\"id\"]\ntypes = {{ {types} }}");
+            let text = GOOD.replace("jsonl = \"out/dockets.jsonl\"", &table);
+            Plan::parse(&text).map(drop).map_err(|error| format!("{} {}", error.line, error.field))
+        };
+        assert_eq!(table("id = \"integer\""), Ok(()));
+        assert_eq!(table("court = \"text\""), Err("13 sink.out.types".to_owned()));
+        assert_eq!(table("id = \"int\""), Err("17 sink.out.types".to_owned()));
         let twice = "[sink.out]\njsonl = \"./out/dockets.jsonl\"\n[sink.too]";
         assert_eq!(wrong("[sink.out]", twice), "15 sink.too");
     }

@@ -3,6 +3,7 @@
 //! result arrives once, even after a crash. Each run writes its own file. When the run completes, the path in the plan
 //! becomes a link to this file; no run changes the output of another.
 
+mod column;
 mod json_lines;
 mod table;
 
@@ -20,6 +21,7 @@ use crate::plan::output_path::OutputPath;
 use crate::plan::secrets;
 use crate::plan::{Plan, Sink, SinkDatabase};
 use crate::run::RunId;
+pub use column::ColumnType;
 use json_lines::JsonLinesFile;
 use table::Table;
 
@@ -50,15 +52,14 @@ struct SinkWriter {
 #[derive(Debug)]
 enum Target {
     /// `path` is the path in the plan.
-    JsonLines {
-        folder: PathBuf,
-        path: OutputPath,
-    },
+    JsonLines { folder: PathBuf, path: OutputPath },
     Table {
         database: SinkDatabase,
         table: String,
         key: Vec<String>,
         columns: Vec<String>,
+        /// Types that the plan declares.
+        types: BTreeMap<String, ColumnType>,
     },
 }
 
@@ -82,13 +83,14 @@ impl Sinks {
     pub(crate) fn new(database: &Database, run: &RunId, plan: &Plan, folder: &Path) -> Self {
         let target = |name: &String, sink: &Sink| match sink {
             Sink::JsonLines { path } => Target::JsonLines { folder: folder.to_owned(), path: path.clone() },
-            Sink::Table { database, table, key } => {
+            Sink::Table { database, table, key, types } => {
                 let database = match database {
                     SinkDatabase::Sqlite(path) => SinkDatabase::Sqlite(folder.join(path)),
                     secret @ SinkDatabase::Postgres(_) => secret.clone(),
                 };
                 let columns = plan.columns_of(name);
-                Target::Table { database, table: table.clone(), key: key.clone(), columns }
+                let (table, key, types) = (table.clone(), key.clone(), types.clone());
+                Target::Table { database, table, key, columns, types }
             }
         };
         let writer = |(name, sink): (&String, &Sink)| {
@@ -127,14 +129,14 @@ impl Sinks {
                 return Ok(total);
             }
             let Some(lease) = self.acquire(&name).await? else { return Ok(total) };
+            let lines: Vec<&str> = waiting.iter().map(|(_, line)| line.as_str()).collect();
             if self.all[index].open.is_none() {
-                let open = self.open(index, &lease, secrets).await?;
+                let open = self.open(index, &lease, &lines, secrets).await?;
                 (self.all[index].open, self.all[index].created) = (Some(open), true);
             }
             if waiting.is_empty() {
                 return Ok(total);
             }
-            let lines: Vec<&str> = waiting.iter().map(|(_, line)| line.as_str()).collect();
             let length = self.all[index].write(lease.length, &lines, secrets).await?;
             let seqs: Vec<i64> = waiting.iter().map(|(seq, _)| *seq).collect();
             self.commit(&name, &lease, length, &seqs).await?;
@@ -151,10 +153,18 @@ impl Sinks {
         Ok(self.all[index].created)
     }
 
-    async fn open(&self, index: usize, lease: &SinkLease, secrets: &Secrets) -> Result<OpenTarget> {
+    /// `lines` are the results that are written first.
+    async fn open(
+        &self,
+        index: usize,
+        lease: &SinkLease,
+        lines: &[&str],
+        secrets: &Secrets,
+    ) -> Result<OpenTarget> {
         match &self.all[index].target {
-            Target::Table { database, table, key, columns } => {
-                Ok(OpenTarget::Table(Table::open(database, table, key, columns, secrets).await?))
+            Target::Table { database, table, key, columns, types } => {
+                let columns = column::columns(columns, types, lines);
+                Ok(OpenTarget::Table(Table::open(database, table, key, &columns, secrets).await?))
             }
             Target::JsonLines { folder, .. } if !lease.file.is_empty() => {
                 Ok(OpenTarget::JsonLines(JsonLinesFile::open(&folder.join(&lease.file)).await?))

@@ -13,6 +13,7 @@ use super::{Http, PAGES_STEP, Pages, Plan, PlanName, Sink, SinkDatabase, Source,
 use crate::plan::output_path::OutputPath;
 use crate::plan::retry::RetryPolicy;
 use crate::quota::{Limits, QuotaName};
+use crate::sink::ColumnType;
 
 const MAX_STEPS: usize = 50;
 const MAX_LISTED_KEYS: usize = 10_000;
@@ -62,6 +63,8 @@ struct RawSink {
     postgres: Option<SecretName>,
     #[serde(default)]
     key: Vec<String>,
+    #[serde(default)]
+    types: BTreeMap<String, ColumnType>,
 }
 
 pub(super) fn plan(text: &str) -> Result<Plan, PlanError> {
@@ -85,6 +88,8 @@ impl Validator<'_> {
         self.check((1..=1000).contains(&weight), weight_at, "weight", "must be between 1 and 1000")?;
         let (quota, limits) = self.quota(raw.quota)?;
         self.check(self.steps.len() <= MAX_STEPS, 0, "step", "a plan has at most 50 steps")?;
+        let sink_lines: BTreeMap<String, usize> =
+            raw.sink.iter().map(|(name, sink)| (name.clone(), sink.span().start)).collect();
         let sinks = self.sinks(raw.sink)?;
         let steps = self.steps(raw.step, &sinks)?;
         let http_at = raw.http.span().start;
@@ -97,7 +102,16 @@ impl Validator<'_> {
         let source = self.source(raw.source)?;
         let text = self.text.to_owned();
         let (name, retry) = (raw.name, raw.retry);
-        Ok(Plan { name, weight, quota, limits, source, steps, sinks, retry, http, text })
+        let plan = Plan { name, weight, quota, limits, source, steps, sinks, retry, http, text };
+        for (name, at) in sink_lines {
+            let Some(Sink::Table { types, .. }) = plan.sinks.get(&name) else { continue };
+            let columns = plan.columns_of(&name);
+            let unknown = types.keys().find(|column| !columns.contains(column));
+            let reason = unknown.map(|column| format!("no step extracts {column:?} for this sink"));
+            let field = format!("sink.{name}.types");
+            self.check(unknown.is_none(), at, &field, reason.unwrap_or_default())?;
+        }
+        Ok(plan)
     }
 
     fn quota(&self, raw: Spanned<RawQuota>) -> Result<(QuotaName, Option<Limits>), PlanError> {
@@ -217,7 +231,7 @@ impl Validator<'_> {
                             ));
                         }
                     };
-                    Sink::Table { database, table, key: sink.key }
+                    Sink::Table { database, table, key: sink.key, types: sink.types }
                 }
                 _ => {
                     return Err(self.error(

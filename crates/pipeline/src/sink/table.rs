@@ -11,6 +11,7 @@ use sqlx::{AssertSqlSafe, SqlSafeStr as _, SqlStr};
 use crate::error::{Error, Result};
 use crate::plan::SinkDatabase;
 use crate::plan::secrets;
+use crate::sink::column::{Column, ColumnType};
 
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -22,38 +23,41 @@ pub(crate) enum Table {
 }
 
 impl Table {
-    /// Opens the table; creates it if it does not exist. The names are valid SQL identifiers.
+    /// Opens the table; creates it if it does not exist. The names are valid SQL identifiers. A table that exists keeps its
+    /// types.
     pub(crate) async fn open(
         database: &SinkDatabase,
         table: &str,
         key: &[String],
-        columns: &[String],
+        columns: &[Column],
         secrets: &Secrets,
     ) -> Result<Self> {
-        let make = create(table, key, columns);
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         match database {
             SinkDatabase::Sqlite(path) => {
+                let make = create(table, key, columns, ColumnType::in_sqlite);
                 private_file::create_sqlite(path)
                     .map_err(|source| Error::File { what: path.display().to_string(), source })?;
                 let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
                 let pool = SqlitePoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
                 let pool = pool.connect_with(options).await?;
                 sqlx::query(make).execute(&pool).await?;
-                let values = columns.iter().map(|name| format!("json_extract($1, '$.{name}')"));
-                let upsert = upsert(table, key, columns, &format!("VALUES ({})", list(values)));
+                let values = names.iter().map(|name| format!("json_extract($1, '$.{name}')"));
+                let upsert = upsert(table, key, &names, &format!("VALUES ({})", list(values)));
                 Ok(Self::Sqlite { pool, upsert })
             }
             SinkDatabase::Postgres(name) => {
+                let make = create(table, key, columns, ColumnType::in_postgres);
                 let url = secrets::database_url(secrets, name)
                     .map_err(|refused| Error::secret("postgres", refused))?;
                 let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(CONNECT_WITHIN);
                 let pool = pool.connect(url.reveal()).await?;
                 sqlx::query(make).execute(&pool).await?;
                 // Members are converted to the column types of the table.
-                let values = list(columns.iter().map(|name| quote(name)));
+                let values = list(names.iter().map(|name| quote(name)));
                 let rows =
                     format!("SELECT {values} FROM jsonb_populate_record(NULL::{}, $1::jsonb)", quote(table));
-                Ok(Self::Postgres { pool, upsert: upsert(table, key, columns, &rows) })
+                Ok(Self::Postgres { pool, upsert: upsert(table, key, &names, &rows) })
             }
         }
     }
@@ -80,8 +84,14 @@ impl Table {
     }
 }
 
-fn create(table: &str, key: &[String], columns: &[String]) -> SqlStr {
-    let columns = list(columns.iter().map(|name| format!("{} TEXT", quote(name))));
+fn create(
+    table: &str,
+    key: &[String],
+    columns: &[Column],
+    sql_type: fn(ColumnType) -> &'static str,
+) -> SqlStr {
+    let column = |column: &Column| format!("{} {}", quote(&column.name), sql_type(column.kind));
+    let columns = list(columns.iter().map(column));
     let key = list(key.iter().map(|name| quote(name)));
     safe(format!("CREATE TABLE IF NOT EXISTS {} ({columns}, PRIMARY KEY ({key}))", quote(table)))
 }

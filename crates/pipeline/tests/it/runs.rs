@@ -86,7 +86,8 @@ pub(crate) fn ids_in(node: &Node, file: &str) -> BTreeSet<u64> {
 async fn rows_in(node: &Node, file: &str) -> usize {
     let path = node.folder().join(file);
     let pool = sqlx::SqlitePool::connect(&format!("sqlite:{}", path.display())).await.unwrap();
-    let (rows,): (i64,) = sqlx::query_as("SELECT count(*) FROM entries").fetch_one(&pool).await.unwrap();
+    let count = "SELECT count(*) FROM entries WHERE typeof(id) = 'integer'";
+    let (rows,): (i64,) = sqlx::query_as(count).fetch_one(&pool).await.unwrap();
     usize::try_from(rows).unwrap()
 }
 

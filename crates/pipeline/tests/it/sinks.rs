@@ -38,6 +38,27 @@ fn plan_for_warehouse(api: &FakeApi) -> String {
         .replace("conditional = true", "")
 }
 
+/// A new table gets the types of the first results, or those of the plan.
+#[test]
+fn columns_have_types() {
+    run(async {
+        let (env, warehouse) = (TestEnv::embedded().await, Postgres::start());
+        let folder = TempDir::new().unwrap();
+        let api = FakeApi::start(api_config()).await.unwrap();
+        let (_context, pipelines) = node(&env, &folder, &warehouse).await;
+        let text = plan_for_warehouse(&api)
+            .replace("docket = \"$.docket\"", "docket = \"$.docket\", about = \"$.description\"")
+            .replace("key = [\"id\"]", "key = [\"id\"]\ntypes = { docket = \"text\" }");
+        let started = start_run(&pipelines, &text).await;
+        wait_for_state(&pipelines, &started, RunState::Completed).await;
+        let types = warehouse.psql(
+            "SELECT column_name, data_type FROM information_schema.columns WHERE table_name = 'entries' ORDER BY 1",
+        );
+        assert_eq!(types.trim(), "about|text\ndocket|text\nid|bigint");
+        assert_eq!(warehouse.psql("SELECT docket FROM entries WHERE id = 3000").trim(), "3");
+    });
+}
+
 #[test]
 fn postgres_table_receives_every_result_once() {
     run(async {
