@@ -93,7 +93,7 @@ struct FailureGroup {
 
 #[derive(Deserialize)]
 struct PlanForm {
-    toml: String,
+    source: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -113,7 +113,7 @@ async fn save_plan(
     console: Console,
     Form(form): Form<PlanForm>,
 ) -> Result<Result<(AuditDetail, Redirect), Page>, Problem> {
-    let invalid = match pipelines.put_plan(&form.toml).await {
+    let invalid = match pipelines.put_plan(&form.source).await {
         Ok(plan) => {
             pipelines.notify_pages();
             return Ok(Ok((AuditDetail::Of(plan.name.to_string()), Redirect::to("/pipelines"))));
@@ -126,7 +126,7 @@ async fn save_plan(
         ) => error,
         Err(error) => return Err(error.into()),
     };
-    let page = pipelines.overview(Some((&form.toml, invalid.to_string())), may_write(&console)).await?;
+    let page = pipelines.overview(Some((&form.source, invalid.to_string())), may_write(&console)).await?;
     console.page("Pipelines", &page).map(Err)
 }
 
@@ -203,7 +203,7 @@ impl Pipelines {
             quotas.push(self.quota_panel(self.quotas().usage(&definition.name).await?).await?);
         }
         let new_plan =
-            Field::lines("toml", "Plan").hint("TOML. See docs/pipelines.md for an example.").required();
+            Field::lines("source", "Plan").hint("TOML. See docs/pipelines.md for an example.").required();
         let new_plan = match invalid {
             Some((text, error)) => new_plan.value(text).error(Some(error)),
             None => new_plan,

@@ -175,7 +175,7 @@ impl Seed {
         let pipeline = "name = \"dockets\"\nquota = { name = \"api\" }\n\
                         source = { step = \"s\", list = [\"1\"] }\n\
                         [step.s]\nget = \"http://127.0.0.1:1/${key}\"\n";
-        create("/api/v1/pipelines", json!({ "toml": pipeline })).await;
+        create("/api/v1/pipelines", json!({ "source": pipeline })).await;
         create("/api/v1/pipelines/dockets/runs", json!({ "id": "first" })).await;
         create("/api/v1/tokens", json!({ "name": "ci", "scopes": ["chat:read"] })).await;
 

@@ -26,7 +26,7 @@ pub(super) fn routes() -> Routes<Pipelines> {
 struct PlanView {
     name: String,
     /// The plan in TOML.
-    toml: String,
+    source: String,
     updated_at: Time,
 }
 
@@ -35,8 +35,10 @@ struct PlanView {
 #[serde(deny_unknown_fields)]
 #[schema(as = PipelineRequest)]
 struct PlanRequest {
+    /// The plan in TOML.
     #[schema(max_length = 262144)]
-    toml: Option<String>,
+    source: Option<String>,
+    /// The plan as a JSON object, instead of `source`.
     #[schema(value_type = Option<Object>)]
     plan: Option<toml::Table>,
     /// Validate the plan and estimate its cost without saving it.
@@ -55,8 +57,10 @@ struct PlanResponse {
     items: Option<u64>,
     /// Calls for these items, without the items that follow from them.
     calls: Option<u64>,
-    /// How long these calls take under the quota.
+    /// How long these calls take under the quota; 0 if it allows them at once.
     seconds: Option<u64>,
+    /// Steps that follow from these items and make further calls, whose number is not known before the run.
+    following: Vec<String>,
 }
 
 /// Lists all pipelines.
@@ -64,7 +68,7 @@ struct PlanResponse {
 async fn list_plans(State(pipelines): State<Pipelines>) -> Result<Json<Vec<PlanView>>, Problem> {
     let view = |plan: StoredPlan| {
         let StoredPlan { name, text, updated_at } = plan;
-        PlanView { name: name.to_string(), toml: text, updated_at: Time(updated_at) }
+        PlanView { name: name.to_string(), source: text, updated_at: Time(updated_at) }
     };
     Ok(Json(pipelines.plans().await?.into_iter().map(view).collect()))
 }
@@ -76,12 +80,12 @@ async fn put_plan(
     State(pipelines): State<Pipelines>,
     Json(request): Json<PlanRequest>,
 ) -> Result<(StatusCode, AuditDetail, Json<PlanResponse>), Problem> {
-    let text = match (request.toml, request.plan) {
+    let text = match (request.source, request.plan) {
         (Some(text), None) => text,
         (None, Some(plan)) => {
             toml::to_string(&plan).map_err(|error| Problem::invalid("plan", error.to_string()))?
         }
-        _ => return Err(Problem::invalid("toml", "send exactly one of toml and plan")),
+        _ => return Err(Problem::invalid("source", "send exactly one of source and plan")),
     };
     let plan = if request.dry_run {
         Plan::parse(&text).map_err(Error::from)?
@@ -96,6 +100,7 @@ async fn put_plan(
         items: cost.items,
         calls: cost.calls,
         seconds: cost.duration.map(|duration| duration.as_secs()),
+        following: cost.following,
     };
     Ok(if request.dry_run {
         (StatusCode::OK, AuditDetail::Unchanged, Json(answer))

@@ -123,12 +123,13 @@ struct ForecastView {
 
 /// Starts a run.
 #[utoipa::path(post, path = "/api/v1/pipelines/{id}/runs", params(("id" = String, Path, max_length = 64)),
-    request_body = RunRequest, responses((status = 201, body = RunView)))]
+    request_body = Option<RunRequest>, responses((status = 201, body = RunView)))]
 async fn start_run(
     State(pipelines): State<Pipelines>,
     Path(id): Path<String>,
-    Json(request): Json<RunRequest>,
+    request: Option<Json<RunRequest>>,
 ) -> Result<(StatusCode, Json<RunView>), Problem> {
+    let Json(request) = request.unwrap_or_default();
     let run = request.id.map(|id| id.parse::<RunId>()).transpose()?;
     let run = pipelines.start_run(&plan_name(&id)?, run).await?;
     pipelines.notify_pages();
@@ -198,12 +199,13 @@ async fn change(pipelines: &Pipelines, id: &str, action: RunAction) -> Result<Js
 
 /// Retries the dead letters of a run.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/replay", params(("id" = String, Path, max_length = 250)),
-    request_body = ReplayRequest, responses((status = 200, body = ReplayResponse)))]
+    request_body = Option<ReplayRequest>, responses((status = 200, body = ReplayResponse)))]
 async fn replay(
     State(pipelines): State<Pipelines>,
     Path(id): Path<String>,
-    Json(request): Json<ReplayRequest>,
+    request: Option<Json<ReplayRequest>>,
 ) -> Result<Json<ReplayResponse>, Problem> {
+    let Json(request) = request.unwrap_or_default();
     Ok(Json(ReplayResponse { items: pipelines.replay(&run_id(&id)?, request.class).await? }))
 }
 

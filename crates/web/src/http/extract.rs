@@ -4,7 +4,7 @@ use std::error::Error;
 
 use axum::body::Bytes;
 use axum::extract::rejection::{FormRejection, JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, OptionalFromRequest, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -39,6 +39,23 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
         let body = json_body(request).await?;
         let axum::Json(value) = axum::Json::from_bytes(&body).map_err(invalid_json)?;
         Ok(Self(value))
+    }
+}
+
+/// `None` without a body, for requests whose members all have defaults.
+impl<T: DeserializeOwned, S: Send + Sync> OptionalFromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Option<Self>, Problem> {
+        let (parts, body) = request.into_parts();
+        // The limit of the body is in the extensions.
+        let body = Bytes::from_request(Request::from_parts(parts.clone(), body), state).await;
+        let body = body.map_err(|rejection| rejected(rejection.status(), rejection.body_text()))?;
+        if body.is_empty() {
+            return Ok(None);
+        }
+        let request = Request::from_parts(parts, body.into());
+        <Self as FromRequest<S>>::from_request(request, state).await.map(Some)
     }
 }
 
