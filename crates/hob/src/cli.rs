@@ -78,8 +78,8 @@ pub(crate) enum Command {
 pub(crate) enum PipelineCommand {
     /// Run a plan; after Ctrl-C, the same command resumes it
     ///
-    /// After a completed run, the same command starts a new one. Each run writes its own files; the output of earlier
-    /// runs is kept.
+    /// After a completed run, --again starts a new one. Each run writes its own files; the output of earlier runs is kept.
+    /// Plans with the same quota share its calls if they share the quota file.
     ///
     /// Exit status: 0 all items done, 3 some items failed or the run was stopped.
     Run {
@@ -90,9 +90,15 @@ pub(crate) enum PipelineCommand {
         /// Show the estimated number of calls without running
         #[arg(long)]
         dry_run: bool,
-        /// Start a new run instead of resuming the last one
+        /// Start a new run although the last one is completed
+        #[arg(long)]
+        again: bool,
+        /// Cancel an unfinished run and start a new one
         #[arg(long)]
         fresh: bool,
+        /// Database file with the calls of all plans that share quotas [default: hob-quotas.db next to the plan]
+        #[arg(long, value_name = "FILE")]
+        quota_file: Option<PathBuf>,
     },
     /// Show the progress of the newest run
     Status { plan: PathBuf },

@@ -229,6 +229,12 @@ pub(crate) fn terminal_outbound(file: Option<&Path>) -> Result<Outbound, ConfigE
     Ok(load(file)?.terminal_outbound())
 }
 
+/// The section `[pipeline]` for a command in the terminal.
+pub(crate) fn terminal_pipeline(file: Option<&Path>) -> Result<hob_pipeline::Config, ConfigError> {
+    let loaded = load(file)?;
+    loaded.layers.section().map_err(|error| loaded.environment.explain(error))
+}
+
 /// Loads the configuration again. A file that existed and set something before must still do so: an editor or a
 /// deployment may leave it missing or empty for a moment.
 pub(crate) fn reload(named: Option<&Path>, last: &Loaded) -> Result<Loaded, ConfigError> {

@@ -9,9 +9,9 @@ use hob_database::{Address, Database, PageRequest};
 use hob_net::Outbound;
 use hob_pipeline::plan::{Plan, Sink};
 use hob_pipeline::run::{Run, RunAction, RunState};
-use hob_pipeline::{Config, FailureClass, ItemState, MIGRATIONS, Output, Pipelines, Runs};
+use hob_pipeline::{Config, FailureClass, ItemState, MIGRATIONS, Output, Pipelines, Progress, Runs};
 use hob_schema::Layout;
-use hob_service::config::{Hosts, SecretEntry, SecretName, Secrets, SecretsConfig};
+use hob_service::config::{Hosts, SecretEntry, SecretName, SecretRef, Secrets, SecretsConfig};
 use hob_service::{Live, NodeName, Section as _, ServiceContext};
 use hob_store::{Address as StoreAddress, Store};
 use hob_web::{Changes, Service as _};
@@ -23,24 +23,38 @@ use crate::exit::Exit;
 
 /// How often progress is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
+/// The quotas of the plans in a folder.
+const QUOTA_FILE: &str = "hob-quotas.db";
 const STOP_TIMEOUT: Duration = Duration::from_secs(40);
 
 pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         match command {
-            PipelineCommand::Run { plan, secret, dry_run, fresh } => {
+            PipelineCommand::Run { plan, secret, dry_run, again, fresh, quota_file } => {
                 let (secrets, outbound) = (secrets(secret, file)?, config::terminal_outbound(file)?);
+                let config = config::terminal_pipeline(file)?;
+                // The estimate needs a database, but must not leave one behind.
+                let scratch = tempfile::tempdir().context("cannot create a temporary folder")?;
+                let database = if *dry_run { scratch.path().join("hob.db") } else { database_file(plan) };
+                let mut local = LocalPlan::open(plan, &database).await?;
+                local.config = Config { folder: local.folder.clone(), ..config };
+                local.outbound = outbound;
+                if let Some(quota_file) = quota_file {
+                    local.quota_file.clone_from(quota_file);
+                }
                 if *dry_run {
-                    // The estimate needs a database, but must not leave one behind.
-                    let folder = tempfile::tempdir().context("cannot create a temporary folder")?;
-                    let mut local = LocalPlan::open(plan, &folder.path().join("hob.db")).await?;
-                    local.outbound = outbound;
+                    if !local.quota_file.is_file() {
+                        local.quota_file = scratch.path().join(QUOTA_FILE);
+                    }
                     return local.cost(secrets).await;
                 }
-                let mut local = LocalPlan::open(plan, &database_file(plan)).await?;
-                local.outbound = outbound;
-                local.run(secrets, *fresh).await
+                let restart = match (again, fresh) {
+                    (_, true) => Restart::Always,
+                    (true, false) => Restart::Completed,
+                    (false, false) => Restart::Never,
+                };
+                local.run(secrets, restart).await
             }
             PipelineCommand::Status { plan } => LocalPlan::open_existing(plan).await?.status().await,
             PipelineCommand::Pause { plan } => {
@@ -62,11 +76,23 @@ fn database_file(plan: &Path) -> PathBuf {
     plan.with_extension("hob.db")
 }
 
+/// Which runs are followed by a new one instead of being resumed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Restart {
+    Never,
+    Completed,
+    /// Unfinished ones, too. They are cancelled.
+    Always,
+}
+
 /// A plan file and its database.
 struct LocalPlan {
     plan: Plan,
+    path: PathBuf,
     folder: PathBuf,
     lock: PathBuf,
+    quota_file: PathBuf,
+    config: Config,
     database: Database,
     runs: Runs,
     outbound: Outbound,
@@ -90,8 +116,17 @@ impl LocalPlan {
         let database = Database::open(&Address::sqlite(file), &[MIGRATIONS]).await;
         let database = database.with_context(|| format!("cannot open {}", file.display()))?;
         let runs = Runs::new(&database);
-        let (folder, lock) = (folder.to_owned(), path.with_extension("hob.lock"));
-        Ok(Self { plan, folder, lock, database, runs, outbound: Outbound::default() })
+        Ok(Self {
+            plan,
+            path: path.to_owned(),
+            folder: folder.to_owned(),
+            lock: path.with_extension("hob.lock"),
+            quota_file: folder.join(QUOTA_FILE),
+            config: Config::default(),
+            database,
+            runs,
+            outbound: Outbound::default(),
+        })
     }
 
     async fn pipelines(&self, secrets: Secrets) -> Result<(ServiceContext, Pipelines)> {
@@ -100,9 +135,8 @@ impl LocalPlan {
             ServiceContext::new(store, Layout::Plain, self.database.clone(), NodeName::random());
         context.secrets = secrets;
         context.outbound = self.outbound.clone();
-        let folder = self.folder.clone();
-        let config = Config { folder, public_quota: self.plan.quota.to_string(), ..Config::default() };
-        let pipelines = Pipelines::open(&context, Live::fixed(config)).await?;
+        let config = Live::fixed(self.config.clone());
+        let pipelines = Pipelines::open_with_file(&context, config, &self.quota_file).await?;
         Ok((context, pipelines))
     }
 
@@ -110,16 +144,25 @@ impl LocalPlan {
         let (_, pipelines) = self.pipelines(secrets).await?;
         let cost = pipelines.cost(&self.plan).await?;
         match (cost.items, cost.calls, cost.duration) {
-            (Some(items), Some(calls), Some(duration)) => print(&format!(
-                "{items} items, {calls} calls, not counting items that other items lead to; expected time under the quota: {}",
-                HumanDuration(duration)
-            )),
+            (Some(items), Some(calls), Some(Duration::ZERO)) => {
+                print(&format!("{items} items, {calls} calls; the quota allows them at once"));
+            }
+            (Some(items), Some(calls), Some(duration)) => {
+                let time = HumanDuration(duration);
+                print(&format!("{items} items, {calls} calls; the quota allows them in about {time}"));
+            }
             _ => print("the source is a listing; its length is unknown before the run"),
+        }
+        if !cost.following.is_empty() {
+            let steps = cost.following.join(", ");
+            print(&format!(
+                "further calls for items that follow from them ({steps}); their number is unknown before the run"
+            ));
         }
         Ok(Exit::Clean)
     }
 
-    async fn run(&self, secrets: Secrets, fresh: bool) -> Result<Exit> {
+    async fn run(&self, secrets: Secrets, restart: Restart) -> Result<Exit> {
         let lock =
             File::create(&self.lock).with_context(|| format!("cannot write {}", self.lock.display()))?;
         // A lock, because two processes would each use the whole quota.
@@ -128,7 +171,8 @@ impl LocalPlan {
         }
         let (context, pipelines) = self.pipelines(secrets).await?;
         pipelines.put_plan(&self.plan.text).await?;
-        let run = self.start_or_resume(&pipelines, fresh).await?;
+        pipelines.check_secrets(&self.plan)?;
+        let run = self.start_or_resume(&pipelines, restart).await?;
         pipelines.start(&Changes::detached(&context));
         let ended = tokio::select! {
             ended = watch(&pipelines, &run) => ended,
@@ -148,6 +192,7 @@ impl LocalPlan {
             if run.state == RunState::Running { "; run the same command to resume" } else { "" },
         ));
         self.print_outputs(&run, dead_letters).await?;
+        print_trouble(&run);
         self.database.close().await;
         if !late.is_empty() {
             bail!("these tasks did not stop in time: {}", late.join(", "));
@@ -156,13 +201,13 @@ impl LocalPlan {
         Ok(if complete { Exit::Clean } else { Exit::Warnings })
     }
 
-    /// Resumes the newest run, or starts a new one if it has ended.
-    async fn start_or_resume(&self, pipelines: &Pipelines, fresh: bool) -> Result<Run> {
+    /// Resumes the newest run, or starts a new one.
+    async fn start_or_resume(&self, pipelines: &Pipelines, restart: Restart) -> Result<Run> {
         let mut newest = self.runs.newest(&self.plan.name).await?;
         if let Some(run) = &mut newest
             && matches!(run.state, RunState::Running | RunState::Paused)
         {
-            if !fresh {
+            if restart != Restart::Always {
                 print(&format!("Continuing run {}.", run.id));
                 if run.text != self.plan.text {
                     print(
@@ -172,6 +217,12 @@ impl LocalPlan {
                 return Ok(self.runs.apply(&run.id, RunAction::Resume).await?);
             }
             *run = pipelines.apply(&run.id, RunAction::Cancel).await?;
+        }
+        if let Some(run) = newest.as_ref().filter(|run| run.state == RunState::Completed)
+            && restart == Restart::Never
+        {
+            let path = self.path.display();
+            bail!("run {} is completed; `hob pipeline run --again {path}` starts a new one", run.id);
         }
         if let Some(run) = newest {
             print(&format!("Run {} is {}. Its output is kept:", run.id, run.state));
@@ -229,9 +280,7 @@ impl LocalPlan {
         for (class, state, count) in &progress.failures {
             print(&format!("  failed: {class:<12} {state:<12} {count:>9}"));
         }
-        if !run.trouble.is_empty() {
-            print(&format!("  blocked: {}", run.trouble));
-        }
+        print_trouble(&run);
         Ok(Exit::Clean)
     }
 
@@ -274,17 +323,35 @@ async fn watch(pipelines: &Pipelines, run: &Run) -> Result<()> {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} items · {msg}")
         .context("invalid progress bar template")?;
     bar.set_style(style);
+    let mut trouble = String::new();
     loop {
         let now = pipelines.run(&run.id).await?;
-        let progress = pipelines.progress(&run.id).await?;
-        bar.set_length(progress.total());
-        bar.set_position(progress.of(ItemState::Done) + progress.of(ItemState::Quarantined));
+        show(&bar, &pipelines.progress(&run.id).await?, now.state);
         bar.set_message(message(pipelines, &now).await);
+        // Without a terminal there is no bar.
+        if now.trouble != trouble {
+            bar.suspend(|| print_trouble(&now));
+            trouble.clone_from(&now.trouble);
+        }
         if now.state != RunState::Running {
-            bar.finish();
             return Ok(());
         }
         tokio::time::sleep(POLL_INTERVAL).await;
+    }
+}
+
+/// A bar that has ended stays at its position: a run may stop before all items are done.
+fn show(bar: &ProgressBar, progress: &Progress, state: RunState) {
+    bar.set_length(progress.total());
+    bar.set_position(progress.of(ItemState::Done) + progress.of(ItemState::Quarantined));
+    if state != RunState::Running {
+        bar.abandon();
+    }
+}
+
+fn print_trouble(run: &Run) {
+    if !run.trouble.is_empty() {
+        print(&format!("  blocked: {}", run.trouble));
     }
 }
 
@@ -330,7 +397,8 @@ fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
         let (name, reference) = pair
             .split_once('=')
             .context("--secret must have the form NAME=env:VARIABLE or NAME=file:PATH")?;
-        let from = reference.parse().context("--secret")?;
+        let from: SecretRef = reference.parse().context("--secret")?;
+        from.read().with_context(|| format!("--secret {name}"))?;
         let entry = SecretEntry { from, services: vec![Config::NAME.to_owned()], hosts: Hosts::Any };
         list.push((name.parse().context("--secret")?, entry));
     }
@@ -340,4 +408,18 @@ fn secrets(given: &[String], file: Option<&Path>) -> Result<Secrets> {
 #[expect(clippy::print_stdout, reason = "output of a command")]
 fn print(line: &str) {
     println!("{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bar_of_a_paused_run_stays_at_its_position() {
+        let bar = ProgressBar::hidden();
+        let steps = vec![("s".to_owned(), ItemState::Done, 18), ("s".to_owned(), ItemState::Waiting, 31)];
+        show(&bar, &Progress { steps, failures: Vec::new() }, RunState::Paused);
+        assert_eq!((bar.position(), bar.length()), (18, Some(49)));
+        assert!(bar.is_finished());
+    }
 }

@@ -64,9 +64,25 @@ jsonl = "out.jsonl"
     }
 
     fn run(&self) -> Child {
+        self.run_with(&[])
+    }
+
+    /// Starts a new run if the last one is completed.
+    fn run_again(&self) -> Child {
+        self.run_with(&["--again"])
+    }
+
+    fn run_with(&self, options: &[&str]) -> Child {
         let mut command = self.command("run");
-        command.args(["--secret", "api=env:API_TOKEN"]).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().expect("cannot start hob")
+        command.args(["--secret", "api=env:API_TOKEN"]).args(options);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("cannot start hob")
+    }
+
+    /// Changes the text of the plan.
+    fn edit(&self, from: &str, to: &str) {
+        let plan = std::fs::read_to_string(self.plan()).expect("cannot read the plan");
+        assert!(plan.contains(from), "{plan}");
+        std::fs::write(self.plan(), plan.replace(from, to)).expect("cannot write the plan");
     }
 
     /// The ids in the output; fails on a duplicate.
@@ -154,13 +170,11 @@ async fn run_is_paused_from_another_process_and_a_second_run_is_rejected() {
     assert_eq!(plan_dir.written(), (1..=60).collect());
 }
 
-/// After the end, the same command starts a new run and preserves the output of the first.
+/// After the end, a new run must be asked for. It preserves the output of the first.
 #[tokio::test(flavor = "multi_thread")]
-async fn command_after_the_end_starts_a_new_run() {
+async fn completed_plan_is_run_again_only_on_request() {
     let plan_dir = TestPlan::new(30, Duration::ZERO, "1000/1m", high_limits()).await;
-    let plan = std::fs::read_to_string(plan_dir.plan()).expect("cannot read the plan");
-    std::fs::write(plan_dir.plan(), plan.replace("sink = \"out\"", "sink = \"out\"\nconditional = true"))
-        .expect("cannot write the plan");
+    plan_dir.edit("sink = \"out\"", "sink = \"out\"\nconditional = true");
     let output = wait_for_exit(plan_dir.run()).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let first =
@@ -169,8 +183,14 @@ async fn command_after_the_end_starts_a_new_run() {
     assert!(text(&output).contains("30 lines in "), "{}", text(&output));
     assert!(text(&output).contains("out.jsonl links to it"), "{}", text(&output));
 
-    plan_dir.api.change(7);
+    let served = plan_dir.api.served();
     let output = wait_for_exit(plan_dir.run()).await;
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("is completed; `hob pipeline run --again "), "{}", text(&output));
+    assert_eq!(plan_dir.api.served(), served, "no calls");
+
+    plan_dir.api.change(7);
+    let output = wait_for_exit(plan_dir.run_again()).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output));
     let printed = text(&output);
     assert!(printed.contains("is completed. Its output is kept:"), "{printed}");
@@ -212,6 +232,86 @@ fn example_is_valid() {
     assert!(text(&output).contains("a listing"), "{}", text(&output));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn run_with_an_unset_secret_is_not_started() {
+    let plan_dir = TestPlan::new(5, Duration::ZERO, "1000/1m", high_limits()).await;
+    let mut command = plan_dir.command("run");
+    command.args(["--secret", "api=env:API_TOKEN"]).env_remove("API_TOKEN");
+    let output = command.output().expect("cannot start hob");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("API_TOKEN"), "{}", text(&output));
+    let config = "[secrets.api]\nfrom = \"env:API_TOKEN\"\nfor = [\"pipeline\"]\nhosts = [\"127.0.0.1\"]\n";
+    std::fs::write(plan_dir.folder.path().join("hob.toml"), config).expect("cannot write hob.toml");
+    let output = plan_dir.command("run").env_remove("API_TOKEN").output().expect("cannot start hob");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output));
+    assert!(text(&output).contains("the secret api cannot be read"), "{}", text(&output));
+    let status = plan_dir.command("status").output().expect("cannot start hob");
+    assert!(text(&status).contains("has no runs"), "{}", text(&status));
+    assert_eq!(plan_dir.api.served(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_shows_why_a_sink_is_blocked() {
+    let plan_dir = TestPlan::new(3, Duration::ZERO, "1000/1m", high_limits()).await;
+    plan_dir.edit("jsonl = \"out.jsonl\"", "jsonl = \"out/dockets.jsonl\"");
+    // A file where the sink needs a folder.
+    std::fs::write(plan_dir.folder.path().join("out"), "").expect("cannot write a file");
+    let child = plan_dir.run();
+    wait_for("the trouble in the status", LIMIT, async || {
+        text(&plan_dir.command("status").output().expect("cannot start hob")).contains("blocked: sink out")
+    })
+    .await;
+    kill_process(pid(&child), Signal::INT).expect("cannot send SIGINT");
+    let output = wait_for_exit(child).await;
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("blocked: sink out"), "{}", text(&output));
+}
+
+/// P8: two plans in a folder never exceed their quota together.
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_in_a_folder_share_a_quota() {
+    let plan_dir = TestPlan::new(20, Duration::ZERO, "10/2s", vec![(10, Duration::from_secs(2))]).await;
+    let plan = std::fs::read_to_string(plan_dir.plan()).expect("cannot read the plan");
+    let other = plan.replace("name = \"dockets\"", "name = \"other\"").replace("out.jsonl", "other.jsonl");
+    let other_path = plan_dir.folder.path().join("other.toml");
+    std::fs::write(&other_path, other).expect("cannot write the plan");
+    let mut second = hob();
+    second.args(["pipeline", "run", "--secret", "api=env:API_TOKEN"]).arg(&other_path);
+    second.env("API_TOKEN", "s3cret").current_dir(plan_dir.folder.path());
+    second.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let children = [plan_dir.run(), second.spawn().expect("cannot start hob")];
+    for child in children {
+        let output = wait_for_exit(child).await;
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    }
+    assert_eq!((plan_dir.api.served(), plan_dir.api.throttled()), (42, 0));
+}
+
+#[test]
+fn dry_run_says_what_is_not_counted() {
+    let folder = TempDir::new().expect("cannot create a temporary folder");
+    let plan = folder.path().join("plan.toml");
+    let dry_run = |windows: &str| {
+        let source = format!(
+            "name = \"p\"\nquota = {{ name = \"api\", windows = \"{windows}\" }}\n\
+             source = {{ step = \"docket\", list = [\"1\", \"2\", \"3\"] }}\n\
+             [step.docket]\nget = \"http://127.0.0.1:1/${{key}}\"\n\
+             follow = [{{ step = \"entry\", items = \"$.entries[*]\", key = \"$.id\" }}]\n\
+             [step.entry]\nget = \"http://127.0.0.1:1/entries/${{key}}\"\n"
+        );
+        std::fs::write(&plan, source).expect("cannot write the plan");
+        let output =
+            hob().args(["pipeline", "run", "--dry-run"]).arg(&plan).output().expect("cannot start hob");
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+        text(&output)
+    };
+    let printed = dry_run("100/1h");
+    assert!(printed.contains("3 items, 3 calls; the quota allows them at once"), "{printed}");
+    assert!(printed.contains("further calls for items that follow from them (entry)"), "{printed}");
+    let printed = dry_run("1/1m");
+    assert!(printed.contains("3 items, 3 calls; the quota allows them in about 2 minutes"), "{printed}");
+}
+
 mod slow {
     use hob_testkit::budget;
 
@@ -248,7 +348,8 @@ mod slow {
     async fn kill_until_done(plan_dir: &TestPlan, dockets: u64) -> u64 {
         let mut kills = 0_u64;
         loop {
-            let mut child = plan_dir.run();
+            // It may have been killed after its last item.
+            let mut child = plan_dir.run_again();
             // Sometimes early, while the process opens its database; sometimes during its work.
             let lifetime = Duration::from_millis(150 + kills * 619 % 2_500);
             let waited = tokio::time::timeout(lifetime, async {
