@@ -1,6 +1,7 @@
 //! The contract as another program sees it: the real binary, and a plain Redis client that reads keys, types, TTLs and
 //! values, on the embedded engine and on Redis. Each test names the contract ids that it proves.
 
+mod pipeline;
 mod uptime;
 
 use std::cell::RefCell;
