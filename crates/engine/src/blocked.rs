@@ -173,6 +173,9 @@ impl Core {
         self.publish_events();
         self.blocked.commands.insert(id, command);
         let Some(result) = result else { return false };
+        if let Err(failure) = &result {
+            self.count_rejected(None, failure);
+        }
         if let Some(command) = self.unblock(id) {
             // The receiver is gone if the connection was closed at this moment, as if it were closed just afterwards.
             let _ = command.sender.send(result.unwrap_or_else(Reply::from));

@@ -127,8 +127,12 @@ fn consumer_stops_waiting_when_its_group_or_stream_is_gone() {
         run(&server.engine, "XGROUP CREATE s g $ MKSTREAM");
         let mut reader = block(&server, "XREAD BLOCK 0 STREAMS s $");
         let mut consumer = block(&server, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+        run(&server.engine, "CONFIG RESETSTAT");
         run(&server.engine, change);
         assert_eq!(read_to(&mut consumer, "\r\n"), expected, "{change}");
+        let Reply::Text(errors) = run(&server.engine, "INFO errorstats") else { panic!("expected a text") };
+        let code = &expected[1..expected.find(' ').unwrap()];
+        assert!(errors.contains(&format!("errorstat_{code}:count=1")), "{errors}");
         // A reader without a group waits for the next stream.
         run(&server.engine, "DEL s");
         run(&server.engine, "XADD s 1-1 f v");

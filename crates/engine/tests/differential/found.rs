@@ -135,6 +135,48 @@ fn settings_of_cjson_belong_to_one_table() {
 }
 
 #[test]
+fn entries_of_a_group_go_from_consumer_to_consumer() {
+    both_agree(&[
+        "XADD k1 1-1 f v",
+        "XADD k1 2-1 f v",
+        "XADD k1 3-1 f v",
+        "XGROUP CREATE k1 g 0",
+        "XGROUP CREATE k1 g 0",
+        "XREADGROUP GROUP g alice COUNT 2 STREAMS k1 >",
+        "XDEL k1 1-1",
+        "XREADGROUP GROUP g alice STREAMS k1 0",
+        "XCLAIM k1 g bob 0 2-1 3-1",
+        "XCLAIM k1 g bob 0 3-1 FORCE",
+        "XPENDING k1 g",
+        "XPENDING k1 g - + 10",
+        "XAUTOCLAIM k1 g carol 0 0 COUNT 1",
+        "XAUTOCLAIM k1 g carol 0 2 COUNT 1 JUSTID",
+        "XINFO GROUPS k1",
+        "XINFO CONSUMERS k1 g",
+        "XGROUP DELCONSUMER k1 g carol",
+        "XACK k1 g 3-1 2-1",
+        "XINFO STREAM k1 FULL",
+    ]);
+}
+
+#[test]
+fn ids_are_read_as_in_redis() {
+    both_agree(&[
+        "XADD k1 007-01 f v",
+        "XADD k1 7--05 f v",
+        "XADD k1 7-18446744073709551615 f v",
+        "XADD k1 7-* f v",
+        "XADD k1 8-* f v",
+        "XRANGE k1 (7-1 (9-0",
+        "XRANGE k1 (18446744073709551615-18446744073709551615 +",
+        "XREVRANGE k1 + - COUNT 0",
+        "XSETID k1 18446744073709551615-18446744073709551615",
+        "XADD k1 * f v",
+        "XADD k1 18446744073709551615-* f v",
+    ]);
+}
+
+#[test]
 fn options_may_be_repeated_as_in_redis() {
     both_agree(&[
         "ZADD z 1 a 2 b",

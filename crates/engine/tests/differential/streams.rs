@@ -88,6 +88,57 @@ const TEMPLATES: &[&str] = &[
     "UNWATCH",
 ];
 
+/// Commands that wait until they are served or unblocked.
+const BLOCKING: &[&str] = &[
+    "XREAD BLOCK 0 STREAMS stream $",
+    "XREAD BLOCK 0 STREAMS stream stream $ id",
+    "XREAD COUNT count BLOCK 0 STREAMS stream id",
+    "XREAD BLOCK timeout STREAMS none $",
+    "XREADGROUP GROUP group consumer BLOCK 0 STREAMS stream >",
+    "XREADGROUP GROUP g alice BLOCK 0 STREAMS k1 >",
+    "XREADGROUP GROUP g bob BLOCK 0 STREAMS k1 >",
+    "XREADGROUP GROUP g alice BLOCK 0 NOACK STREAMS k1 >",
+    "XREADGROUP GROUP g bob COUNT count BLOCK 0 STREAMS stream id",
+    "BLPOP stream 0",
+];
+
+/// Commands that may serve a blocked client.
+const SERVING: &[&str] = &[
+    "XADD stream new_id field value",
+    "XADD stream new_id field value",
+    "XADD k1 new_id field value",
+    "XADD stream MAXLEN 0 new_id field value",
+    "XDEL stream id",
+    "XGROUP DESTROY k1 g",
+    "XGROUP CREATE k1 g $ MKSTREAM",
+    "XGROUP SETID k1 g 0",
+    "XTRIM stream MAXLEN 0",
+    "DEL stream",
+    "SET stream value",
+    "RPUSH stream value",
+    "RENAME stream stream",
+    "FLUSHDB",
+];
+
+fn block() -> BoxedStrategy<Step> {
+    let any_of = |templates: &[&'static str]| {
+        Union::new(templates.iter().map(|text| template(text, stream_class)).collect::<Vec<_>>())
+    };
+    let waiters = prop::collection::vec(any_of(BLOCKING), 1..4);
+    let writes = prop::collection::vec(any_of(SERVING), 1..5);
+    (waiters, writes, any::<bool>(), any::<bool>())
+        .prop_map(|(waiters, mut writes, atomic, create)| {
+            let word = |word: &str| word.as_bytes().to_vec();
+            if atomic {
+                writes.insert(0, vec![word("MULTI")]);
+                writes.push(vec![word("EXEC")]);
+            }
+            let begin = ["XGROUP", "CREATE", "k1", "g", "$", "MKSTREAM"].map(word).to_vec();
+            Step::Block { begin: create.then_some(begin), waiters, writes }
+        })
+        .boxed()
+}
+
 fn stream_class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
     let small_id = (0u8..9, 0u8..4).prop_map(|(ms, seq)| format!("{ms}-{seq}").into_bytes());
     Some(match name {
@@ -121,6 +172,7 @@ fn stream_class(name: &str) -> Option<BoxedStrategy<Vec<u8>>> {
         ]
         .boxed(),
         "idle" => prop_oneof![3 => texts(&["0"]), 2 => texts(&["100000", "200000"]), 1 => texts(&["-1", "x"])].boxed(),
+        "timeout" => texts(&["x", "-1", "9223372036854775807"]),
         "at" => texts(&["0", "1", "-1", "4000000000000", "x"]),
         name => return class(name),
     })
@@ -142,7 +194,9 @@ pub(crate) fn sequence() -> BoxedStrategy<(&'static str, Vec<Step>)> {
         [vec![b"EVAL".to_vec(), body.as_bytes().to_vec(), b"0".to_vec()], words].concat()
     });
     let step = prop_oneof![
-        9 => (0usize..2, command()).prop_map(|(client, words)| Step::Ask { client, words }),
+        20 => (0usize..2, command()).prop_map(|(client, words)| Step::Ask { client, words }),
+        1 => block(),
+        1 => select(&["", "KEA", "Etg"][..]).prop_map(|flags| Step::Notify { flags }),
         1 => script.prop_map(|words| Step::Ask { client: 0, words }),
     ];
     (select(&["2", "3"][..]), proptest::collection::vec(step, 1..40)).boxed()
