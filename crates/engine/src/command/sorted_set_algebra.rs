@@ -91,7 +91,8 @@ impl Query {
         Ok(query)
     }
 
-    fn compute(&mut self, operation: Operation) -> SortedSet {
+    /// The members of the result and their scores. Unlike a stored score, one of these may be -0, as in Redis.
+    fn compute(&mut self, operation: Operation) -> HashMap<&[u8], f64> {
         if operation != Operation::Difference {
             // The order of additions can change the last digit of a sum. Redis begins with the smallest set.
             self.inputs.sort_by_key(|input| input.members.len());
@@ -132,9 +133,7 @@ impl Query {
                 }
             }
         }
-        let mut set = SortedSet::default();
-        result.into_iter().for_each(|(member, score)| set.set(member, score));
-        set
+        result
     }
 }
 
@@ -156,13 +155,21 @@ impl Input {
 /// `ZUNION`, `ZINTER` and `ZDIFF`.
 pub(super) fn combine(core: &mut Core, args: Args<'_>, operation: Operation, command: &str) -> CommandResult {
     let mut query = Query::parse(core, args, 1, operation, command)?;
-    let set = query.compute(operation);
-    let members = set.range(0..set.len());
-    Ok(if query.with_scores {
-        Reply::Scored(members.map(|ranked| (ranked.member.to_vec(), ranked.score)).collect())
+    let with_scores = query.with_scores;
+    let result = query.compute(operation);
+    let set = sorted(&result);
+    let members = set.range(0..set.len()).map(|ranked| &*ranked.member);
+    Ok(if with_scores {
+        Reply::Scored(members.map(|member| (member.to_vec(), result[member])).collect())
     } else {
-        Reply::bulks(members.map(|ranked| &ranked.member))
+        Reply::bulks(members)
     })
+}
+
+fn sorted(members: &HashMap<&[u8], f64>) -> SortedSet {
+    let mut set = SortedSet::default();
+    members.iter().for_each(|(member, score)| set.set(member, *score));
+    set
 }
 
 /// `ZUNIONSTORE`, `ZINTERSTORE` and `ZDIFFSTORE`.
@@ -174,7 +181,7 @@ pub(super) fn store(
 ) -> CommandResult {
     core.keys.lookups.counted = true;
     let mut query = Query::parse(core, args, 2, operation, command)?;
-    let set = query.compute(operation);
+    let set = sorted(&query.compute(operation));
     let length = set.len();
     if length > 0 {
         core.keys.put(args[1], Value::SortedSet(Box::new(set)), None);

@@ -201,6 +201,16 @@ fn exec_with_an_extra_argument_ends_the_watches_without_a_transaction() {
 }
 
 #[test]
+fn negative_zero_is_shown_in_a_union_that_is_not_stored() {
+    both_agree(&[
+        "ZADD z 0 a 1 b",
+        "ZUNION 1 z WEIGHTS -1 WITHSCORES",
+        "ZUNIONSTORE z2 1 z WEIGHTS -1",
+        "ZRANGE z2 0 -1 WITHSCORES",
+    ]);
+}
+
+#[test]
 fn discard_with_an_extra_argument_aborts_the_transaction() {
     both_agree(&["MULTI", "INCR k1", "DISCARD extra", "EXEC", "GET k1"]);
 }
