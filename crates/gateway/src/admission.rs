@@ -196,23 +196,32 @@ impl Admission {
         checked
     }
 
-    /// Every rule that matches the request must allow it; the first refusal ends the check.
+    /// Every rule that matches the request must allow it. The first refusal ends the check, and takes back what the rules
+    /// before it have counted.
     async fn check_rules(
         &self,
         ActivePolicy { policy, rules }: &ActivePolicy,
         (method, path, headers): (&Method, &RequestPath<'_>, &HeaderMap),
         checked: &mut CheckedRequest,
     ) {
-        for active_rule in rules.iter() {
+        let (limiter, client) = (&self.inner.limiter, checked.client);
+        let matching = rules.iter().filter(|active| active.rule().matches(method, path, headers));
+        let matching =
+            matching.map(|active| (active, Identity::of(&active.rule().count_by, client, headers)));
+        let matching: Vec<(&Arc<ActiveRule>, Identity)> =
+            matching.filter(|(_, identity)| !policy.allow.contains_identity(identity)).collect();
+        let last = matching.len().saturating_sub(1);
+        let mut counted = Vec::new();
+        for (index, (active_rule, identity)) in matching.into_iter().enumerate() {
             let rule = active_rule.rule();
-            if !rule.matches(method, path, headers) {
-                continue;
-            }
-            let identity = Identity::of(&rule.count_by, checked.client, headers);
-            if policy.allow.contains_identity(&identity) {
-                continue;
-            }
-            let verdict = self.inner.limiter.check(active_rule, &identity, rule.cost).await;
+            let verdict = if index < last {
+                let (verdict, provisional) =
+                    limiter.check_provisionally(active_rule, &identity, rule.cost).await;
+                counted.extend(provisional);
+                verdict
+            } else {
+                limiter.check(active_rule, &identity, rule.cost).await
+            };
             if rule.mode() == RuleMode::Shadow {
                 continue;
             }
@@ -224,6 +233,7 @@ impl Admission {
                     Refusal::LimitUnavailable
                 });
                 checked.limit_headers = Some(limit_headers);
+                limiter.give_back(counted).await;
                 return;
             }
             let is_tighter = |other: &RateLimitHeaders| limit_headers.remaining() < other.remaining();

@@ -31,7 +31,8 @@ hob_service::section! {
         pub tls_key: Option<String> = None,
         /// The timeout for connecting to an upstream.
         pub connect_timeout: Period = Period::from_secs(3),
-        /// The timeout for the first byte of an upstream's response.
+        /// The timeout for the first byte of an upstream's response. It starts again with every part of the body that the
+        /// client sends, so that a long upload does not time out.
         pub response_timeout: Period = Period::from_secs(60),
         /// How many other upstreams a request without a body is sent to after a failure. If the failed upstream may have
         /// seen the request, only idempotent methods are sent again.
@@ -62,8 +63,9 @@ hob_service::section! {
         pub ambiguous_paths: AmbiguousPaths = AmbiguousPaths::Refuse,
         /// Whether numbers and UUIDs in other paths are counted as ":id".
         pub learn_routes: bool = false,
-        /// Whether requests from this host are counted.
-        pub count_loopback: bool = false,
+        /// Whether requests from this host are counted. Default: true if `listen` is a loopback address, where all requests
+        /// come from this host.
+        pub count_loopback: Option<bool> = None,
         /// The name of this instance in the metrics. Default: the node's name.
         pub instance: Option<String> = None,
         /// The interval between two checkpoints of the totals to the database.
@@ -79,6 +81,13 @@ hob_service::section! {
         /// Rate limits, as tables [[gateway.rules]] with name and windows ("20/1s, 500/1m"). Optional: methods, route,
         /// header, by, cost, algorithm, exactness, lease, public, shadow, on_store_failure, applies_to.
         pub rules: Vec<RuleConfig> = Vec::new(),
+    }
+}
+
+impl Config {
+    /// Whether the gateway listens, and only on this host.
+    pub(crate) fn listens_on_loopback(&self) -> bool {
+        !self.upstream.is_empty() && self.listen.ip().is_loopback()
     }
 }
 
@@ -105,8 +114,9 @@ pub struct RuleConfig {
     /// What one request costs.
     #[serde(default = "one")]
     pub cost: u32,
-    #[serde(default = "gcra")]
-    pub algorithm: Algorithm,
+    /// Default: `sliding_log`, which never allows more than the limit in any window; `gcra` if a window has a burst.
+    #[serde(default)]
+    pub algorithm: Option<Algorithm>,
     #[serde(default)]
     pub exactness: Exactness,
     /// With `exactness = "leased"`: how long an instance may hold tokens.
@@ -136,7 +146,7 @@ impl RuleConfig {
             header: BTreeMap::new(),
             by: None,
             cost: 1,
-            algorithm: Algorithm::Gcra,
+            algorithm: None,
             exactness: Exactness::Exact,
             lease: None,
             public: false,
@@ -196,8 +206,4 @@ pub enum AppliesTo {
 
 fn one() -> u32 {
     1
-}
-
-fn gcra() -> Algorithm {
-    Algorithm::Gcra
 }

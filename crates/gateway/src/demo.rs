@@ -72,7 +72,7 @@ fn demo_config(listen: SocketAddr, site: SocketAddr) -> Config {
                 ..rule("api", "10/1s burst 40, 300/1m burst 120")
             },
             RuleConfig {
-                algorithm: hob_store::limit::Algorithm::SlidingLog,
+                algorithm: Some(hob_store::limit::Algorithm::SlidingLog),
                 public: true,
                 route: Some("/api/auth/login".to_owned()),
                 ..rule("login", "20/1m")

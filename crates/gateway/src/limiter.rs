@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use hob_store::limit::{Algorithm, Decision};
+use hob_store::limit::{Algorithm, Decision, Lent, Loan};
 use hob_store::{Key, Store};
 use parking_lot::RwLock;
 
@@ -25,12 +25,15 @@ use crate::keys::Keys;
 use crate::limiter::rule::{Accounting, Keyspace, Rule, RuleMode};
 
 use availability::Availability;
-use lease::{TokenPools, TokenSource};
+use lease::{BatchId, Spent, TokenPools, TokenSource};
 use local::LocalLimits;
 pub(crate) use top_refused::TopRefused;
 
 /// `Retry-After` when the store is unavailable.
 const RETRY_AFTER_UNAVAILABLE: Duration = Duration::from_secs(1);
+
+/// How long after a check a request can be given back.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// A rule's decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,29 @@ impl Verdict {
             Self::Unavailable { .. } => false,
         }
     }
+}
+
+/// Whether a later rule may still refuse a request that this one allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Later {
+    MayRefuse,
+    Nothing,
+}
+
+/// What a rule has counted for a request, until all other rules have allowed it too.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    active: Arc<ActiveRule>,
+    identity: Identity,
+    cost: u32,
+    by: CountedBy,
+}
+
+#[derive(Debug)]
+enum CountedBy {
+    Store(Loan),
+    Tokens(BatchId),
+    LocalLimits,
 }
 
 /// A rule with its state in this instance.
@@ -166,9 +192,44 @@ impl Limiter {
 
     /// Checks a caller against a rule and counts the decision. `cost` must not exceed [`Rule::max_cost`].
     pub async fn check(&self, active: &Arc<ActiveRule>, identity: &Identity, cost: u32) -> Verdict {
-        let verdict = self.decide(active, identity, cost).await;
+        let (verdict, _) = self.decide(active, identity, cost, Later::Nothing).await;
         active.count_decision(identity, &verdict);
         verdict
+    }
+
+    /// The same for a request that a later rule may refuse: what was counted can be given back.
+    pub(crate) async fn check_provisionally(
+        &self,
+        active: &Arc<ActiveRule>,
+        identity: &Identity,
+        cost: u32,
+    ) -> (Verdict, Option<Counted>) {
+        let (verdict, by) = self.decide(active, identity, cost, Later::MayRefuse).await;
+        active.count_decision(identity, &verdict);
+        let counted = |by| Counted { active: Arc::clone(active), identity: identity.clone(), cost, by };
+        (verdict, by.map(counted))
+    }
+
+    /// Takes back what rules have counted for a request that another rule has refused. If that fails, it stays counted.
+    pub(crate) async fn give_back(&self, all: Vec<Counted>) {
+        for Counted { active, identity, cost, by } in all {
+            let rule = &active.rule;
+            match by {
+                CountedBy::LocalLimits => active.local.give_back(&identity, cost),
+                CountedBy::Tokens(batch) => {
+                    if let Some(pools) = &active.pools {
+                        pools.put_back(&identity, cost, batch);
+                    }
+                }
+                CountedBy::Store(loan) => {
+                    let (key, unused) = (self.key(rule, &identity), (cost, loan));
+                    let given = rule.stored_limit().give_back(&active.store, &key, unused, GIVE_BACK_WITHIN);
+                    if let Err(error) = given.await {
+                        self.inner.availability.record_failure(&error);
+                    }
+                }
+            }
+        }
     }
 
     /// Returns unspent tokens to the store, for a clean stop.
@@ -180,25 +241,58 @@ impl Limiter {
         }
     }
 
-    async fn decide(&self, active: &Arc<ActiveRule>, identity: &Identity, cost: u32) -> Verdict {
+    async fn decide(
+        &self,
+        active: &Arc<ActiveRule>,
+        identity: &Identity,
+        cost: u32,
+        later: Later,
+    ) -> (Verdict, Option<CountedBy>) {
         let rule = &active.rule;
         // Held tokens are valid while the store is unavailable. A cost of 0 only reads the quota.
         if let Some(pools) = active.pools.as_ref().filter(|_| cost > 0) {
-            if let Some(decision) = pools.take(identity, cost, || self.key(rule, identity)).await {
-                return Verdict::Decided(decision);
+            if let Some(Spent { decision, batch }) =
+                pools.take(identity, cost, || self.key(rule, identity)).await
+            {
+                return (Verdict::Decided(decision), batch.map(CountedBy::Tokens));
             }
         } else if !self.inner.availability.is_unavailable() {
-            let (stored_limit, key) = (rule.stored_limit(), self.key(rule, identity));
-            let take = || stored_limit.take(&active.store, std::slice::from_ref(&key), cost);
-            match foreign_key::call_with_retry((&active.store, stored_limit, &key), take).await {
-                Ok(decision) => return Verdict::Decided(decision),
+            match self.call_store(active, &self.key(rule, identity), cost, later).await {
+                Ok((decision, loan)) => return (Verdict::Decided(decision), loan.map(CountedBy::Store)),
                 Err(error) => self.inner.availability.record_failure(&error),
             }
         }
         match rule.on_store_failure {
-            OnStoreFailure::Open => Verdict::Unlimited,
-            OnStoreFailure::Closed => Verdict::Unavailable { retry_after: RETRY_AFTER_UNAVAILABLE },
-            OnStoreFailure::Local => Verdict::Decided(active.local.take(identity, cost, Instant::now())),
+            OnStoreFailure::Open => (Verdict::Unlimited, None),
+            OnStoreFailure::Closed => (Verdict::Unavailable { retry_after: RETRY_AFTER_UNAVAILABLE }, None),
+            OnStoreFailure::Local => {
+                let decision = active.local.take(identity, cost, Instant::now());
+                let counted = decision.is_allowed().then_some(CountedBy::LocalLimits);
+                (Verdict::Decided(decision), counted)
+            }
+        }
+    }
+
+    async fn call_store(
+        &self,
+        ActiveRule { rule, store, .. }: &ActiveRule,
+        key: &Key,
+        cost: u32,
+        later: Later,
+    ) -> hob_store::Result<(Decision, Option<Loan>)> {
+        let limit = rule.stored_limit();
+        match later {
+            Later::Nothing => {
+                let take = || limit.take(store, std::slice::from_ref(key), cost);
+                Ok((foreign_key::call_with_retry((store, limit, key), take).await?, None))
+            }
+            Later::MayRefuse => {
+                let take = || limit.take_returnable(store, key, cost);
+                Ok(match foreign_key::call_with_retry((store, limit, key), take).await? {
+                    Lent::Granted { quota, loan } => (Decision::Allowed(quota), Some(loan)),
+                    Lent::Denied { quota, retry_after } => (Decision::Denied { quota, retry_after }, None),
+                })
+            }
         }
     }
 

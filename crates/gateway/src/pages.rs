@@ -119,7 +119,7 @@ impl Traffic {
 
     fn no_traffic(&self) -> Empty {
         match &self.address {
-            Some(address) => Empty::new("No requests yet", "Send requests through the gateway. Requests from this host count only if gateway.count_loopback is true.")
+            Some(address) => Empty::new("No requests yet", "Send requests through the gateway. Requests from this host count if the gateway listens on a loopback address or gateway.count_loopback is true.")
                 .command(format!("curl -i http://{address}/")),
             None => Empty::new("No upstream configured", "Set an upstream in hob.toml and restart.")
                 .command("[gateway]\nupstream = [\"http://127.0.0.1:3000\"]"),

@@ -5,6 +5,7 @@ mod forward;
 mod headers;
 mod malformed;
 mod pool;
+mod upload;
 mod upstream;
 
 use std::path::Path;

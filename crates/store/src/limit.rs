@@ -105,7 +105,7 @@ impl Rule {
             )));
         }
         let mut call = script.on(keys).arg(cost);
-        if self.can_lend() {
+        if self.can_give_back() {
             call = match least {
                 Least::All => call.arg(""),
                 Least::This(least) => call.arg(least),
@@ -153,7 +153,8 @@ impl Rule {
     }
 }
 
-/// The smallest part of the cost that may be granted. If less is available, nothing is granted.
+/// The smallest part of the cost that may be granted. If less is available, nothing is granted. With an explicit part, the
+/// reply has a receipt.
 #[derive(Clone, Copy, Debug)]
 enum Least {
     All,

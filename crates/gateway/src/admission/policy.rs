@@ -77,7 +77,7 @@ impl Policy {
                 },
             },
             id_detection: if config.learn_routes { IdDetection::On } else { IdDetection::Off },
-            count_loopback: config.count_loopback,
+            count_loopback: config.count_loopback.unwrap_or_else(|| config.listens_on_loopback()),
             x_ratelimit: config.x_ratelimit,
         })
     }
@@ -134,6 +134,18 @@ mod tests {
         };
         let two = format!("{}{}", public("a"), public("b"));
         assert_eq!(policy(&two).unwrap_err(), BadPolicy::TwoPublic("a".into(), "b".into()));
+    }
+
+    #[test]
+    fn requests_from_this_host_count_where_all_requests_come_from_it() {
+        let counts = |toml: &str| policy(toml).unwrap().count_loopback;
+        let upstream = "upstream = [\"http://127.0.0.1:3000\"]\n";
+        assert!(counts(upstream));
+        assert!(!counts(&format!("{upstream}listen = \"0.0.0.0:7080\"")));
+        assert!(!counts(&format!("{upstream}count_loopback = false")));
+        assert!(counts(&format!("{upstream}listen = \"0.0.0.0:7080\"\ncount_loopback = true")));
+        // Without an upstream, the gateway does not listen: it is a layer in another server.
+        assert!(!counts(""));
     }
 
     #[test]

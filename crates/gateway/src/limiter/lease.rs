@@ -75,7 +75,20 @@ struct Tokens {
     refused: Option<StoreRefusal>,
     /// How often the store has not replied.
     failures: u64,
+    /// The batch that the last request was paid from, by its `requested_at`; `None` if it took several.
+    last_paid_from: Option<Instant>,
 }
+
+/// A decision, and the batch that paid for it if the tokens can be put back.
+#[derive(Debug)]
+pub(crate) struct Spent {
+    pub(crate) decision: Decision,
+    pub(crate) batch: Option<BatchId>,
+}
+
+/// A batch of one caller, by the time at which it was requested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchId(Instant);
 
 #[derive(Debug)]
 struct Batch {
@@ -125,16 +138,24 @@ impl TokenPools {
         identity: &Identity,
         cost: u32,
         key: impl FnOnce() -> Key,
-    ) -> Option<Decision> {
+    ) -> Option<Spent> {
         let pool =
             Arc::clone(self.callers.lock().get_or_insert(identity, || Arc::new(TokenPool::new(key()))));
-        match pool.spend(cost, self.source.hold) {
-            LocalDecision::Decided(decision) => Some(decision),
+        let (decision, batch) = pool.tokens.lock().spend_from(cost, Instant::now(), self.source.hold);
+        match decision {
+            LocalDecision::Decided(decision) => Some(Spent { decision, batch }),
             LocalDecision::RunningLow(decision) => {
                 pool.prefetch(&self.source);
-                Some(decision)
+                Some(Spent { decision, batch })
             }
             LocalDecision::AskStore => pool.borrow_and_spend(cost, &self.source).await,
+        }
+    }
+
+    /// Puts tokens back that were spent for a request which another rule has refused.
+    pub(crate) fn put_back(&self, identity: &Identity, cost: u32, batch: BatchId) {
+        if let Some(pool) = self.callers.lock().get(identity) {
+            pool.tokens.lock().put_back(cost, batch);
         }
     }
 
@@ -162,12 +183,8 @@ impl TokenPool {
         Self { key, tokens: Mutex::default(), borrowing: Arc::default() }
     }
 
-    fn spend(&self, cost: u32, hold: Duration) -> LocalDecision {
-        self.tokens.lock().spend(cost, Instant::now(), hold)
-    }
-
     /// Borrows tokens, or waits for another request that does, and spends them.
-    async fn borrow_and_spend(self: &Arc<Self>, cost: u32, source: &Arc<TokenSource>) -> Option<Decision> {
+    async fn borrow_and_spend(self: &Arc<Self>, cost: u32, source: &Arc<TokenSource>) -> Option<Spent> {
         if source.availability.is_unavailable() {
             return None;
         }
@@ -176,13 +193,13 @@ impl TokenPool {
         let (mut now, mut borrows) = (Instant::now(), 0);
         loop {
             // Another request may have borrowed enough. If it got no reply, all that waited for it have waited long enough.
-            let (decision, has_failed) = {
+            let ((decision, batch), has_failed) = {
                 let mut tokens = self.tokens.lock();
-                (tokens.spend(cost, now, source.hold), tokens.failures != failures)
+                (tokens.spend_from(cost, now, source.hold), tokens.failures != failures)
             };
             match decision {
                 LocalDecision::Decided(decision) | LocalDecision::RunningLow(decision) => {
-                    return Some(decision);
+                    return Some(Spent { decision, batch });
                 }
                 LocalDecision::AskStore
                     if borrows == MAX_BORROWS || has_failed || source.availability.is_unavailable() =>
@@ -263,6 +280,20 @@ impl TokenPool {
 }
 
 impl Tokens {
+    /// Spends tokens, and names the batch if one alone has paid.
+    fn spend_from(&mut self, cost: u32, now: Instant, hold: Duration) -> (LocalDecision, Option<BatchId>) {
+        self.last_paid_from = None;
+        (self.spend(cost, now, hold), self.last_paid_from.map(BatchId))
+    }
+
+    /// A batch that was used up in the meantime is gone, and its tokens with it.
+    fn put_back(&mut self, cost: u32, BatchId(requested_at): BatchId) {
+        let batch = self.batches.iter_mut().find(|batch| batch.requested_at == requested_at);
+        if let Some(batch) = batch {
+            batch.left = batch.left.saturating_add(cost).min(batch.loan.granted());
+        }
+    }
+
     fn spend(&mut self, cost: u32, now: Instant, hold: Duration) -> LocalDecision {
         while let Some(batch) = self.batches.front()
             && (batch.left == 0 || now >= batch.requested_at + hold)
@@ -287,6 +318,7 @@ impl Tokens {
             let spent = batch.left.min(owed);
             batch.left -= spent;
             owed -= spent;
+            self.last_paid_from = (spent == cost).then_some(batch.requested_at);
         }
         let decision = Decision::Allowed(self.quota_at(now, left - cost));
         let low = left - cost <= self.next_batch_size / PREFETCH_DIVISOR

@@ -62,6 +62,15 @@ impl LocalLimits {
         Decision::Allowed(Quota { remaining: quota.remaining.saturating_sub(cost), ..quota })
     }
 
+    /// Takes back requests that another rule has refused.
+    pub(crate) fn give_back(&self, identity: &Identity, cost: u32) {
+        let mut callers = self.callers.lock();
+        let Some(drained_at) = callers.get_mut(identity) else { return };
+        for (window, drained_at) in self.windows.iter().zip(drained_at) {
+            *drained_at = drained_at.checked_sub(window.interval * cost).unwrap_or(*drained_at);
+        }
+    }
+
     #[cfg(test)]
     fn callers(&self) -> usize {
         self.callers.lock().len()

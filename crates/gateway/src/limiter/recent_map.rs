@@ -28,6 +28,15 @@ impl<K: Hash + Eq + Clone, V> RecentMap<K, V> {
         self.young.get_mut(key).expect("just inserted")
     }
 
+    /// The value of a key, if it is there. It does not count as used.
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+        self.young.get(key).or_else(|| self.old.get(key))
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.young.get_mut(key).or_else(|| self.old.get_mut(key))
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
         self.young.values().chain(self.old.values())
     }

@@ -202,13 +202,20 @@ impl Scope {
 fn parse_windows(config: &RuleConfig) -> Result<limit::Rule, String> {
     let windows = config.windows.split(',').map(|window| window.trim().parse::<Window>());
     let windows = windows.collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
-    if config.algorithm == Algorithm::FixedCounter {
-        return Err("algorithm must be gcra, sliding_window, sliding_log or fixed_log".to_owned());
-    }
-    if windows.iter().any(|window| window.burst.is_some()) && config.algorithm != Algorithm::Gcra {
-        return Err("only algorithm gcra allows a burst".to_owned());
-    }
-    limit::Rule::new(config.algorithm, windows).map_err(|error| error.to_string())
+    let has_burst = windows.iter().any(|window| window.burst.is_some());
+    let algorithm = match config.algorithm {
+        Some(Algorithm::FixedCounter) => {
+            return Err("algorithm must be gcra, sliding_window, sliding_log or fixed_log".to_owned());
+        }
+        Some(algorithm) if has_burst && algorithm != Algorithm::Gcra => {
+            return Err("only algorithm gcra allows a burst".to_owned());
+        }
+        Some(algorithm) => algorithm,
+        None if has_burst => Algorithm::Gcra,
+        // What the notation says: never more than the limit in any window.
+        None => Algorithm::SlidingLog,
+    };
+    limit::Rule::new(algorithm, windows).map_err(|error| error.to_string())
 }
 
 /// Checks that the documented keys can hold the limit.
@@ -341,6 +348,17 @@ mod tests {
         assert!(!matches(&Method::GET, "/api/users", &headers));
         headers.insert("x-plan", "paid".parse().unwrap());
         assert!(!matches(&Method::GET, "/api/users/7", &headers));
+    }
+
+    #[test]
+    fn windows_decide_the_default_algorithm() {
+        let algorithm = |windows: &str| {
+            read(&format!("name = \"a\"\nwindows = \"{windows}\"")).unwrap().limit.algorithm()
+        };
+        assert_eq!(algorithm("5/15m"), Algorithm::SlidingLog);
+        assert_eq!(algorithm("20/1s, 500/1m"), Algorithm::SlidingLog);
+        assert_eq!(algorithm("20/1s burst 40, 500/1m"), Algorithm::Gcra);
+        assert!(problem("name = \"a\"\nwindows = \"200000/1m\"").contains("use sliding_window or gcra"));
     }
 
     #[test]

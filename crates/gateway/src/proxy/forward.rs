@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hob_net::{Client, client_tls};
@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 use super::headers::{self, Scheme};
 use super::malformed;
 use super::pool::{RequestBody, ResponseBody, SendError};
-use super::upstream::{Health, InFlight, Upstream, Upstreams};
+use super::upload::{ClientBody, WaitsFor};
+use super::upstream::{InFlight, Upstream, Upstreams};
 use crate::Error;
 use crate::admission::CheckedRequest;
 use crate::config::Config;
@@ -150,8 +151,12 @@ impl Forwarder {
                 *request.uri_mut() = path.clone().into();
                 let within = settings.response_timeout.min(Duration::from_secs(5));
                 let answer = tokio::time::timeout(within, settings.send_to(request, &upstream)).await;
-                let healthy = matches!(&answer, Ok(Ok(response)) if response.status().as_u16() < 500);
-                upstream.set_health(if healthy { Health::Healthy } else { Health::Unhealthy });
+                upstream.set_health(match answer {
+                    Ok(Ok(response)) if response.status().as_u16() < 500 => Ok(()),
+                    Ok(Ok(response)) => Err(format!("status {}", response.status().as_u16())),
+                    Ok(Err(error)) => Err(error.to_string()),
+                    Err(_) => Err("no response in time".to_owned()),
+                });
             }
         };
         futures_util::future::join_all(settings.upstreams.all().iter().cloned().map(check)).await;
@@ -186,8 +191,10 @@ impl Settings {
         // A streamed body cannot be sent twice.
         let has_body = !body.is_end_stream();
         let retries = if has_body { 0 } else { self.retries as usize };
-        let mut next_request =
-            Some((parts, if has_body { Either::Left(body) } else { Either::Right(Empty::new()) }));
+        let mut next_request = Some((
+            parts,
+            if has_body { Either::Left(ClientBody::new(body)) } else { Either::Right(Empty::new()) },
+        ));
         while let Some(picked) = self.upstreams.pick(&tried) {
             let may_retry = tried.len() < retries && self.upstreams.all().len() > tried.len() + 1;
             let Some((parts, body)) = next_request.take() else { break };
@@ -212,23 +219,52 @@ impl Settings {
         request: Request<RequestBody>,
         picked: &InFlight,
     ) -> Result<Response<ResponseBody>, ForwardFailure> {
-        match tokio::time::timeout(self.response_timeout, self.send_to(request, picked.upstream())).await {
+        let failure = match self.send_in_time(request, picked.upstream()).await {
             Ok(Ok(response)) => {
                 self.upstreams.record_success(picked);
-                Ok(response)
+                return Ok(response);
+            }
+            // The upstream is not to blame.
+            Err(WaitsFor::Client) => return Err(ForwardFailure::ClientTimedOut),
+            Err(WaitsFor::Upstream) => {
+                picked.upstream().log_failure("no response in time");
+                ForwardFailure::TimedOut
             }
             Ok(Err(error)) => {
-                self.upstreams.record_failure(picked);
-                tracing::debug!(upstream = %picked.upstream().authority(), %error, "upstream request failed");
-                Err(match error {
+                picked.upstream().log_failure(&error.to_string());
+                match error {
                     SendError::NotSent(_) => ForwardFailure::NotReached,
                     SendError::Interrupted(_) => ForwardFailure::Interrupted,
-                })
+                }
             }
-            Err(_) => {
-                self.upstreams.record_failure(picked);
-                Err(ForwardFailure::TimedOut)
+        };
+        self.upstreams.record_failure(picked);
+        Err(failure)
+    }
+
+    /// Sends a request, and waits for the response to begin. The timeout starts again with every part of the body, so that
+    /// an upload can take longer. Returns what did not happen in time: the client's next part, or the response.
+    async fn send_in_time(
+        &self,
+        request: Request<RequestBody>,
+        upstream: &Upstream,
+    ) -> Result<Result<Response<ResponseBody>, SendError>, WaitsFor> {
+        let upload = match request.body() {
+            Either::Left(body) => Some(body.upload()),
+            Either::Right(_) => None,
+        };
+        let mut sending = std::pin::pin!(self.send_to(request, upstream));
+        let mut deadline = Instant::now() + self.response_timeout;
+        loop {
+            if let Ok(answer) = tokio::time::timeout_at(deadline.into(), &mut sending).await {
+                return Ok(answer);
             }
+            let Some(upload) = &upload else { return Err(WaitsFor::Upstream) };
+            let (progress_at, waits_for) = upload.progress();
+            if progress_at + self.response_timeout <= deadline {
+                return Err(waits_for);
+            }
+            deadline = progress_at + self.response_timeout;
         }
     }
 
@@ -261,6 +297,8 @@ enum ForwardFailure {
     /// The connection broke before a response: the upstream may have seen the request.
     Interrupted,
     TimedOut,
+    /// The client stopped sending the body.
+    ClientTimedOut,
 }
 
 impl ForwardFailure {
@@ -269,7 +307,7 @@ impl ForwardFailure {
         match self {
             Self::NotReached => true,
             Self::Interrupted => method.is_idempotent(),
-            Self::NoUpstream | Self::TimedOut => false,
+            Self::NoUpstream | Self::TimedOut | Self::ClientTimedOut => false,
         }
     }
 
@@ -281,6 +319,10 @@ impl ForwardFailure {
                 text_response(StatusCode::BAD_GATEWAY, "The upstream closed the connection.")
             }
             Self::TimedOut => text_response(StatusCode::GATEWAY_TIMEOUT, "The upstream timed out."),
+            Self::ClientTimedOut => text_response(
+                StatusCode::REQUEST_TIMEOUT,
+                "The body of the request was not received in time.",
+            ),
         }
     }
 }

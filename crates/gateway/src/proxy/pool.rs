@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hob_units::error_text;
 use http::{Request, Response};
 use http_body_util::{Either, Empty};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -19,8 +20,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use super::upload::ClientBody;
+
 /// The body of a request: the client's as it arrives, or none.
-pub(crate) type RequestBody = Either<Incoming, Empty<Bytes>>;
+pub(crate) type RequestBody = Either<ClientBody, Empty<Bytes>>;
 
 const MAX_IDLE_TIME: Duration = Duration::from_secs(30);
 const MAX_IDLE: usize = 512;
@@ -246,21 +249,21 @@ impl fmt::Debug for Target {
 
 impl fmt::Debug for ConnectionPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wires").field("idle", &self.idle.lock().len()).finish()
+        f.debug_struct("ConnectionPool").field("idle", &self.idle.lock().len()).finish()
     }
 }
 
 impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Arriving").field("ended", &self.ended).finish_non_exhaustive()
+        f.debug_struct("ResponseBody").field("ended", &self.ended).finish_non_exhaustive()
     }
 }
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotSent(error) => error.fmt(f),
-            Self::Interrupted(error) => error.fmt(f),
+            Self::NotSent(error) => f.write_str(&error_text(&**error)),
+            Self::Interrupted(error) => f.write_str(&error_text(error)),
         }
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use http::Uri;
 use http::uri::{Authority, Scheme};
+use parking_lot::Mutex;
 use tokio_rustls::TlsConnector;
 
 use super::pool::{ConnectionPool, Target};
@@ -13,6 +14,9 @@ use super::pool::{ConnectionPool, Target};
 /// After this many failures in a row, an upstream gets no requests for `EJECTED_FOR`.
 const MAX_FAILURES: u32 = 3;
 const EJECTED_FOR: Duration = Duration::from_secs(5);
+
+/// The minimum time between two log lines about failed requests: an unavailable upstream fails all of them.
+const LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A server that requests are forwarded to.
 #[derive(Debug)]
@@ -27,6 +31,15 @@ pub(crate) struct Upstream {
     ejected_until_ms: AtomicU64,
     /// The result of the last health check.
     unhealthy: AtomicBool,
+    failure_log: Mutex<FailureLog>,
+}
+
+/// The log lines about failed requests.
+#[derive(Debug, Default)]
+struct FailureLog {
+    logged_at: Option<Instant>,
+    /// Failures since then without a line.
+    suppressed: u64,
 }
 
 /// All upstreams.
@@ -110,23 +123,35 @@ impl Upstream {
     }
 
     /// Records the result of a health check.
-    pub(crate) fn set_health(&self, health: Health) {
-        let unhealthy = health == Health::Unhealthy;
-        if self.unhealthy.swap(unhealthy, Relaxed) != unhealthy {
-            tracing::warn!(upstream = %self.authority, ?health, "upstream health changed");
+    pub(crate) fn set_health(&self, health: Result<(), String>) {
+        let was_unhealthy = self.unhealthy.swap(health.is_err(), Relaxed);
+        match health {
+            Err(reason) if !was_unhealthy => {
+                tracing::warn!(upstream = %self.authority, reason, "upstream became unhealthy");
+            }
+            Ok(()) if was_unhealthy => {
+                tracing::info!(upstream = %self.authority, "upstream is healthy again");
+            }
+            _ => {}
         }
+    }
+
+    /// Logs why a request failed.
+    pub(crate) fn log_failure(&self, reason: &str) {
+        let mut log = self.failure_log.lock();
+        if log.logged_at.is_some_and(|at| at.elapsed() < LOG_INTERVAL) {
+            log.suppressed += 1;
+            return;
+        }
+        let FailureLog { suppressed, .. } =
+            std::mem::replace(&mut *log, FailureLog { logged_at: Some(Instant::now()), suppressed: 0 });
+        drop(log);
+        tracing::warn!(upstream = %self.authority, reason, suppressed, "upstream request failed");
     }
 
     fn is_available(&self, now_ms: u64) -> bool {
         !self.unhealthy.load(Relaxed) && self.ejected_until_ms.load(Relaxed) <= now_ms
     }
-}
-
-/// The result of a health check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Health {
-    Healthy,
-    Unhealthy,
 }
 
 impl InFlight {
@@ -162,6 +187,7 @@ fn parse(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
         failures: AtomicU32::new(0),
         ejected_until_ms: AtomicU64::new(0),
         unhealthy: AtomicBool::new(false),
+        failure_log: Mutex::default(),
     })
 }
 
@@ -213,7 +239,7 @@ mod tests {
     #[test]
     fn unchanged_upstream_keeps_its_state() {
         let before = upstreams(2);
-        before.all()[1].set_health(Health::Unhealthy);
+        before.all()[1].set_health(Err("status 503".to_owned()));
         let tls = super::super::forward::connector(None).unwrap();
         let after = before
             .with_addresses(&["http://10.0.0.1:80", "http://10.0.0.9:80"].map(str::to_owned), &tls)

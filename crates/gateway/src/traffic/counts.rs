@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::admission::endpoint::EndpointId;
+use crate::keys::Keys;
 use crate::traffic::histogram::Bucket;
 use crate::traffic::meter::{RequestOutcome, Sample};
 
-/// Response times of one endpoint in a flush; of more, the newest are kept.
-pub(crate) const MAX_SAMPLES: usize = 100;
+/// Response times of one endpoint: as many as the store keeps. Of more, the newest are kept.
+const MAX_SAMPLES: usize = Keys::RESPONSE_TIMES_MAX_LEN as usize;
 
 /// Counts by endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,13 +61,14 @@ impl Counts {
         }
     }
 
-    /// Takes at most `max_endpoints`, with at most `max_buckets` unless the first endpoint alone has more. The rest
-    /// stays.
-    pub(crate) fn take_some(&mut self, max_endpoints: usize, max_buckets: usize) -> Self {
-        let mut buckets = 0;
+    /// Takes at most `max_endpoints`, with at most `max_entries` (buckets and response times) unless the first endpoint
+    /// alone has more. The rest stays.
+    pub(crate) fn take_some(&mut self, max_endpoints: usize, max_entries: usize) -> Self {
+        let mut entries = 0;
         let fits = |(_, counted): &(&EndpointId, &EndpointCounts)| {
-            buckets += counted.buckets.len();
-            buckets <= max_buckets || buckets == counted.buckets.len()
+            let added = counted.buckets.len() + counted.samples.len();
+            entries += added;
+            entries <= max_entries || entries == added
         };
         let taken: Vec<EndpointId> = self
             .endpoints

@@ -26,7 +26,7 @@ use hob_store::{Call, FromRedisValue, Reply, Store, Value, cmd};
 use checkpoint::{Checkpoint, SaveOutcome};
 use endpoint_names::EndpointNames;
 pub(crate) use flush::{Destination, HOUR_MS};
-use flush::{Flush, FlushOutcome, MAX_BUCKETS, MAX_ENDPOINTS};
+use flush::{Flush, FlushOutcome, MAX_ENDPOINTS, MAX_ENTRIES};
 pub(crate) use heartbeat::gauge_shard;
 use heartbeat::{Heartbeat, HeartbeatKind};
 use resend::ResendBuffer;
@@ -252,7 +252,7 @@ impl Publisher {
         if self.pending_flush.is_none() && !self.unsent.is_empty() {
             self.flush_number += 1;
             self.pending_flush =
-                Some(Flush::new(self.flush_number, self.unsent.take_some(MAX_ENDPOINTS, MAX_BUCKETS)));
+                Some(Flush::new(self.flush_number, self.unsent.take_some(MAX_ENDPOINTS, MAX_ENTRIES)));
         }
         let Some(flush) = &self.pending_flush else { return false };
         let context = (&self.names, &*self.sources.meter);

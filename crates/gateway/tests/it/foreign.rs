@@ -101,7 +101,7 @@ async fn assert_readable(instance: &TestInstance, after: &str) {
     statistics.rule(&rule).await.unwrap_or_else(|error| panic!("limit after {after}: {error}"));
 }
 
-const RULE: &str = "[[rules]]\nname = \"api\"\nwindows = \"1000000/1s\"\n";
+const RULE: &str = "[[rules]]\nname = \"api\"\nwindows = \"1000000/1s\"\nalgorithm = \"gcra\"\n";
 
 every_service! {
     NEEDS;

@@ -85,6 +85,33 @@ every_service! {
         two.stop().await;
     }
 
+    /// A request that a later rule refuses counts against no rule.
+    async fn refused_request_counts_against_no_rule(context: TestContext) {
+        for how in [
+            "algorithm = \"gcra\"",
+            "algorithm = \"sliding_log\"",
+            "algorithm = \"sliding_window\"",
+            "algorithm = \"fixed_log\"",
+            "algorithm = \"sliding_log\"\nexactness = \"leased\"\nlease = \"1m\"",
+        ] {
+            let name = how.split('"').filter(|word| word.contains('_') || *word == "gcra").collect::<String>();
+            let leased = if how.contains("leased") { "-leased" } else { "" };
+            let rules = format!(
+                "[[rules]]\nname = \"all-{name}{leased}\"\nwindows = \"20/1h\"\n{how}\n\
+                 [[rules]]\nname = \"login-{name}{leased}\"\nwindows = \"2/1h\"\nroute = \"/login\"\n"
+            );
+            let node = context.another_node().await;
+            let instance = TestInstance::start(&node, &rules).await;
+            let mut allowed = 0;
+            for _ in 0..30 {
+                allowed += u32::from(instance.request_from(CLIENT, Method::GET, "/login", 200).await);
+            }
+            assert_eq!(allowed, 2, "{how}");
+            assert_eq!(passed(&instance, 30).await, 18, "{how}");
+            instance.stop().await;
+        }
+    }
+
     /// Leased tokens never admit more than the limit in any window, over all instances.
     async fn leases_never_exceed_the_limit(context: TestContext) {
         // Closed: a store that answers later than the lease counts as unavailable.

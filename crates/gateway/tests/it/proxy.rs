@@ -132,7 +132,7 @@ async fn upstreams_are_reloaded() {
 async fn reload_during_a_request_keeps_its_client_address() {
     let upstream = Upstream::start().await;
     let config = |more: &str| {
-        let rule = "[[rules]]\nname = \"api\"\nwindows = \"100/1m\"\n";
+        let rule = "[[rules]]\nname = \"api\"\nwindows = \"100/1m\"\nalgorithm = \"gcra\"\n";
         let toml = format!(
             "listen = \"127.0.0.1:0\"\nupstream = [\"http://{}\"]\nstore_timeout = \"30s\"\n{more}\n{rule}",
             upstream.address
@@ -346,13 +346,13 @@ async fn client_over_its_limit_gets_all_headers() {
     let rules = "x_ratelimit = true\n[[rules]]\nname = \"api\"\nwindows = \"2/1m\"\nroute = \"/api/*\"\n";
     let proxy = TestProxy::start(&[upstream.address], rules).await;
     let (_, headers, _) = proxy.get("/api/a").await;
-    assert_eq!(headers["ratelimit"], "\"api\";r=1;t=30");
+    assert_eq!(headers["ratelimit"], "\"api\";r=1;t=60");
     assert_eq!(headers["ratelimit-policy"], "\"api\";q=2;w=60");
     proxy.get("/api/b").await;
     let (status, headers, body) = proxy.get("/api/c").await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
     assert!(
-        headers["retry-after"].to_str().unwrap().parse::<u64>().is_ok_and(|after| (1..=30).contains(&after))
+        headers["retry-after"].to_str().unwrap().parse::<u64>().is_ok_and(|after| (1..=60).contains(&after))
     );
     assert_eq!(headers["x-ratelimit-remaining"], "0");
     assert!(body.contains("Too many"));
@@ -400,4 +400,39 @@ async fn stop_finishes_requests_and_loses_no_count() {
     assert_eq!(proxy.context.tasks.stop(LIMIT).await, Vec::<String>::new());
     assert!(started.elapsed() < LIMIT - Duration::from_secs(1));
     assert_eq!(proxy.gateway.statistics().summary().await.unwrap().total, 1);
+}
+
+/// Sends the head of an upload and its parts, with a pause before each; returns the status line of the response.
+async fn upload(proxy: &TestProxy, length: usize, parts: &[&str], pause: Duration) -> String {
+    let mut stream = tokio::net::TcpStream::connect(proxy.address).await.unwrap();
+    let head = format!("PUT /length HTTP/1.1\r\nhost: shop.example\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    for part in parts {
+        tokio::time::sleep(pause).await;
+        stream.write_all(part.as_bytes()).await.unwrap();
+    }
+    let mut line = String::new();
+    tokio::time::timeout(LIMIT, BufReader::new(stream).read_line(&mut line)).await.unwrap().unwrap();
+    line
+}
+
+/// The timeout for the response does not end an upload while the client is sending.
+#[tokio::test]
+async fn long_upload_does_not_time_out() {
+    let upstream = Upstream::start().await;
+    let proxy = TestProxy::start(&[upstream.address], "response_timeout = \"6s\"").await;
+    let status = upload(&proxy, 8, &["x"; 8], Duration::from_secs(1)).await;
+    assert!(status.starts_with("HTTP/1.1 200"), "{status}");
+}
+
+#[tokio::test]
+async fn client_that_stops_sending_gets_status_408() {
+    let upstream = Upstream::start().await;
+    let proxy = TestProxy::start(&[upstream.address], "response_timeout = \"1s\"").await;
+    for _ in 0..5 {
+        let status = upload(&proxy, 8, &["x"], Duration::ZERO).await;
+        assert!(status.starts_with("HTTP/1.1 408"), "{status}");
+    }
+    // It is not a failure of the upstream, which would get no requests for some seconds otherwise.
+    assert_eq!(proxy.get("/").await.0, StatusCode::OK);
 }

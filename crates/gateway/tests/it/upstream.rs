@@ -43,6 +43,7 @@ impl Upstream {
         let app = Router::new()
             .route("/headers", any(headers))
             .route("/echo", any(async |body: Body| Response::new(body)))
+            .route("/length", any(async |body: Bytes| body.len().to_string()))
             .route("/stream", get(stream))
             .route("/large", get(async || vec![b'x'; LARGE_BYTES]))
             .route("/slow", any(async || tokio::time::sleep(LIMIT).await))

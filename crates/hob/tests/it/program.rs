@@ -30,6 +30,8 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) listen: SocketAddr,
     pub(crate) store_port: Option<u16>,
+    /// The address of the gateway, if it has an upstream.
+    pub(crate) gateway: Option<SocketAddr>,
     pub(crate) folder: TempDir,
 }
 
@@ -89,7 +91,7 @@ impl Server {
         command.env("HOB_GATEWAY_LISTEN", "127.0.0.1:0");
         let mut child = prepare(&mut command).spawn().expect("cannot start hob");
         let mut lines = BufReader::new(child.stdout.take().expect("stdout is not a pipe")).lines();
-        let (mut listen, mut store_port) = (None, None);
+        let (mut listen, mut store_port, mut gateway) = (None, None, None);
         // The URL of the metrics is in the last line of the startup message.
         while let Some(Ok(line)) = lines.next() {
             if let Some(address) = line.strip_prefix("Hob is on http://") {
@@ -98,12 +100,15 @@ impl Server {
             if let Some((_, port)) = line.split_once("redis-cli -p ") {
                 store_port = Some(port.parse().expect("invalid port"));
             }
+            if let Some((_, address)) = line.split_once("gateway     http://") {
+                gateway = Some(address.parse().expect("invalid address"));
+            }
             if line.contains("/metrics") {
                 break;
             }
         }
         let listen = listen.expect("hob did not print its address");
-        Server { child, listen, store_port, folder }
+        Server { child, listen, store_port, gateway, folder }
     }
 
     pub(crate) fn get(&self, path: &str) -> Response {
@@ -190,7 +195,7 @@ fn send_json(listen: SocketAddr, method: &str, path: &str, body: &str) -> std::i
     )
 }
 
-fn send(listen: SocketAddr, request: &str) -> std::io::Result<Response> {
+pub(crate) fn send(listen: SocketAddr, request: &str) -> std::io::Result<Response> {
     let mut stream = TcpStream::connect(listen)?;
     stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     stream.write_all(request.as_bytes())?;

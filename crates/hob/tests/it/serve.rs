@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use hob_testkit::{LIMIT, Postgres, RedisServer, wait_for};
 use redis::Commands;
 
-use crate::program::{Server, hob, stderr_line};
+use crate::program::{Server, hob, send, stderr_line};
 
 #[test]
 fn serve_runs_without_redis_and_postgres() {
@@ -27,6 +27,32 @@ fn serve_runs_without_redis_and_postgres() {
     assert!(metrics.body.contains("\nhob_engine_keys "), "{}", metrics.body);
     assert!(metrics.body.contains("hob_store_"), "{}", metrics.body);
     assert_eq!(server.get("/nowhere").status, 404);
+}
+
+/// A 502 leaves a line in the log that says why; many of them leave few lines.
+#[tokio::test]
+async fn failed_upstream_requests_are_logged_with_the_reason() {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    // The socket does not listen, so connections are refused.
+    let upstream = socket.local_addr().unwrap();
+    let server = Server::start_configured(
+        "127.0.0.1:0",
+        &format!("[gateway]\nupstream = [\"http://{upstream}\"]\nretries = 0\n"),
+    );
+    let gateway = server.gateway.expect("the gateway does not listen");
+    for _ in 0..20 {
+        let request = "GET / HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\n\r\n";
+        assert_eq!(send(gateway, request).unwrap().status, 502);
+    }
+    let lines = wait_for("the line in the log", LIMIT, async || {
+        let log = server.log();
+        let lines: Vec<String> =
+            log.lines().filter(|line| line.contains("upstream request failed")).map(str::to_owned).collect();
+        (!lines.is_empty()).then_some(lines)
+    })
+    .await;
+    assert!(lines[0].contains("refused") && lines[0].contains(&upstream.to_string()), "{lines:?}");
 }
 
 /// The names, units and help texts of the metrics of all five services follow the Prometheus conventions.

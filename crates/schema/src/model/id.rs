@@ -103,6 +103,8 @@ impl IdRule {
                     space_left = false;
                     key.push(*space);
                 }
+                // The path of an endpoint is already encoded.
+                IdForm::Endpoint { .. } if byte == b'%' => key.push(byte),
                 form if form.stays_raw(byte) => key.push(byte),
                 _ => key.extend_from_slice(percent_encode_byte(byte).as_bytes()),
             }
@@ -142,13 +144,18 @@ impl IdRule {
     /// Undoes [`encode_into`](Self::encode_into). Accepts more spellings than `encode_into` writes;
     /// [`decode`](Self::decode) rejects the others.
     fn unescape(&self, bytes: &[u8]) -> Option<String> {
+        let IdForm::Endpoint { space } = self.form else {
+            return String::from_utf8(percent_decode(bytes).collect()).ok();
+        };
         let mut spelled = bytes.to_vec();
-        if let IdForm::Endpoint { space } = self.form
-            && let Some(byte) = spelled.iter_mut().find(|byte| **byte == space)
-        {
+        if let Some(byte) = spelled.iter_mut().find(|byte| **byte == space) {
             *byte = b' ';
         }
-        String::from_utf8(percent_decode(&spelled).collect()).ok()
+        let mut text = String::from_utf8(spelled).ok()?;
+        for byte in ENCODED_IN_KEYS {
+            text = text.replace(percent_encode_byte(byte), &char::from(byte).to_string());
+        }
+        Some(text)
     }
 }
 
@@ -178,7 +185,9 @@ impl IdForm {
             IdForm::Int { min, max, step } => format!("a multiple of {step} from {min} to {max}"),
             IdForm::OneOf(words) => format!("one of {}", words.join(", ")),
             IdForm::Hour => "an hour such as 2024-09-17_14".to_owned(),
-            IdForm::Endpoint { .. } => "METHOD /path, or one lowercase word".to_owned(),
+            IdForm::Endpoint { .. } => {
+                "METHOD /path with a percent-encoded path, or one lowercase word".to_owned()
+            }
         }
     }
 
@@ -198,17 +207,37 @@ impl IdForm {
     }
 }
 
-/// `METHOD /path` with exactly one space, or one lowercase word (the place where the rest is counted).
+/// Characters that a path may contain, but not the key of an endpoint.
+const ENCODED_IN_KEYS: [u8; 2] = [b'*', b'\''];
+
+/// `METHOD /path` with a percent-encoded path, or one lowercase word (the place where the rest is counted).
 fn is_endpoint(text: &str) -> bool {
     match text.split_once(' ') {
         Some((method, path)) => {
             !method.is_empty()
                 && method.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'-')
                 && path.starts_with('/')
-                && !path.contains(' ')
+                && is_encoded_path(path)
         }
         None => text.bytes().all(|byte| byte.is_ascii_lowercase()),
     }
+}
+
+/// Whether every character of a path that must be encoded is, and none that must not be: then different paths have
+/// different keys, although the escapes of a path stay as they are.
+fn is_encoded_path(path: &str) -> bool {
+    let mut parts = path.split('%');
+    let is_plain = |part: &str| {
+        part.bytes()
+            .all(|byte| ENCODED_IN_KEYS.contains(&byte) || IdForm::Endpoint { space: b' ' }.stays_raw(byte))
+    };
+    let is_escaped = |part: &str| {
+        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        byte.is_some_and(|byte| {
+            percent_encode_byte(byte).get(1..) == part.get(..2) && !ENCODED_IN_KEYS.contains(&byte)
+        }) && is_plain(&part[2..])
+    };
+    parts.next().is_some_and(is_plain) && parts.all(is_escaped)
 }
 
 fn is_hour(text: &str) -> bool {
@@ -282,7 +311,9 @@ mod tests {
         for (id, plain, under) in [
             ("GET /api/users", "GET /api/users", "GET_/api/users"),
             ("PUT /a_b/:id", "PUT /a_b/:id", "PUT_/a_b/:id"),
-            ("GET /{x}", "GET /%7Bx%7D", "GET_/%7Bx%7D"),
+            ("GET /a%20b/%7Bx%7D", "GET /a%20b/%7Bx%7D", "GET_/a%20b/%7Bx%7D"),
+            ("GET /static/*", "GET /static/%2A", "GET_/static/%2A"),
+            ("GET /%25", "GET /%25", "GET_/%25"),
             ("other", "other", "other"),
         ] {
             assert_eq!(encode(&spaced, id), plain);
@@ -292,7 +323,9 @@ mod tests {
         }
         assert_eq!(joined.decode(b"GET /api/users"), None);
         assert_eq!(spaced.decode(b"GET_/api/users"), None);
-        assert!(spaced.check("GET /a b").is_err());
+        for text in ["GET /a b", "GET /{x}", "GET /%", "GET /%7b", "GET /%2A", "GET /%zz", "GET /?"] {
+            assert!(spaced.check(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -1,12 +1,16 @@
-//! Requests counted in advance: borrowed in batches, and returned if they were not used.
+//! Requests that can be returned: those counted in advance and not used, and those that another limit has refused.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{Algorithm, CLOCK, Decision, Error, Least, Quota, Reply, Result, Rule, Script, Store};
+use super::{
+    Algorithm, CLOCK, Call, Decision, Error, Least, Quota, Reply, Result, Rule, Script, Store, Window,
+};
 
 static GCRA_GIVE_BACK: Script = Script::with(&[CLOCK], include_str!("gcra_give_back.lua"));
+static FIXED_LOG_GIVE_BACK: Script = Script::new(include_str!("fixed_log_give_back.lua"));
 static SLIDING_LOG_GIVE_BACK: Script = Script::new(include_str!("sliding_log_give_back.lua"));
+static SLIDING_WINDOW_GIVE_BACK: Script = Script::new(include_str!("sliding_window_give_back.lua"));
 
 /// The result of borrowing several requests.
 #[derive(Debug)]
@@ -49,6 +53,20 @@ impl Rule {
         matches!(self.algorithm(), Algorithm::Gcra | Algorithm::SlidingLog)
     }
 
+    /// Whether counted requests can be returned: with every algorithm except [`Algorithm::FixedCounter`].
+    #[must_use]
+    pub fn can_give_back(&self) -> bool {
+        self.algorithm() != Algorithm::FixedCounter
+    }
+
+    /// Counts a request of this cost if the limit allows it. It can be returned with [`give_back`](Self::give_back).
+    pub async fn take_returnable<K: AsRef<[u8]>>(&self, store: &Store, key: K, cost: u32) -> Result<Lent> {
+        if !self.can_give_back() || cost == 0 {
+            return Err(Error::Misuse(format!("{} cannot return {cost} requests", self.algorithm())));
+        }
+        self.lend(store, key, cost..=cost).await
+    }
+
     /// Counts as many requests in advance as are available, within this range.
     pub async fn borrow<K: AsRef<[u8]>>(
         &self,
@@ -62,6 +80,10 @@ impl Rule {
                 self.algorithm()
             )));
         }
+        self.lend(store, key, wanted).await
+    }
+
+    async fn lend<K: AsRef<[u8]>>(&self, store: &Store, key: K, wanted: RangeInclusive<u32>) -> Result<Lent> {
         let call = self.call_for(store, &[key], *wanted.end(), Least::This(*wanted.start()))?;
         let mut reply: Reply = store.run(call).await?;
         match self.read_next(&mut reply)? {
@@ -83,15 +105,29 @@ impl Rule {
         hold: Duration,
     ) -> Result<u32> {
         let count = count.min(loan.granted);
-        let call = if self.algorithm() == Algorithm::Gcra {
-            let hold_us = u64::try_from(hold.as_micros()).unwrap_or(u64::MAX);
-            let call = GCRA_GIVE_BACK.on(&[key]).arg(count).arg(hold_us).arg(loan.receipt);
-            self.windows().iter().fold(call.arg(store.clock().us()), |call, window| {
-                let (rate, per_us) = window.rate();
-                call.arg(rate).arg(per_us)
-            })
-        } else {
-            SLIDING_LOG_GIVE_BACK.on(&[key]).arg(count).arg(loan.granted).arg(loan.receipt)
+        let call = match self.algorithm() {
+            Algorithm::Gcra => {
+                let hold_us = u64::try_from(hold.as_micros()).unwrap_or(u64::MAX);
+                let call = GCRA_GIVE_BACK.on(&[key]).arg(count).arg(hold_us).arg(loan.receipt);
+                self.windows().iter().fold(call.arg(store.clock().us()), |call, window| {
+                    let (rate, per_us) = window.rate();
+                    call.arg(rate).arg(per_us)
+                })
+            }
+            Algorithm::SlidingWindow => {
+                let call = SLIDING_WINDOW_GIVE_BACK.on(&[key]).arg(count).arg(loan.receipt);
+                let add = |call: Call, window: &Window| call.arg(window.limit).arg(window.period_ms());
+                self.windows().iter().fold(call, add)
+            }
+            Algorithm::SlidingLog => {
+                SLIDING_LOG_GIVE_BACK.on(&[key]).arg(count).arg(loan.granted).arg(loan.receipt)
+            }
+            Algorithm::FixedLog => {
+                FIXED_LOG_GIVE_BACK.on(&[key]).arg(count).arg(loan.granted).arg(loan.receipt)
+            }
+            Algorithm::FixedCounter => {
+                return Err(Error::Misuse("fixed_counter cannot return requests".to_owned()));
+            }
         };
         let mut reply: Reply = store.run(call).await?;
         match reply.word() {

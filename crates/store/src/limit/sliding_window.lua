@@ -2,10 +2,12 @@
 -- is the count of the current calendar window, plus the part of the previous one that the sliding window still covers,
 -- as if its requests were evenly distributed. It needs two numbers per window, independent of the traffic.
 -- KEYS  1 string "seen_ms;limit/window_ms=number of the calendar window,its count,the count of the previous one;…"
--- ARGV  cost, now_us ('' = the store's clock), then limit and window_ms of each window
--- Returns {'allowed' | 'denied', index of the reported window, remaining, reset_ms, retry_ms}
+-- ARGV  cost, least ('' = without a receipt; else the cost), now_us ('' = the store's clock), then limit and window_ms of
+--       each window
+-- Returns {'allowed' | 'denied', index of the reported window, remaining, reset_ms, retry_ms}, and with a receipt: how
+--       many were allowed, and the time in ms, which is the receipt for them
 -- TTL: the end of the next calendar window, when neither count matters any longer.
-local cost, clock = tonumber(ARGV[1]), clock_ms(ARGV[2])
+local cost, clock = tonumber(ARGV[1]), clock_ms(ARGV[3])
 local state = redis.call('GET', KEYS[1]) or ''
 local now = math.max(clock, tonumber(string.match(state, '^%d+')) or 0)
 
@@ -28,7 +30,7 @@ local function wait(count, before, limit, window_ms, elapsed)
 end
 
 local windows, denied = {}, false
-for at = 3, #ARGV, 2 do
+for at = 4, #ARGV, 2 do
   local limit, window_ms = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local number = math.floor(now / window_ms)
   local elapsed = now - number * window_ms
@@ -57,4 +59,6 @@ end
 if not denied and cost > 0 then
   redis.call('SET', KEYS[1], written, 'PX', int(keep_until - clock))
 end
-return answer(verdict(windows))
+local said = answer(verdict(windows))
+if ARGV[2] ~= '' then said[6], said[7] = cost, int(now) end
+return said

@@ -50,6 +50,39 @@ every_store! {
         }
     }
 
+    /// Requests that another limit has refused are returned, as if they had never been counted.
+    async fn returned_requests_do_not_count(test_store: TestStore) {
+        for algorithm in [Algorithm::Gcra, Algorithm::SlidingLog, Algorithm::SlidingWindow, Algorithm::FixedLog] {
+            let clock = Clock::driven(Duration::from_micros(START_US));
+            let store = &test_store.store().with_clock(clock.clone());
+            let rule = rule(algorithm, "10/60s");
+            let key = &keys(&test_store, algorithm, "u1")[0];
+            let take = async |cost: u32| match rule.take_returnable(store, key, cost).await.unwrap() {
+                Lent::Granted { loan, quota } => {
+                    assert_eq!((loan.granted(), quota.limit), (cost, 10), "{algorithm}");
+                    Some(loan)
+                }
+                Lent::Denied { .. } => None,
+            };
+            let (first, second) = (take(2).await.unwrap(), take(3).await.unwrap());
+            assert_eq!(rule.give_back(store, key, (2, first), HOLD).await.unwrap(), 2, "{algorithm}");
+            assert_eq!(remaining(store, &rule, key).await, 7, "{algorithm}");
+            // In the same millisecond, so they must not take the places of requests that are still counted.
+            let third = take(2).await.unwrap();
+            assert_eq!(remaining(store, &rule, key).await, 5, "{algorithm}");
+            assert_eq!(rule.give_back(store, key, (3, second), HOLD).await.unwrap(), 3, "{algorithm}");
+            assert_eq!(remaining(store, &rule, key).await, 8, "{algorithm}");
+            assert!(take(9).await.is_none(), "{algorithm}");
+            assert!(take(8).await.is_some(), "{algorithm}");
+            assert!(take(1).await.is_none(), "{algorithm}");
+            // After all windows, a return changes nothing.
+            clock.advance(Duration::from_secs(180));
+            assert!(take(10).await.is_some(), "{algorithm}");
+            rule.give_back(store, key, (2, third), HOLD).await.unwrap();
+            assert_eq!(remaining(store, &rule, key).await, 0, "{algorithm}");
+        }
+    }
+
     /// Requests whose capacity has already been restored by time are not restored twice.
     async fn expired_requests_are_not_returned(test_store: TestStore) {
         let clock = Clock::driven(Duration::from_micros(START_US));

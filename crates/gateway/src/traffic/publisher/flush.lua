@@ -98,9 +98,14 @@ end
 local function add_times(key, at, times)
   if times == 0 then return end
   local sequence = redis.call('INCRBY', KEYS[4], times) - times
+  local members = {}
   for time = 0, times - 1 do
-    local member = string.format('%s%06d', ARGV[at + 2 * time + 1], (sequence + time) % 1000000)
-    redis.call('ZADD', key, int(now - ARGV[at + 2 * time]), member)
+    members[#members + 1] = int(now - ARGV[at + 2 * time])
+    members[#members + 1] = string.format('%s%06d', ARGV[at + 2 * time + 1], (sequence + time) % 1000000)
+    if #members == 200 or time == times - 1 then
+      redis.call('ZADD', key, unpack(members))
+      members = {}
+    end
   end
   redis.call('ZREMRANGEBYRANK', key, 0, -(max_times + 1))
 end

@@ -18,8 +18,8 @@ pub(crate) const HOUR_MS: u64 = 3_600_000;
 /// Endpoints in one flush; more take several.
 pub(crate) const MAX_ENDPOINTS: usize = 128;
 
-/// Buckets in one flush, unless one endpoint has more. The store runs nothing else meanwhile.
-pub(crate) const MAX_BUCKETS: usize = 4000;
+/// Buckets and response times in one flush, unless one endpoint has more. The store runs nothing else meanwhile.
+pub(crate) const MAX_ENTRIES: usize = 4000;
 
 /// Counts that are sent until the store confirms them.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use crate::traffic::foreign::{self, FOREIGN};
 const INSTANCES: &str = include_str!("instances.lua");
 
 static HEARTBEAT: Script = Script::with(&[CLOCK, FOREIGN, INSTANCES], include_str!("heartbeat.lua"));
-static LEAVE: Script = Script::with(&[FOREIGN, INSTANCES], include_str!("leave.lua"));
+static LEAVE: Script = Script::with(&[CLOCK, FOREIGN, INSTANCES], include_str!("leave.lua"));
 
 /// An instance without a heartbeat for this long is dead.
 pub(crate) const LEASE: Duration = Duration::from_secs(5);
@@ -85,6 +85,7 @@ pub(crate) async fn leave(store: &Store, keys: &Keys, instance: &InstanceId) -> 
         keys.instance_connections(shard),
         keys.instance_starts(shard),
         keys.connections_current(shard),
+        keys.requests_speed(shard),
     ]);
-    foreign::warn_overwritten(store.run(call.arg(instance.as_str())).await?)
+    foreign::warn_overwritten(store.run(call.arg(instance.as_str()).arg(store.clock().us())).await?)
 }

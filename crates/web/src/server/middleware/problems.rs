@@ -85,10 +85,11 @@ async fn take_problem(mut response: Response) -> (Response, Option<Problem>) {
     (Response::from_parts(head, Body::empty()), Some(problem))
 }
 
-/// The API always responds with JSON, other routes if the client asks for JSON or a stream.
+/// Whether the client is a browser that shows a page. Programs, which read the API, `/metrics` or a stream, get JSON and a
+/// status instead of a redirect to the sign-in page.
 fn wants_html(uri: &Uri, headers: &HeaderMap) -> bool {
-    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    !uri.path().starts_with("/api/") && !accepts.contains("json") && !accepts.contains("event-stream")
+    let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+    !uri.path().starts_with("/api/") && accepts.is_none_or(|accepts| accepts.contains("text/html"))
 }
 
 fn page(problem: &Problem, console: &Console, method: &Method, id: &str) -> Option<Response> {
