@@ -453,7 +453,7 @@ impl Load {
             }
             // The run was claimed after it was pushed, another node has imported the entry, or the plan was deleted.
             InsertOutcome::Exists | InsertOutcome::PlanNotFound => {
-                tracing::debug!(run = %id, "queued load run skipped, it exists or its plan was deleted");
+                tracing::debug!(run = %id, "queued load run skipped, it is already in the database or its plan was deleted");
             }
         }
         Ok(())

@@ -41,7 +41,8 @@ impl ServiceContext {
         }
     }
 
-    /// The context of one system, so that health, metrics and logs name it when the store refuses its calls.
+    /// This context for the service `name`. If the store refuses calls of this service, health, metrics and logs show its
+    /// name.
     #[must_use]
     pub fn for_system(&self, name: &'static str) -> Self {
         Self { store: self.store.for_system(name), ..self.clone() }

@@ -359,10 +359,10 @@ impl Coordinator {
             Ok(Ok(())) => {}
             Ok(Err(error)) if error.is_reported() => {}
             Ok(Err(error)) => {
-                tracing::warn!(run = %self.run.id, view, %error, "failed to store a live view of a load run");
+                tracing::warn!(run = %self.run.id, view, %error, "failed to write the live data of a load run to the store");
             }
             Err(_) => {
-                tracing::warn!(run = %self.run.id, view, "storing a live view of a load run timed out");
+                tracing::warn!(run = %self.run.id, view, "writing the live data of a load run to the store timed out");
             }
         }
     }

@@ -96,7 +96,7 @@ impl File {
         Ok(())
     }
 
-    /// Refuses a setting that another one has replaced.
+    /// Refuses a setting of an earlier version. `by` names the setting to use instead.
     pub fn refuse_replaced(&self, section: &str, key: &str, by: &str) -> Result<(), ConfigError> {
         let table = DeTable::parse(&self.text).map_err(|error| self.error(&error))?;
         let section = table.get_ref().iter().find(|(name, _)| name.get_ref() == section);

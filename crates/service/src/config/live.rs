@@ -28,8 +28,8 @@ impl<T> Live<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Waits until the value has been replaced since this handle was created or since `changed` last returned. Calls of
-    /// `current` do not matter.
+    /// Waits for a new value. Returns at once if the value was replaced after the last call of `changed`, or before the
+    /// first call, after [`Live::new`]. A clone starts where its original is. `current` does not mark a value as seen.
     pub async fn changed(&mut self) -> Arc<T> {
         if self.0.changed().await.is_err() {
             // The other end was dropped, so the value cannot change any more.

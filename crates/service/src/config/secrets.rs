@@ -24,7 +24,7 @@ pub struct SecretName(String);
 #[error("invalid secret name; use 1 to 64 letters, digits, '_' or '-'")]
 pub struct SecretNameError;
 
-/// The secrets that monitors, channels and pipelines may use, by name.
+/// The secrets that monitors, alert channels and pipelines may use, by name.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct SecretsConfig(BTreeMap<SecretName, SecretEntry>);
@@ -51,7 +51,7 @@ pub enum Hosts {
 impl Section for SecretsConfig {
     const NAME: &'static str = "secrets";
     const ABOUT: &'static str =
-        " Secrets that monitors, channels and pipelines use by name. Each has a table with the source \
+        " Secrets that monitors, alert channels and pipelines use by name. Each has a table with the source \
 of the secret,
  the services that may use it and the hosts it may be sent to. Every other use is refused:
 
@@ -285,7 +285,7 @@ impl<'de> Visitor<'de> for EntryOf<'_> {
         f.write_str(&self.write_instead("expected a table", "env:NAME"))
     }
 
-    /// The short form of earlier versions, which did not restrict the use of a secret.
+    /// Refuses the short form of earlier versions, which did not restrict the use of a secret.
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<SecretEntry, E> {
         // The error repeats the text only if it is a reference: otherwise it may be the secret itself.
         let from = text.parse::<SecretRef>().map_or("env:NAME".to_owned(), |from| from.to_string());
