@@ -114,7 +114,7 @@ impl Probe {
             Check::Certificate(endpoint) => self.certificate(endpoint, trace).await?,
             Check::Dns(check) => self.dns(check, trace).await?,
             Check::Heartbeat(_) => {
-                let message = "a heartbeat monitor cannot be checked on demand: its job reports to it";
+                let message = "a heartbeat monitor cannot be checked on demand: it waits for reports from the monitored job";
                 return Err(Failure::new(FailureClass::Misconfigured, message));
             }
         }

@@ -96,7 +96,7 @@ pub enum CheckNowOutcome {
     },
     /// The monitor is deleted or paused, or was edited during the check.
     Skipped,
-    /// A heartbeat monitor cannot be checked on demand: its job reports to it.
+    /// A heartbeat monitor cannot be checked on demand: it waits for reports from the monitored job.
     Heartbeat,
 }
 

@@ -80,7 +80,7 @@ struct Tokens {
 }
 
 /// A decision, and the batch that paid for it if the tokens can be put back.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Spent {
     pub(crate) decision: Decision,
     pub(crate) batch: Option<BatchId>,

@@ -188,8 +188,12 @@ impl RunnerTask {
         // Only views: a store that does not answer must not delay a cancellation or the renewal of the lease.
         match tokio::time::timeout(VIEW_TIMEOUT, write).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(run = %id, %error, "failed to write the live data of a load run to the store"),
-            Err(_) => tracing::debug!(run = %id, "writing the live data of a load run to the store timed out"),
+            Ok(Err(error)) => {
+                tracing::debug!(run = %id, %error, "failed to write the live data of a load run to the store");
+            }
+            Err(_) => {
+                tracing::debug!(run = %id, "writing the live data of a load run to the store timed out");
+            }
         }
     }
 

@@ -231,7 +231,11 @@ impl Driver {
                 Err(error) => error.to_string(),
             };
             if now != trouble {
-                tracing::warn!(run = %self.run, trouble = %now, "sinks of a pipeline run failed or recovered");
+                if now.is_empty() {
+                    tracing::info!(run = %self.run, "sinks of a pipeline run recovered");
+                } else {
+                    tracing::warn!(run = %self.run, error = %now, "failed to write to the sinks of a pipeline run, retrying");
+                }
                 if runs::set_trouble(database, &self.run, &now).await.is_ok() {
                     trouble = now;
                 }

@@ -251,9 +251,9 @@ pub(super) async fn check(State(uptime): State<Uptime>, Path(id): Path<String>) 
         CheckNowOutcome::Skipped => {
             Err(Problem::conflict("The monitor is paused or was edited during the check."))
         }
-        CheckNowOutcome::Heartbeat => {
-            Err(Problem::conflict("A heartbeat monitor cannot be checked on demand: its job reports to it."))
-        }
+        CheckNowOutcome::Heartbeat => Err(Problem::conflict(
+            "A heartbeat monitor cannot be checked on demand: it waits for reports from the monitored job.",
+        )),
     }
 }
 

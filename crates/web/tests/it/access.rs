@@ -70,9 +70,7 @@ every_service! {
         assert_eq!((page.status.as_u16(), page.header("location")), (303, "/sign-in?to=%2Fgarden"));
         assert!(protected.anonymous().get("/sign-in?to=/garden").await.text().contains("<form"));
         for (accepted, status) in [("*/*", 401), ("text/plain;version=0.0.4", 401), ("text/html,*/*;q=0.8", 303)] {
-            let app = protected.anonymous();
-            app.use_header(axum::http::header::ACCEPT, accepted);
-            assert_eq!(app.get("/garden").await.status, status, "{accepted}");
+            assert_eq!(protected.accepting(accepted).get("/garden").await.status, status, "{accepted}");
         }
 
         let (secret, _) = token(&context, "garden:read").await;

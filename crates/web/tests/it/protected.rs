@@ -55,6 +55,13 @@ impl ProtectedApp {
         &self.app
     }
 
+    /// A client without a token that accepts these media types.
+    pub(crate) fn accepting(&mut self, types: &str) -> &TestApp {
+        self.app.forget_headers();
+        self.app.use_header(header::ACCEPT, types);
+        &self.app
+    }
+
     pub(crate) fn with_token(&mut self, token: &str) -> &TestApp {
         self.app.forget_headers();
         self.app.use_token(token);
