@@ -162,7 +162,7 @@ impl Seed {
         create(&heartbeat, json!({})).await;
         let hook = json!({ "name": "Hook", "kind": "webhook", "url": "http://127.0.0.1:1/" });
         let channel = text(&create("/api/v1/uptime/channels", hook).await["id"]);
-        let window = json!({ "title": "Move", "covers": ["eu"], "starts_at_ms": 1, "ends_at_ms": 2_000 });
+        let window = json!({ "title": "Move", "covers": [monitor], "starts_at_ms": 1, "ends_at_ms": 2_000 });
         create("/api/v1/uptime/maintenance", window).await;
 
         let plan = "name = \"Site\"\ntarget = \"http://127.0.0.1:1\"\n[[scenario]]\nname = \"browse\"\n\

@@ -131,7 +131,7 @@ on_every_store! {
 
         // Another program may make a monitor due. What it adds otherwise is dropped.
         let before = target.requests.load(Ordering::SeqCst);
-        deployment.run::<u64>(&["ZADD", SCHEDULE, "1705305600", "monitor_123", "1705305600", "nobody"]);
+        deployment.run::<u64>(&["ZADD", SCHEDULE, "1705305600", "monitor_123", "1705305600", "monitor_999"]);
         wait_until("the requested check", || target.requests.load(Ordering::SeqCst) > before);
         wait_until("only the monitor in the schedule, in the future", || {
             let found = deployment.run::<Vec<(String, f64)>>(&["ZRANGE", SCHEDULE, "0", "-1", "WITHSCORES"]);
