@@ -64,7 +64,7 @@ fn environment_variable_can_hold_a_list() {
 fn error_in_the_file_has_its_position() {
     let folder = tempfile::tempdir().unwrap();
     for (text, line, column, words) in [
-        ("[sample]\nlimit = \"many\"\n", 2, 9, "u32"),
+        ("[sample]\nlimit = \"many\"\n", 2, 9, "a whole number"),
         ("[sample]\nunknown = 1\n", 2, 1, "unknown field `unknown`"),
         ("\n[sampel]\n", 2, 2, "unknown section `sampel`"),
         ("[sample]\ncheck_every = \"30\"\n", 2, 15, "not a duration"),
@@ -84,7 +84,7 @@ fn error_in_the_file_has_its_position() {
 fn error_in_a_variable_names_the_variable() {
     let layers = Layers::new(None, variables(&[("HOB_SAMPLE_LIMIT", "many")])).unwrap();
     let refused = layers.section::<Sample>().unwrap_err().to_string();
-    assert!(refused.starts_with("HOB_SAMPLE_LIMIT: ") && refused.contains("u32"), "{refused}");
+    assert!(refused.starts_with("HOB_SAMPLE_LIMIT: ") && refused.contains("a whole number"), "{refused}");
 }
 
 #[test]

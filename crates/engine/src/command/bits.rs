@@ -18,15 +18,18 @@ pub(super) fn setbit(core: &mut Core, args: Args<'_>) -> CommandResult {
         _ => return Err(Failure::new("ERR bit is not an integer or out of range")),
     };
     let (at, mask) = (offset / 8, 0x80 >> (offset % 8));
-    let before = core.keys.upsert(key, |value: &mut Str| {
+    let (before, is_changed) = core.keys.upsert(key, |value: &mut Str| {
         let mut bytes = value.to_vec();
+        let grows = bytes.len() <= at;
         bytes.resize(bytes.len().max(at + 1), 0);
         let before = bytes[at] & mask != 0;
         bytes[at] = if bit { bytes[at] | mask } else { bytes[at] & !mask };
         *value = Str::Raw(bytes);
-        before
+        (before, grows || before != bit)
     })?;
-    core.keys.changed(key, EventClass::String, "setbit");
+    if is_changed {
+        core.keys.changed(key, EventClass::String, "setbit");
+    }
     Ok(Reply::flag(before))
 }
 
@@ -101,8 +104,10 @@ pub(super) fn bitpos(core: &mut Core, args: Args<'_>) -> CommandResult {
         [] => (0..bytes.len() * 8, false),
         [start] => (bit_range(int(start)?, -1, None, bytes.len())?, false),
         [start, stop, unit @ ..] if unit.len() <= 1 => {
-            let range = bit_range(int(start)?, int(stop)?, unit.first(), bytes.len())?;
-            (range, true)
+            let start = int(start)?;
+            // Redis checks the unit before the end.
+            bit_range(0, 0, unit.first(), 0)?;
+            (bit_range(start, int(stop)?, unit.first(), bytes.len())?, true)
         }
         _ => return Err(Failure::SYNTAX),
     };

@@ -131,7 +131,9 @@ impl Pair {
                     // A key that was queued for expiration gets its deadline only at EXEC.
                     if self.queues[0].is_none() {
                         std::thread::sleep(Duration::from_millis(5));
-                        self.remove_expired();
+                        if self.notified {
+                            self.remove_expired();
+                        }
                     } else {
                         self.ask(0, &vec![b"DISCARD".to_vec()])?;
                     }

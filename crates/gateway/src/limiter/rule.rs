@@ -381,13 +381,15 @@ mod tests {
     fn invalid_rules_are_refused_with_a_reason() {
         assert!(problem("name = \"A b\"\nwindows = \"1/1s\"").contains("lowercase"));
         assert!(problem("name = \"a\"\nwindows = \"1/1s\"\ncost = 2").contains("1 to 1, not 2"));
-        assert!(problem("name = \"a\"\nwindows = \"1/1s\"\npublic = true").contains("needs algorithm"));
+        let public = "name = \"a\"\nwindows = \"1/1s burst 2\"\npublic = true";
+        assert!(problem(public).contains("needs algorithm"));
         assert!(
             problem("name = \"a\"\nwindows = \"1/2d\"\npublic = true\nalgorithm = \"sliding_log\"")
                 .contains("day")
         );
         assert!(
-            problem("name = \"a\"\nwindows = \"10/1s\"\nexactness = \"leased\"").contains("shorter lease")
+            problem("name = \"a\"\nwindows = \"10/1s burst 10\"\nexactness = \"leased\"")
+                .contains("shorter lease")
         );
         assert!(
             problem("name = \"a\"\nwindows = \"1/1s\"\nby = \"header:x-user as face\"").contains("label")

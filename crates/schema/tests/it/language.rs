@@ -63,7 +63,7 @@ fn each_error_suggests_what_to_write() {
         ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1h\", none = \"x\" }", "exactly one rule"),
         ("pattern = \"u\"\ntype = \"string\"\nttl = { max = \"1 fortnight\" }", "expected a duration"),
         ("pattern = \"u\"\ntype = \"string\"\ntag = \"userId\"", "has no placeholder <userId>"),
-        ("pattern = \"u\"\ntype = \"string\"\nwith = [\"two\"]", "`with` names no family \"two\""),
+        ("pattern = \"u\"\ntype = \"string\"\nwith = [\"two\"]", "`with` names the unknown family \"two\""),
         ("pattern = \"u\"\ntype = \"list\"\nitem = { json = \"mesage\" }", "unknown form or shape"),
         ("pattern = \"u\"\ntype = \"string\"\nrole = \"king\"", "unknown role \"king\""),
     ] {

@@ -27,6 +27,7 @@ impl Side {
 
 impl Pair {
     pub(super) fn notify(&mut self, flags: &str) -> Check {
+        self.remove_expired();
         let words = ["CONFIG", "SET", "notify-keyspace-events", flags];
         let [redis, engine] = [&mut self.redis, &mut self.engine].map(|side| side.control.ask(&words));
         self.notified |= !flags.is_empty();
@@ -38,11 +39,9 @@ impl Pair {
 
     /// Makes both servers remove expired keys. Redis reports `del` for one that it happens to replace before that.
     pub(super) fn remove_expired(&mut self) {
-        if self.notified {
-            let words = [&["EXISTS"], &KEYS[..]].concat();
-            self.redis.control.ask(&words);
-            self.engine.control.ask(&words);
-        }
+        let words = [&["EXISTS"], &KEYS[..]].concat();
+        self.redis.control.ask(&words);
+        self.engine.control.ask(&words);
     }
 
     /// Both servers must have sent the same notifications.

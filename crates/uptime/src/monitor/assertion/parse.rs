@@ -313,7 +313,7 @@ mod tests {
             ("body contains \"é", "column 17: expected the closing \", but the expression ends"),
             (
                 r#"body contains "a\q""#,
-                r#"column 18: expected one of " \ n r t behind the backslash, found "q\"""#,
+                r#"column 18: expected one of " \ n r t after the backslash, found "q\"""#,
             ),
             ("body not equals \"x\"", "column 10: expected contains, matches or exists, found \"equals\""),
             ("body matches /(/", "column 15: not a regular expression: unclosed group"),
