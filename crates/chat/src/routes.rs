@@ -39,10 +39,11 @@ async fn connect(
     if let Origin::Elsewhere(site) = &origin
         && !config.origins.iter().any(|known| known.trim_end_matches('/').eq_ignore_ascii_case(site))
     {
-        return Problem::forbidden("This origin may not connect; add it to chat.origins.").into_response();
+        return Problem::forbidden("Pages of this origin may not connect. Add it to [chat] origins.")
+            .into_response();
     }
     if chat.inner.hub.load().connections >= u64::from(config.max_connections) {
-        return Problem::unavailable("This node has reached chat.max_connections.").into_response();
+        return Problem::unavailable("This node has reached [chat] max_connections.").into_response();
     }
     let max = config.max_frame_bytes as usize;
     upgrade

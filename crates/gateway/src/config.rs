@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 
+use hob_net::{Network, ServerTls, client_tls};
 use hob_service::Period;
+use hob_service::config::Mistakes;
 use hob_store::limit::Algorithm;
-use ipnet::IpNet;
+use http::header::HeaderName;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::identity::ForwardingHeader;
+use crate::admission::policy::Policy;
+use crate::keys::InstanceId;
+use crate::proxy::{certificate, check_upstream};
 
 hob_service::section! {
     /// A reverse proxy that counts requests and limits their rate.
@@ -24,16 +30,16 @@ hob_service::section! {
         /// The health check: a path that a healthy upstream answers with a status below 500. Empty: no health checks.
         pub health_path: String = String::new(),
         /// The interval between health checks of an upstream.
-        pub health_interval: Period = Period::from_secs(5),
+        pub health_interval: Period = Period::from_secs(5) => Period::from_millis(100)..,
         /// A PEM file with the certificate chain. With `tls_key`, clients connect with TLS. Read again on SIGHUP.
         pub tls_certificate: Option<String> = None,
         /// A PEM file with the private key.
         pub tls_key: Option<String> = None,
         /// The timeout for connecting to an upstream.
-        pub connect_timeout: Period = Period::from_secs(3),
+        pub connect_timeout: Period = Period::from_secs(3) => Period::from_millis(1)..,
         /// The timeout for the first byte of an upstream's response. It starts again with every part of the body that the
         /// client sends, so that a long upload does not time out.
-        pub response_timeout: Period = Period::from_secs(60),
+        pub response_timeout: Period = Period::from_secs(60) => Period::from_millis(1)..,
         /// How many other upstreams a request without a body is sent to after a failure. If the failed upstream may have
         /// seen the request, only idempotent methods are sent again.
         pub retries: u32 = 1,
@@ -41,15 +47,15 @@ hob_service::section! {
         /// limited. Other upgrades are ignored, and the request is forwarded without them.
         pub upgrades: Vec<String> = vec!["websocket".to_owned()],
         /// The maximum number of client connections; further ones wait.
-        pub max_connections: u32 = 10_000,
+        pub max_connections: u32 = 10_000 => 1..,
         /// The timeout for the head of a request. An idle connection is closed after this time, at most twice it.
-        pub header_timeout: Period = Period::from_secs(15),
+        pub header_timeout: Period = Period::from_secs(15) => Period::from_millis(1)..,
         /// The timeout for a client that does not read its response.
-        pub write_timeout: Period = Period::from_secs(30),
+        pub write_timeout: Period = Period::from_secs(30) => Period::from_millis(1)..,
         /// How long requests may continue after the gateway begins to stop.
         pub drain_timeout: Period = Period::from_secs(5),
-        /// The networks of proxies in front, whose forwarding header is trusted.
-        pub trusted_proxies: Vec<IpNet> = Vec::new(),
+        /// The networks and addresses of proxies in front, whose forwarding header is trusted.
+        pub trusted_proxies: Vec<Network> = Vec::new(),
         /// The forwarding header: "x_forwarded_for" or "forwarded".
         pub forwarded_header: ForwardingHeader = ForwardingHeader::XForwardedFor,
         /// Route templates such as "/api/users/:id": matching requests count as one endpoint. Other paths are endpoints
@@ -69,7 +75,7 @@ hob_service::section! {
         /// The name of this instance in the metrics. Default: the node's name.
         pub instance: Option<String> = None,
         /// The interval between two checkpoints of the totals to the database.
-        pub checkpoint_interval: Period = Period::from_secs(10),
+        pub checkpoint_interval: Period = Period::from_secs(10) => Period::from_millis(100)..,
         /// Callers that no rule limits: addresses, networks, or names such as "user:123".
         pub allow: Vec<String> = Vec::new(),
         /// Callers that are always refused: addresses, networks, or names that a rule counts by.
@@ -77,10 +83,38 @@ hob_service::section! {
         /// Whether responses also have X-RateLimit-Limit, -Remaining and -Reset.
         pub x_ratelimit: bool = false,
         /// The timeout for a limit's call to Redis; then `on_store_failure` applies to the request.
-        pub store_timeout: Period = Period::from_millis(100),
+        pub store_timeout: Period = Period::from_millis(100) => Period::from_millis(1)..,
         /// Rate limits, as tables [[gateway.rules]] with name and windows ("20/1s, 500/1m"). Optional: methods, route,
         /// header, by, cost, algorithm, exactness, lease, public, shadow, on_store_failure, applies_to.
         pub rules: Vec<RuleConfig> = Vec::new(),
+    }
+    check check;
+    check_files check_files;
+}
+
+fn check(config: &Config, mistakes: &mut Mistakes) {
+    mistakes.check_each("upstream", &config.upstream, |address| check_upstream(address));
+    if !config.health_path.is_empty() && !config.health_path.starts_with('/') {
+        mistakes.add("health_path", "must start with /");
+    }
+    mistakes.check_tls_pair(config.tls_certificate.as_ref(), config.tls_key.as_ref());
+    let check_upgrade = |name: &String| match name.parse::<HeaderName>() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(format!("{name:?} is not the name of a protocol, such as \"websocket\"")),
+    };
+    mistakes.check_each("upgrades", &config.upgrades, check_upgrade);
+    if let Some(instance) = &config.instance {
+        mistakes.check("instance", InstanceId::new(instance.as_str()));
+    }
+    Policy::check(config, mistakes);
+}
+
+fn check_files(config: &Config, mistakes: &mut Mistakes) {
+    if let Some(path) = &config.upstream_ca_file {
+        mistakes.check("upstream_ca_file", client_tls(Some(Path::new(path))));
+    }
+    if let Ok(Some(files)) = certificate(config) {
+        mistakes.check("tls_certificate", ServerTls::read(files));
     }
 }
 

@@ -64,7 +64,7 @@ fn demo_config(listen: SocketAddr, site: SocketAddr) -> Config {
         health_path: "/".to_owned(),
         routes: vec!["/api/products/:id".to_owned(), "/api/orders/:id".to_owned()],
         // The bots send their address as a proxy would.
-        trusted_proxies: vec![ipnet::IpNet::from(IpAddr::V4(Ipv4Addr::LOCALHOST))],
+        trusted_proxies: vec![hob_net::Network::from(IpAddr::V4(Ipv4Addr::LOCALHOST))],
         rules: vec![
             RuleConfig {
                 exactness: Exactness::Leased,

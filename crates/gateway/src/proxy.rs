@@ -23,6 +23,7 @@ use crate::admission::Admission;
 use crate::config::Config;
 use crate::traffic::meter::ConnectionGuard;
 use forward::{ClientConnection, Forwarder, ProxyBody, ProxyResponse, text_response};
+pub(crate) use upstream::check_upstream;
 
 const MAX_STREAMS: u32 = 256;
 const MAX_HEAD_BYTES: u32 = 64 * 1024;
@@ -98,7 +99,7 @@ impl Handler for Proxy {
     }
 }
 
-fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>>, Error> {
+pub(crate) fn certificate(config: &Config) -> Result<Option<CertificateFiles<'_>>, Error> {
     match (&config.tls_certificate, &config.tls_key) {
         (Some(certificate), Some(key)) => {
             Ok(Some(CertificateFiles { certificate: Path::new(certificate), key: Path::new(key) }))

@@ -60,7 +60,7 @@ struct LimitCheck {
     #[schema(example = "user:123", min_length = 1, max_length = 256)]
     key: String,
     /// The cost; by default the rule's. 0 reads the quota without counting.
-    #[schema(minimum = 0)]
+    #[schema(minimum = 0, maximum = 4_294_967_295i64)]
     cost: Option<u32>,
 }
 
@@ -306,6 +306,7 @@ async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayHour>>
 #[serde(deny_unknown_fields)]
 struct LatencyQuery {
     /// One endpoint, such as `GET /api/users`; by default all together.
+    #[param(max_length = 300)]
     endpoint: Option<String>,
     /// How many minutes back, 1 to 1440; by default 60.
     #[param(minimum = 1, maximum = 1440)]

@@ -5,13 +5,13 @@ mod example;
 mod sections;
 mod show;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use hob_net::Outbound;
 use hob_service::Section;
-use hob_service::config::{ConfigError, File, Layers, LiveSection, LiveSender, SectionType};
+use hob_service::config::{ConfigError, File, Layers, LiveSection, LiveSender, Replaced, SectionType};
 use hob_web::{Registration, SignInConfig};
 
 pub(crate) use hob_service::config::SecretsConfig;
@@ -24,9 +24,15 @@ use environment::Environment;
 /// Used if no other file is given and it exists.
 const DEFAULT_FILE: &str = "hob.toml";
 
-/// Settings that others have replaced.
-const REPLACED: [(&str, &str, &str); 2] =
-    [("uptime", "private_targets", "private"), ("uptime", "allowed_networks", "allow")];
+/// Settings of earlier versions that restricted outbound connections. As a variable they would only cause a warning.
+const REPLACED: [Replaced; 2] = [
+    Replaced { section: "uptime", key: "private_targets", by: "[outbound] private" },
+    Replaced { section: "uptime", key: "allowed_networks", by: "[outbound] allow" },
+];
+
+/// The names in scopes such as `uptime:read`.
+pub(crate) const SCOPE_NAMES: [&str; 7] =
+    ["gateway", "uptime", "chat", "load", "pipelines", "console", "metrics"];
 
 /// The sections of the program. For those of the services, see [`LiveServices`].
 #[derive(Clone, Debug, Default)]
@@ -42,7 +48,7 @@ pub(crate) struct Config {
 
 impl Config {
     fn from_layers(layers: &Layers) -> Result<Self, ConfigError> {
-        let config = Self {
+        Ok(Self {
             node: layers.section()?,
             redis: layers.section()?,
             database: layers.section()?,
@@ -50,10 +56,16 @@ impl Config {
             sign_in: layers.section()?,
             outbound: layers.section()?,
             secrets: layers.section()?,
-        };
+        })
+    }
+
+    /// Names of services that do not exist.
+    fn unknown_names(&self, layers: &Layers, file: Option<&File>) -> Vec<ConfigError> {
         let with_secrets = services::ALL.iter().filter(|service| service.uses_secrets);
-        config.secrets.check_services(&with_secrets.map(Registration::name).collect::<Vec<_>>())?;
-        Ok(config)
+        let known = with_secrets.map(Registration::name).collect::<Vec<_>>();
+        let mut errors = layers.locate::<SecretsConfig>(file, self.secrets.unknown_services(&known));
+        errors.extend(layers.locate::<SignInConfig>(file, self.sign_in.unknown_services(&SCOPE_NAMES)));
+        errors
     }
 }
 
@@ -161,6 +173,16 @@ impl Loaded {
         Outbound::new(self.config.outbound.terminal_policy())
     }
 
+    /// Checks the files that the program and the services in `only` use, or all services if it is empty. A node need not
+    /// have the files of a service that it does not run.
+    pub(crate) fn check_files(&self, only: &[String]) -> Result<(), ConfigError> {
+        let is_service = |kind: &SectionType| services::ALL.iter().any(|service| service.name() == kind.name);
+        let runs = |kind: &SectionType| only.is_empty() || only.iter().any(|name| name == kind.name);
+        let used = kinds().into_iter().filter(|kind| !is_service(kind) || runs(kind));
+        let mistakes = used.flat_map(|kind| kind.file_mistakes(&self.layers, self.file.as_ref()));
+        ConfigError::all(mistakes.map(|error| self.environment.explain(error)).collect())
+    }
+
     /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.
     pub(crate) fn unknown_variables(&self) -> &[String] {
         &self.unknown_variables
@@ -176,24 +198,31 @@ impl Loaded {
     }
 }
 
-/// Loads the given file, or `hob.toml` if it exists, and the environment.
+/// Loads the given file, or `hob.toml` if it exists, and the environment. The error lists all mistakes.
 pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     let default = Path::new(DEFAULT_FILE);
     let path = named.or_else(|| default.exists().then_some(default));
-    let file = path.map(File::read).transpose()?;
+    let mut file = path.map(File::read).transpose()?;
     let variables = environment::of_process();
-    refuse_replaced(file.as_ref(), &variables)?;
-    if let Some(file) = &file {
-        // Finds unknown sections, and reports mistakes with their line.
-        file.check(&kinds())?;
+    let mut errors = file.as_mut().map(|file| file.check(&kinds(), &REPLACED)).unwrap_or_default();
+    errors.extend(replaced_variables(&variables));
+    let (environment, unusable) = Environment::new(variables, file.as_ref(), &kinds())?;
+    let mut layers = Layers::new(file.as_ref(), environment.layer());
+    let mut settings = Vec::new();
+    for kind in kinds() {
+        let mut found = kind.remove_bad_variables(&mut layers);
+        found.extend(kind.mistakes(&layers, file.as_ref()));
+        errors.extend(found.into_iter().map(|error| environment.explain(error)));
+        settings.extend(kind.settings(&layers)?);
     }
-    let environment = Environment::new(variables, file.as_ref(), &kinds())?;
-    let layers = Layers::new(file.as_ref(), environment.layer())?;
-    let read = || {
-        let settings = kinds().iter().map(|kind| kind.settings(&layers)).collect::<Result<Vec<_>, _>>()?;
-        Ok((Config::from_layers(&layers)?, settings.concat()))
-    };
-    let (config, settings) = read().map_err(|error| environment.explain(error))?;
+    let config = Config::from_layers(&layers)?;
+    errors.extend(config.unknown_names(&layers, file.as_ref()));
+    // A variable of a key schema may also be an alias of a setting.
+    let reported: BTreeSet<String> =
+        errors.iter().filter_map(ConfigError::setting).map(str::to_owned).collect();
+    let is_new = |error: &ConfigError| error.setting().is_none_or(|name| !reported.contains(name));
+    errors.extend(unusable.into_iter().filter(is_new));
+    ConfigError::all(errors)?;
     let unknown_variables = environment.unknown(&settings);
     let contradictions = find_contradictions(&config, &layers.section()?);
     Ok(Loaded { config, layers, environment, unknown_variables, contradictions, file })
@@ -208,20 +237,14 @@ fn find_contradictions(config: &Config, chat: &hob_chat::Config) -> Vec<String> 
     (of_chat > of_server).then_some(too_many).into_iter().collect()
 }
 
-/// Refuses settings of earlier versions that restricted outbound connections, and names their replacement. As a variable
-/// they would only cause a warning.
-fn refuse_replaced(file: Option<&File>, variables: &BTreeMap<String, String>) -> Result<(), ConfigError> {
-    for (section, key, by) in REPLACED {
-        if let Some(file) = file {
-            file.refuse_replaced(section, key, &format!("[outbound] {by}"))?;
-        }
+fn replaced_variables(variables: &BTreeMap<String, String>) -> Vec<ConfigError> {
+    let variable = |Replaced { section, key, by }: &Replaced| {
         let name = format!("HOB_{section}_{key}").to_ascii_uppercase();
-        if variables.contains_key(&name) {
-            let message = format!("has been replaced by HOB_OUTBOUND_{}", by.to_ascii_uppercase());
-            return Err(ConfigError::InSetting { name, message });
-        }
-    }
-    Ok(())
+        let by = format!("HOB_{}", by.replace(['[', ']'], "").replace(' ', "_")).to_ascii_uppercase();
+        let message = format!("has been replaced by {by}");
+        variables.contains_key(&name).then_some(ConfigError::InSetting { name, message })
+    };
+    REPLACED.iter().filter_map(variable).collect()
 }
 
 /// The addresses that a command in the terminal may connect to.

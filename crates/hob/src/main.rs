@@ -21,6 +21,7 @@ use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 use exit::Exit;
+use hob_service::config::ConfigError;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -49,8 +50,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints an error as one line.
+/// Prints an error as one line, and the mistakes of a configuration as one line each.
 fn report(error: &anyhow::Error) {
+    let mut stderr = std::io::stderr();
     // If standard error is closed, the exit code still reports the failure.
-    let _ = writeln!(std::io::stderr(), "hob: {error:#}");
+    match error.downcast_ref::<ConfigError>() {
+        Some(mistakes) => mistakes.each().iter().for_each(|mistake| _ = writeln!(stderr, "hob: {mistake}")),
+        None => _ = writeln!(stderr, "hob: {error:#}"),
+    }
 }

@@ -40,6 +40,7 @@ const THREAD_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
+    loaded.check_files(&options.only)?;
     let _log = log::start();
     for variable in loaded.unknown_variables() {
         tracing::warn!(variable, "unknown environment variable ignored");

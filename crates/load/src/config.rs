@@ -2,6 +2,7 @@
 
 use hob_net::Outbound;
 use hob_service::Period;
+use hob_service::config::{Mistakes, check_host};
 
 use crate::generator::Targets;
 
@@ -11,9 +12,9 @@ hob_service::section! {
         /// Hosts other than this machine that may be tested, as they are written in URLs.
         pub hosts: Vec<String> = Vec::new(),
         /// The highest rate of a run to these hosts, in requests per second.
-        pub max_rate: u32 = 1000,
+        pub max_rate: u32 = 1000 => 1..,
         /// The highest number of concurrent users of a run.
-        pub max_users: u32 = 10_000,
+        pub max_users: u32 = 10_000 => 1..,
         /// The number of runs that this node works on at a time; 0 for a node that generates no load.
         pub max_concurrent_runs: u32 = 1,
         /// Threads of the generator; 0 for one less than the number of cores.
@@ -21,12 +22,17 @@ hob_service::section! {
         /// How long a run waits for its runners before it starts with those that have joined.
         pub gather_timeout: Period = Period::from_secs(3),
         /// The lease of a runner. A runner that does not renew it is lost, and its run ends as lost.
-        pub lease: Period = Period::from_secs(5),
+        pub lease: Period = Period::from_secs(5) => Period::from_millis(100)..,
         /// A pending run gains one priority for each of these intervals in the queue.
-        pub aging_interval: Period = Period::from_secs(60),
+        pub aging_interval: Period = Period::from_secs(60) => Period::from_millis(1)..,
         /// How long the measurements of a run are kept. Reports are kept forever.
-        pub keep_results: Period = Period::from_days(30),
+        pub keep_results: Period = Period::from_days(30) => Period::from_secs(1)..,
     }
+    check check;
+}
+
+fn check(config: &Config, mistakes: &mut Mistakes) {
+    mistakes.check_each("hosts", &config.hosts, |host| check_host(host));
 }
 
 impl Config {

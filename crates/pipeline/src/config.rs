@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use hob_service::config::Mistakes;
 use hob_service::{Period, section};
+
+use crate::quota::QuotaName;
 
 section! {
     /// Pipelines fetch items from APIs with call quotas, resumably and with many workers.
@@ -16,14 +19,21 @@ section! {
         /// The folder for the files that plans read and write.
         pub folder: PathBuf = PathBuf::from("hob-data/pipelines"),
         /// Maximum number of items that a node claims of one run.
-        pub batch_size: u32 = 200,
+        pub batch_size: u32 = 200 => 1..,
         /// Lease on claimed items. Other nodes take them over when it expires.
-        pub lease: Period = Period::from_secs(8),
+        pub lease: Period = Period::from_secs(8) => Period::from_millis(100)..,
         /// Maximum number of runs that a node executes at the same time.
         pub max_concurrent_runs: u32 = 32,
         /// How long the call log is kept, or longer if a quota has a longer window.
-        pub keep_calls: Period = Period::from_days(2),
+        pub keep_calls: Period = Period::from_days(2) => Period::from_secs(1)..,
         /// How long archived runs are kept before they are deleted.
-        pub keep_archived: Period = Period::from_days(90),
+        pub keep_archived: Period = Period::from_days(90) => Period::from_secs(1)..,
+    }
+    check check;
+}
+
+fn check(config: &Config, mistakes: &mut Mistakes) {
+    if !config.public_quota.is_empty() {
+        mistakes.check("public_quota", config.public_quota.parse::<QuotaName>());
     }
 }

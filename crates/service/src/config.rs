@@ -23,6 +23,7 @@ mod hosts;
 mod layers;
 mod live;
 mod mask;
+mod mistakes;
 mod secret;
 mod secrets;
 
@@ -31,10 +32,11 @@ use serde::de::DeserializeOwned;
 
 pub use any::{LiveSection, SectionType};
 pub use hob_units::{Period, Secret};
-pub use hosts::{Destination, HostPattern, HostPatternError};
-pub use layers::{ConfigError, File, Layers, Origin, Setting};
+pub use hosts::{Destination, HostPattern, HostPatternError, check_host, check_host_and_port, check_origin};
+pub use layers::{ConfigError, File, Layers, Origin, Replaced, Setting};
 pub use live::{Live, LiveSender};
 pub use mask::Mask;
+pub use mistakes::{Mistake, Mistakes, Ranged};
 pub use secret::{SecretError, SecretRef, SecretUrl};
 pub use secrets::{Hosts, SecretDenied, SecretEntry, SecretName, SecretNameError, Secrets, SecretsConfig};
 
@@ -46,6 +48,16 @@ pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync 
     const ABOUT: &'static str;
     /// The fields, in the order of the example file.
     const FIELDS: &'static [Field];
+
+    /// What is wrong with the values.
+    fn mistakes(&self) -> Mistakes {
+        Mistakes::default()
+    }
+
+    /// What is wrong with the files that the values name. Only commands that use the files check them.
+    fn file_mistakes(&self) -> Mistakes {
+        Mistakes::default()
+    }
 }
 
 /// A field of a section.
@@ -53,31 +65,26 @@ pub trait Section: Clone + Default + Serialize + DeserializeOwned + Send + Sync 
 pub struct Field {
     pub name: &'static str,
     pub about: &'static str,
-    /// The environment variable that overrides the field, if it is not `HOB_<SECTION>_<FIELD>`.
-    pub variable_override: Option<&'static str>,
 }
 
 impl Field {
     /// The environment variable that overrides the field, such as `HOB_UPTIME_CONCURRENCY`.
     #[must_use]
     pub fn variable(&self, section: &str) -> String {
-        match self.variable_override {
-            Some(name) => name.to_owned(),
-            None => format!("HOB_{section}_{}", self.name).to_ascii_uppercase(),
-        }
+        format!("HOB_{section}_{}", self.name).to_ascii_uppercase()
     }
 }
 
 /// Declares a section of `hob.toml`: a struct with a default for each field. The doc comments appear in
-/// `hob.example.toml` and in `hob config show`. A field may name its environment variable:
-/// `pub url: String = … => "HOB_REDIS_URL"`.
+/// `hob.example.toml` and in `hob config show`. A number or a duration may have a range, after `=>`. A function after the
+/// struct (`check NAME;`) adds further [`Mistakes`], another one (`check_files NAME;`) those of files.
 ///
 /// ```
 /// hob_service::section! {
 ///     /// Sends reports by mail.
 ///     pub struct Config("reports") {
 ///         /// Maximum number of reports per day.
-///         pub max_per_day: u32 = 7,
+///         pub max_per_day: u32 = 7 => 1..,
 ///         /// How often the queue is checked.
 ///         pub check_every: hob_service::Period = hob_service::Period::from_secs(30),
 ///     }
@@ -86,13 +93,13 @@ impl Field {
 /// ```
 #[macro_export]
 macro_rules! section {
-    (@variable) => { None };
-    (@variable $variable:literal) => { Some($variable) };
     (
         $(#[doc = $about:literal])+
         pub struct $name:ident($section:literal) {
-            $($(#[doc = $field_about:literal])+ pub $field:ident: $kind:ty = $default:expr $(=> $variable:literal)?,)*
+            $($(#[doc = $field_about:literal])+ pub $field:ident: $kind:ty = $default:expr $(=> $range:expr)?,)*
         }
+        $(check $check:path;)?
+        $(check_files $check_files:path;)?
     ) => {
         $(#[doc = $about])+
         #[derive(Clone, Debug, $crate::macro_support::serde::Serialize, $crate::macro_support::serde::Deserialize)]
@@ -114,9 +121,22 @@ macro_rules! section {
                 $($crate::config::Field {
                     name: stringify!($field),
                     about: concat!($($field_about, "\n",)+),
-                    variable_override: $crate::section!(@variable $($variable)?),
                 },)*
             ];
+
+            #[allow(unused_mut, reason = "a section may have neither ranges nor a check")]
+            fn mistakes(&self) -> $crate::config::Mistakes {
+                let mut mistakes = $crate::config::Mistakes::default();
+                $($(mistakes.check_range(stringify!($field), &self.$field, &($range));)?)*
+                $($check(self, &mut mistakes);)?
+                mistakes
+            }
+
+            $(fn file_mistakes(&self) -> $crate::config::Mistakes {
+                let mut mistakes = $crate::config::Mistakes::default();
+                $check_files(self, &mut mistakes);
+                mistakes
+            })?
         }
     };
 }

@@ -2,22 +2,31 @@
 
 use std::path::{Path, PathBuf};
 
-use hob_service::config::{ConfigError, File, Layers, Origin, SectionType};
+use hob_service::config::{ConfigError, File, Layers, Mistakes, Origin, SectionType};
 use hob_service::{Period, Section, section};
 
 section! {
     /// A section for tests.
     pub struct Sample("sample") {
         /// A number.
-        pub limit: u32 = 7,
+        pub limit: u32 = 7 => 1..,
         /// A duration.
         /// With a second line.
         pub check_every: Period = Period::from_secs(30),
-        /// A setting with its own variable.
-        pub name: Option<String> = None => "HOB_SAMPLE",
+        /// A text.
+        pub name: Option<String> = None,
         /// A list.
         pub names: Vec<String> = vec!["robin".into()],
     }
+    check check_names;
+}
+
+fn check_names(sample: &Sample, mistakes: &mut Mistakes) {
+    mistakes.check_each(
+        "names",
+        &sample.names,
+        |name| if name.is_empty() { Err("is empty") } else { Ok(()) },
+    );
 }
 
 fn file(folder: &Path, text: &str) -> File {
@@ -33,13 +42,12 @@ fn variables(list: &[(&str, &str)]) -> Vec<(String, String)> {
 #[test]
 fn environment_overrides_the_file_and_the_file_overrides_defaults() {
     let folder = tempfile::tempdir().unwrap();
-    let file = file(folder.path(), "[sample]\nlimit = 8\ncheck_every = '1m'\n");
-    file.check(&[SectionType::of::<Sample>()]).unwrap();
+    let mut file = file(folder.path(), "[sample]\nlimit = 8\ncheck_every = '1m'\n");
+    assert!(file.check(&[SectionType::of::<Sample>()], &[]).is_empty());
     let layers = Layers::new(
         Some(&file),
-        variables(&[("HOB_SAMPLE_LIMIT", "9"), ("HOB_SAMPLE", "17"), ("SAMPLE_LIMIT", "1")]),
-    )
-    .unwrap();
+        variables(&[("HOB_SAMPLE_LIMIT", "9"), ("HOB_SAMPLE_NAME", "17"), ("SAMPLE_LIMIT", "1")]),
+    );
     let sample: Sample = layers.section().unwrap();
     assert_eq!((sample.limit, sample.check_every.to_string().as_str()), (9, "1m"));
     assert_eq!(sample.name.as_deref(), Some("17"), "text stays text, although it is also a number");
@@ -50,13 +58,13 @@ fn environment_overrides_the_file_and_the_file_overrides_defaults() {
     let variable = |name: &str| Origin::Variable(name.to_owned());
     assert_eq!(
         origins,
-        [variable("HOB_SAMPLE_LIMIT"), Origin::File(path), variable("HOB_SAMPLE"), Origin::Default]
+        [variable("HOB_SAMPLE_LIMIT"), Origin::File(path), variable("HOB_SAMPLE_NAME"), Origin::Default]
     );
 }
 
 #[test]
 fn environment_variable_can_hold_a_list() {
-    let layers = Layers::new(None, variables(&[("HOB_SAMPLE_NAMES", r#"["wren", "owl"]"#)])).unwrap();
+    let layers = Layers::new(None, variables(&[("HOB_SAMPLE_NAMES", r#"["wren", "owl"]"#)]));
     assert_eq!(layers.section::<Sample>().unwrap().names, ["wren", "owl"]);
 }
 
@@ -70,9 +78,9 @@ fn error_in_the_file_has_its_position() {
         ("[sample]\ncheck_every = \"30\"\n", 2, 15, "not a duration"),
         ("[sample\n", 1, 8, ""),
     ] {
-        match file(folder.path(), text).check(&[SectionType::of::<Sample>()]) {
-            Err(ConfigError::InFile { line: l, column: c, message, .. }) => {
-                assert_eq!((l, c), (line, column), "{text:?}: {message}");
+        match file(folder.path(), text).check(&[SectionType::of::<Sample>()], &[]).as_slice() {
+            [ConfigError::InFile { line: l, column: c, message, .. }] => {
+                assert_eq!((*l, *c), (line, column), "{text:?}: {message}");
                 assert!(message.contains(words), "{message}");
             }
             other => panic!("{text:?} gave {other:?}"),
@@ -81,8 +89,40 @@ fn error_in_the_file_has_its_position() {
 }
 
 #[test]
+fn all_mistakes_of_a_file_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "[sample]\nlimit = \"many\"\nnames = [\"owl\", 7, \"\"]\nunknown = 1\n[other]\n";
+    let mut bad = file(folder.path(), text);
+    let kinds = [SectionType::of::<Sample>()];
+    let errors: Vec<String> = bad.check(&kinds, &[]).iter().map(ToString::to_string).collect();
+    let path = folder.path().join("hob.toml");
+    for (place, words) in [
+        ("2:9", "[sample] limit: "),
+        ("3:17", "[sample] names[1]: "),
+        ("4:1", "[sample] unknown: "),
+        ("5:2", "unknown section"),
+    ] {
+        let start = format!("{}:{place}: {words}", path.display());
+        assert_eq!(
+            errors.iter().filter(|error| error.starts_with(&start)).count(),
+            1,
+            "{start}: {errors:#?}"
+        );
+    }
+    assert_eq!(errors.len(), 4, "{errors:#?}");
+    // What is left can be read.
+    assert_eq!(Layers::new(Some(&bad), []).section::<Sample>().unwrap().limit, 7);
+    let wrong = file(folder.path(), "[sample]\nlimit = 0\nnames = [\"owl\", \"\"]\n");
+    let layers = Layers::new(Some(&wrong), []);
+    let errors: Vec<String> =
+        kinds[0].mistakes(&layers, Some(&wrong)).iter().map(ToString::to_string).collect();
+    let at = |place: &str, message: &str| format!("{}:{place}: [sample] {message}", path.display());
+    assert_eq!(errors, [at("2:9", "limit: must be at least 1, not 0"), at("3:17", "names[1]: is empty")]);
+}
+
+#[test]
 fn error_in_a_variable_names_the_variable() {
-    let layers = Layers::new(None, variables(&[("HOB_SAMPLE_LIMIT", "many")])).unwrap();
+    let layers = Layers::new(None, variables(&[("HOB_SAMPLE_LIMIT", "many")]));
     let refused = layers.section::<Sample>().unwrap_err().to_string();
     assert!(refused.starts_with("HOB_SAMPLE_LIMIT: ") && refused.contains("a whole number"), "{refused}");
 }

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use hob_net::Outbound;
+use hob_service::config::{Mistakes, check_host_and_port};
 use hob_service::{Period, SecretRef};
+use lettre::message::Mailbox;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
@@ -17,13 +19,13 @@ hob_service::section! {
         /// Checks that this node runs at the same time. 0: this node runs no checks, and only serves the API and the pages.
         pub concurrency: u32 = 512,
         /// How long after its timeout a check may still be recorded. After that another worker claims the monitor.
-        pub grace: Period = Period::from_secs(5),
+        pub grace: Period = Period::from_secs(5) => Period::from_millis(100)..,
         /// How long single results are kept.
-        pub keep_results: Period = Period::from_days(7),
+        pub keep_results: Period = Period::from_days(7) => Period::from_secs(1)..,
         /// How long hourly summaries are kept.
-        pub keep_hours: Period = Period::from_days(100),
+        pub keep_hours: Period = Period::from_days(100) => Period::from_secs(1)..,
         /// How long daily summaries, resolved incidents and finished alert deliveries are kept.
-        pub keep_days: Period = Period::from_days(730),
+        pub keep_days: Period = Period::from_days(730) => Period::from_secs(1)..,
         /// `host:port` addresses that tell whether this node's own network works. While none of them accepts a
         /// connection, failed checks of this node do not count, except those of targets on loopback. If empty, the node only
         /// checks for a route.
@@ -31,7 +33,7 @@ hob_service::section! {
         /// Title of the public status page.
         pub status_title: String = "Status".to_owned(),
         /// A check fails if the response body is larger.
-        pub max_body_kib: u32 = 1024,
+        pub max_body_kib: u32 = 1024 => 1..,
         /// A PEM file of certificate authorities that are trusted besides the public ones. Read again on SIGHUP.
         pub ca_file: Option<PathBuf> = None,
         /// `address:port` of the name server. Default: the name servers of the system.
@@ -42,11 +44,29 @@ hob_service::section! {
         /// Sender of alerts by e-mail.
         pub mail_from: String = "Hob <hob@localhost>".to_owned(),
         /// Attempts to deliver an alert.
-        pub alert_attempts: u32 = 10,
+        pub alert_attempts: u32 = 10 => 1..,
         /// Pause after the first failed attempt. It doubles with every attempt, up to half an hour.
-        pub alert_backoff: Period = Period::from_secs(10),
+        pub alert_backoff: Period = Period::from_secs(10) => Period::from_millis(1)..,
         /// Timeout of an attempt.
-        pub alert_timeout: Period = Period::from_secs(10),
+        pub alert_timeout: Period = Period::from_secs(10) => Period::from_millis(1)..,
+    }
+    check check;
+    check_files check_files;
+}
+
+fn check(config: &Config, mistakes: &mut Mistakes) {
+    mistakes.check_each("connectivity_targets", &config.connectivity_targets, |target| {
+        check_host_and_port(target)
+    });
+    if config.mail_from.parse::<Mailbox>().is_err() {
+        mistakes.add("mail_from", format!("{:?} is not an e-mail address", config.mail_from));
+    }
+}
+
+fn check_files(config: &Config, mistakes: &mut Mistakes) {
+    mistakes.check("ca_file", config.read_roots());
+    if let Some(smtp) = &config.smtp {
+        mistakes.check("smtp", smtp.read());
     }
 }
 

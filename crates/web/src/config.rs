@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use hob_net::{ForwardingHeader, Network, TrustedProxies};
-use hob_service::config::Secret;
+use hob_net::{ForwardingHeader, Network, ServerTls, TrustedProxies};
+use hob_service::config::{Mistakes, Secret, check_host};
 use hob_service::{Period, SecretRef};
 
 use crate::Error;
+use crate::server::listener::certificate;
 
 /// The source of the admin token if the configuration does not set one.
 const ADMIN_VARIABLE: &str = "HOB_ADMIN_TOKEN";
@@ -40,23 +41,36 @@ hob_service::section! {
         /// The file with the private key of the certificate (PEM).
         pub tls_key: Option<PathBuf> = None,
         /// The maximum number of concurrent connections. Further connections wait to be accepted.
-        pub max_connections: u32 = 20_000,
+        pub max_connections: u32 = 20_000 => 1..,
         /// The maximum number of concurrent requests. Further requests get status 503.
-        pub max_requests: u32 = 1_024,
+        pub max_requests: u32 = 1_024 => 1..,
         /// The largest request body, in KiB. Some routes accept more.
-        pub max_body_kib: u32 = 1_024,
+        pub max_body_kib: u32 = 1_024 => 1..,
         /// How long a client may take to send the request headers.
-        pub header_timeout: Period = Period::from_secs(10),
+        pub header_timeout: Period = Period::from_secs(10) => Period::from_millis(1)..,
         /// How long a request may take until its response starts.
-        pub request_timeout: Period = Period::from_secs(30),
+        pub request_timeout: Period = Period::from_secs(30) => Period::from_millis(1)..,
         /// How long a client may stop reading before the connection is closed.
-        pub write_timeout: Period = Period::from_secs(30),
+        pub write_timeout: Period = Period::from_secs(30) => Period::from_millis(1)..,
         /// How long running requests may take to finish after the server starts to shut down.
         pub drain_timeout: Period = Period::from_secs(10),
         /// How long a console session lasts.
-        pub session_ttl: Period = Period::from_secs(12 * 3_600),
+        pub session_ttl: Period = Period::from_secs(12 * 3_600) => Period::from_secs(1)..,
         /// How long entries of the audit log are kept.
-        pub keep_audit_log: Period = Period::from_days(90),
+        pub keep_audit_log: Period = Period::from_days(90) => Period::from_secs(1)..,
+    }
+    check check;
+    check_files check_files;
+}
+
+fn check(config: &Config, mistakes: &mut Mistakes) {
+    mistakes.check_each("hosts", &config.hosts, |host| check_host(host));
+    mistakes.check_tls_pair(config.tls_certificate.as_ref(), config.tls_key.as_ref());
+}
+
+fn check_files(config: &Config, mistakes: &mut Mistakes) {
+    if let Ok(Some(files)) = certificate(config) {
+        mistakes.check("tls_certificate", ServerTls::read(files));
     }
 }
 

@@ -71,7 +71,7 @@ pub use console::assets::href as asset;
 pub use console::{Console, NavItem, Page};
 pub use error::Error;
 pub use http::extract::{Form, Json, Path, Query, read_json};
-pub use http::list::{List, Paging, Time};
+pub use http::list::{List, Paging, Text, Text64, Text128, Text512, Text1000, Text4096, Text524288, Time};
 pub use http::problem::{FieldError, Problem};
 pub use http::routes::{RouteEntry, Routes};
 pub use live::Changes;

@@ -27,8 +27,10 @@ pub(super) fn routes() -> Routes<Chat> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListQuery {
     /// Only the conversations of this user.
+    #[param(max_length = 128)]
     user_id: Option<String>,
     /// The `next` value of the previous page.
+    #[param(max_length = 2048)]
     after: Option<String>,
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u16>,
@@ -107,7 +109,7 @@ pub(crate) struct ConversationBody {
     created_by: String,
     /// The members besides `createdBy`.
     #[serde(default)]
-    #[schema(max_items = 9999)]
+    #[schema(max_items = 9999, value_type = Vec<hob_web::Text128>)]
     members: Vec<String>,
 }
 
@@ -131,7 +133,7 @@ async fn open_conversation(
 }
 
 /// Get a conversation.
-#[utoipa::path(get, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(get, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 200, body = Conversation)))]
 async fn get_conversation(
     State(chat): State<Chat>,
@@ -144,12 +146,14 @@ async fn get_conversation(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RenameBody {
+    #[schema(max_length = 128)]
     user_id: String,
+    #[schema(max_length = 200)]
     title: String,
 }
 
 /// Rename a conversation.
-#[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = RenameBody, responses((status = 204)))]
 async fn rename_conversation(
     State(chat): State<Chat>,
@@ -165,6 +169,7 @@ async fn rename_conversation(
 pub(crate) struct MembersQuery {
     /// The last user of the previous page.
     #[serde(default)]
+    #[param(max_length = 128)]
     after: String,
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u16>,
@@ -177,7 +182,7 @@ pub(crate) struct MemberList {
 
 /// List the members of a conversation, by id, and how far each has read.
 #[utoipa::path(get, path = "/api/v1/chat/conversations/{id}/members", tag = "chat",
-    params(("id" = String, Path), MembersQuery), responses((status = 200, body = MemberList)))]
+    params(("id" = String, Path, max_length = 128), MembersQuery), responses((status = 200, body = MemberList)))]
 async fn list_members(
     State(chat): State<Chat>,
     Path(id): Path<String>,
@@ -191,13 +196,15 @@ async fn list_members(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MemberBody {
+    #[schema(max_length = 128)]
     user_id: String,
     /// The member who adds the user. The server, if missing.
+    #[schema(max_length = 128)]
     by: Option<String>,
 }
 
 /// Add a member.
-#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/members", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/members", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = MemberBody, responses((status = 204)))]
 async fn add_member(
     State(chat): State<Chat>,
@@ -213,13 +220,15 @@ async fn add_member(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RemovalQuery {
+    #[param(max_length = 128)]
     user_id: String,
+    #[param(max_length = 128)]
     by: Option<String>,
 }
 
 /// Remove a member. When the response arrives, the user receives nothing more of the conversation.
 #[utoipa::path(delete, path = "/api/v1/chat/conversations/{id}/members", tag = "chat",
-    params(("id" = String, Path), RemovalQuery), responses((status = 204)))]
+    params(("id" = String, Path, max_length = 128), RemovalQuery), responses((status = 204)))]
 async fn remove_member(
     State(chat): State<Chat>,
     Path(id): Path<String>,

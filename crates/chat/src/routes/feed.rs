@@ -30,6 +30,7 @@ pub(super) fn routes() -> Routes<Chat> {
 #[derive(Debug, Deserialize, IntoParams)]
 pub(crate) struct EventsQuery {
     /// The number of the last event seen. 0 for all that are stored. A `Last-Event-ID` header takes precedence.
+    #[param(maximum = 9_223_372_036_854_775_807i64)]
     after: Option<u64>,
 }
 

@@ -25,12 +25,15 @@ pub(super) fn routes() -> Routes<Chat> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct MessagesQuery {
     /// Messages after this sequence, oldest first.
+    #[param(maximum = 9_223_372_036_854_775_807i64)]
     after: Option<u64>,
     /// The newest messages before this sequence.
+    #[param(maximum = 9_223_372_036_854_775_807i64)]
     before: Option<u64>,
     #[param(minimum = 1, maximum = 500)]
     limit: Option<u16>,
     /// Show the messages as this member sees them.
+    #[param(max_length = 128)]
     user_id: Option<String>,
 }
 
@@ -42,7 +45,7 @@ pub(crate) struct MessageList {
 
 /// List messages of a conversation: the newest, or those after or before a sequence.
 #[utoipa::path(get, path = "/api/v1/chat/conversations/{id}/messages", tag = "chat",
-    params(("id" = String, Path), MessagesQuery), responses((status = 200, body = MessageList)))]
+    params(("id" = String, Path, max_length = 128), MessagesQuery), responses((status = 200, body = MessageList)))]
 async fn list_messages(
     State(chat): State<Chat>,
     Path(id): Path<String>,
@@ -63,6 +66,7 @@ async fn list_messages(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct MessageBody {
+    #[schema(max_length = 128)]
     sender_id: String,
     #[schema(max_length = 4096)]
     content: String,
@@ -72,7 +76,7 @@ pub(crate) struct MessageBody {
 }
 
 /// Send a message. It is in the database when the response arrives.
-#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/messages", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/messages", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = MessageBody, responses((status = 201, body = Message)))]
 async fn send_message(
     State(chat): State<Chat>,
@@ -91,13 +95,15 @@ async fn send_message(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct EditBody {
+    #[schema(max_length = 128)]
     user_id: String,
+    #[schema(max_length = 4096)]
     content: String,
 }
 
 /// Replace the content of a message.
 #[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
-    params(("id" = String, Path), ("message" = String, Path)), request_body = EditBody,
+    params(("id" = String, Path, max_length = 128), ("message" = String, Path, max_length = 128)), request_body = EditBody,
     responses((status = 200, body = Message)))]
 async fn edit_message(
     State(chat): State<Chat>,
@@ -111,12 +117,13 @@ async fn edit_message(
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeletionQuery {
+    #[param(max_length = 128)]
     user_id: String,
 }
 
 /// Delete a message and erase its content from the database.
 #[utoipa::path(delete, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
-    params(("id" = String, Path), ("message" = String, Path), DeletionQuery), responses((status = 204)))]
+    params(("id" = String, Path, max_length = 128), ("message" = String, Path, max_length = 128), DeletionQuery), responses((status = 204)))]
 async fn delete_message(
     State(chat): State<Chat>,
     Path((id, message)): Path<(String, String)>,
@@ -130,13 +137,15 @@ async fn delete_message(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ProgressBody {
+    #[schema(max_length = 128)]
     user_id: String,
     /// Everything up to this event.
+    #[schema(maximum = 9_223_372_036_854_775_807i64)]
     sequence: u64,
 }
 
 /// Mark everything up to a sequence as read by a member.
-#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/read", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/read", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = ProgressBody, responses((status = 200, body = Receipt)))]
 async fn mark_read(
     State(chat): State<Chat>,
@@ -147,7 +156,7 @@ async fn mark_read(
 }
 
 /// Mark everything up to a sequence as delivered to a device of a member.
-#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/delivered", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/delivered", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = ProgressBody, responses((status = 200, body = Receipt)))]
 async fn mark_delivered(
     State(chat): State<Chat>,
@@ -171,12 +180,13 @@ async fn record_receipt(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct TypingBody {
+    #[schema(max_length = 128)]
     user_id: String,
     typing: bool,
 }
 
 /// Set that a member is typing, for five seconds, or has stopped.
-#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/typing", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/typing", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = TypingBody, responses((status = 204)))]
 async fn set_typing(
     State(chat): State<Chat>,

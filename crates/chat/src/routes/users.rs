@@ -37,7 +37,7 @@ pub(super) fn routes() -> Routes<Chat> {
 }
 
 /// Get whether a user is online, and when they were last seen.
-#[utoipa::path(get, path = "/api/v1/chat/users/{id}/presence", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/presence", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 200, body = Presence)))]
 async fn get_presence(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Presence>, Problem> {
     let mut presences = chat.presence(&[user_id("id", &id)?]).await?;
@@ -47,7 +47,7 @@ async fn get_presence(State(chat): State<Chat>, Path(id): Path<String>) -> Resul
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UsersBody {
-    #[schema(max_items = 1000)]
+    #[schema(max_items = 1000, value_type = Vec<hob_web::Text128>)]
     users: Vec<String>,
 }
 
@@ -78,7 +78,7 @@ pub(crate) struct UnreadList {
 }
 
 /// Get the unread counts of a user.
-#[utoipa::path(get, path = "/api/v1/chat/users/{id}/unread", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/unread", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 200, body = UnreadList)))]
 async fn get_unread(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<UnreadList>, Problem> {
     let (conversations, total) = chat.unread(&user_id("id", &id)?).await?;
@@ -91,7 +91,7 @@ pub(crate) struct SocketList {
 }
 
 /// List the open sockets of a user, on all nodes.
-#[utoipa::path(get, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 200, body = SocketList)))]
 async fn list_sockets(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<SocketList>, Problem> {
     let sockets = chat.sockets(&user_id("id", &id)?).await?;
@@ -102,11 +102,12 @@ async fn list_sockets(State(chat): State<Chat>, Path(id): Path<String>) -> Resul
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct SocketBody {
     #[schema(max_length = 128)]
+    #[param(max_length = 128)]
     socket_id: String,
 }
 
 /// Count a socket of another program as open. It belongs to this node and is removed when the node dies.
-#[utoipa::path(post, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/sockets", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = SocketBody, responses((status = 200, body = Presence)))]
 async fn add_socket(
     State(chat): State<Chat>,
@@ -123,7 +124,7 @@ async fn add_socket(
 
 /// Count a socket as closed. With the last one, the user goes offline.
 #[utoipa::path(delete, path = "/api/v1/chat/users/{id}/sockets", tag = "chat",
-    params(("id" = String, Path), SocketBody), responses((status = 200, body = Presence)))]
+    params(("id" = String, Path, max_length = 128), SocketBody), responses((status = 200, body = Presence)))]
 async fn remove_socket(
     State(chat): State<Chat>,
     Path(id): Path<String>,
@@ -146,7 +147,7 @@ pub(crate) struct Limit {
 }
 
 /// Get how many messages a user can still send. Takes nothing from the limit.
-#[utoipa::path(get, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 200, body = Limit)))]
 async fn get_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
     let decision = chat.check_message_rate(&user_id("id", &id)?, 0).await;
@@ -156,7 +157,7 @@ async fn get_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<J
 }
 
 /// Take one message from a user's rate limit.
-#[utoipa::path(post, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/limit", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 200, body = Limit)))]
 async fn take_limit(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Limit>, Problem> {
     Ok(Json(chat.check_message_rate(&user_id("id", &id)?, 1).await.into()))
@@ -168,7 +169,7 @@ pub(crate) struct BlockedList {
 }
 
 /// List the users that a user has blocked.
-#[utoipa::path(get, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 200, body = BlockedList)))]
 async fn list_blocked(
     State(chat): State<Chat>,
@@ -182,11 +183,12 @@ async fn list_blocked(
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct BlockBody {
     #[schema(max_length = 128)]
+    #[param(max_length = 128)]
     user_id: String,
 }
 
 /// Block a user: nothing more is delivered between the two.
-#[utoipa::path(post, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/blocks", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = BlockBody, responses((status = 204)))]
 async fn block_user(
     State(chat): State<Chat>,
@@ -198,7 +200,7 @@ async fn block_user(
 
 /// Unblock a user.
 #[utoipa::path(delete, path = "/api/v1/chat/users/{id}/blocks", tag = "chat",
-    params(("id" = String, Path), BlockBody), responses((status = 204)))]
+    params(("id" = String, Path, max_length = 128), BlockBody), responses((status = 204)))]
 async fn unblock_user(
     State(chat): State<Chat>,
     Path(id): Path<String>,
@@ -229,7 +231,7 @@ pub(crate) struct Token {
 
 /// Issue a token with which a user can connect. Requires that the chat has a secret. The token ends when the API token or the
 /// session that issued it is revoked or expires.
-#[utoipa::path(post, path = "/api/v1/chat/users/{id}/token", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(post, path = "/api/v1/chat/users/{id}/token", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = TokenBody, responses((status = 200, body = Token)))]
 async fn issue_token(
     State(chat): State<Chat>,
@@ -246,7 +248,7 @@ async fn issue_token(
 
 /// Revoke all tokens of a user that were issued up to now, and close the connections that use them. A token without `iat` is
 /// refused from then on.
-#[utoipa::path(delete, path = "/api/v1/chat/users/{id}/tokens", params(("id" = String, Path)), tag = "chat",
+#[utoipa::path(delete, path = "/api/v1/chat/users/{id}/tokens", params(("id" = String, Path, max_length = 128)), tag = "chat",
     responses((status = 204)))]
 async fn revoke_tokens(State(chat): State<Chat>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     chat.revoke_tokens(&user_id("id", &id)?).await?;

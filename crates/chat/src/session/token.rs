@@ -7,6 +7,8 @@ use std::path::Path;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hob_database::UnixMs;
+use hob_service::SecretRef;
+use hob_service::config::Secret;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +34,7 @@ pub struct Tokens {
 }
 
 /// A key and the one algorithm that it is for.
-struct Verifier {
+pub(crate) struct Verifier {
     algorithm: Algorithm,
     key: DecodingKey,
 }
@@ -89,15 +91,13 @@ impl Tokens {
         let mut verifiers = Vec::new();
         let mut secret = None;
         if let Some(source) = &config.token_secret {
-            let value = source.read().map_err(|error| Error::Config(format!("token_secret: {error}")))?;
-            if value.reveal().len() < MIN_SECRET_BYTES {
-                let reason = format!("token_secret is too short; use at least {MIN_SECRET_BYTES} bytes");
-                return Err(Error::Config(reason));
-            }
+            let value =
+                read_secret(source).map_err(|reason| Error::Config(format!("token_secret: {reason}")))?;
             secret = Some(value.reveal().as_bytes().to_vec());
         }
         for path in &config.token_public_keys {
-            verifiers.push(public_key(Path::new(path))?);
+            let key = public_key(Path::new(path));
+            verifiers.push(key.map_err(|reason| Error::Config(format!("token_public_keys: {reason}")))?);
         }
         if secret.is_none() && verifiers.is_empty() {
             secret = Some(rand::random::<[u8; 32]>().to_vec());
@@ -194,9 +194,18 @@ fn has_critical_extensions(token: &str) -> bool {
     header.is_some_and(|header| header.crit.is_some())
 }
 
+/// Reads the secret that signs tokens.
+pub(crate) fn read_secret(source: &SecretRef) -> Result<Secret, String> {
+    let value = source.read().map_err(|error| error.to_string())?;
+    if value.reveal().len() < MIN_SECRET_BYTES {
+        return Err(format!("the secret is too short; use at least {MIN_SECRET_BYTES} bytes"));
+    }
+    Ok(value)
+}
+
 /// Reads the first block between `-----BEGIN PUBLIC KEY-----` and its end.
-fn public_key(path: &Path) -> Result<Verifier, Error> {
-    let bad = |reason: &str| Error::Config(format!("token_public_keys: {}: {reason}", path.display()));
+pub(crate) fn public_key(path: &Path) -> Result<Verifier, String> {
+    let bad = |reason: &str| format!("{}: {reason}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| bad(&error.to_string()))?;
     parse_public_key(&text).ok_or_else(|| bad("not an RSA or P-256 public key in PEM (BEGIN PUBLIC KEY)"))
 }

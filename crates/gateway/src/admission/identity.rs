@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
+use hob_net::Network;
 pub use hob_net::{ClientAddress, ForwardingHeader, TrustedProxies};
 use http::HeaderMap;
 use http::header::HeaderName;
@@ -110,6 +111,14 @@ impl CallerList {
         list
     }
 
+    /// Checks an entry: one that is neither an address, a network nor a name would never match.
+    pub(crate) fn check(entry: &str) -> Result<(), String> {
+        if entry.parse::<Network>().is_ok() || is_name(entry) {
+            return Ok(());
+        }
+        Err(format!("{entry:?} is not an address, a network or a name such as \"user:123\""))
+    }
+
     #[must_use]
     pub fn contains_address(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&address))
@@ -123,6 +132,18 @@ impl CallerList {
     pub fn contains_identity(&self, identity: &Identity) -> bool {
         self.names.iter().any(|name| name == identity.as_str())
     }
+}
+
+/// Whether a text is `everyone`, or a label and a value. A mistyped IPv6 address or network is not.
+fn is_name(text: &str) -> bool {
+    let is_address = text.bytes().all(|byte| byte.is_ascii_hexdigit() || b":./".contains(&byte))
+        && (text.contains('/') || text.matches(':').count() > 1);
+    let is_label = |label: &str| {
+        label.starts_with(|first: char| first.is_ascii_alphabetic())
+            && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    };
+    let is_pair = text.split_once(':').is_some_and(|(label, value)| is_label(label) && !value.is_empty());
+    text == "everyone" || (is_pair && !is_address && Identity::new(text).is_some())
 }
 
 #[cfg(test)]
@@ -164,5 +185,19 @@ mod tests {
         let identity = Identity::of(&by, client, &headers("x-api-key", &["hunter2"]));
         assert!(identity.as_str().starts_with("key:") && !identity.as_str().contains("hunter2"));
         assert_ne!(identity, Identity::of(&by, client, &headers("x-api-key", &["hunter3"])));
+    }
+
+    #[test]
+    fn entry_that_can_never_match_is_refused() {
+        for entry in
+            ["10.0.0.0/8", "10.0.0.1", "2001:db8::/32", "::1", "user:123", "key:00ff", "abc:1", "everyone"]
+        {
+            assert_eq!(CallerList::check(entry), Ok(()), "{entry}");
+        }
+        for entry in
+            ["", "10.0.0.0/99", "not an ip", "10.0.0", "2001:db8::/129", "fe80::1::2", "user:", ":1", "anna"]
+        {
+            assert!(CallerList::check(entry).is_err(), "{entry}");
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The checked configuration: rules, allow and deny lists, trusted proxies, and route templates.
 
-use std::collections::BTreeSet;
-
+use hob_service::config::Mistakes;
 use http::HeaderMap;
 
 use crate::admission::endpoint::{IdDetection, RouteTemplate};
@@ -61,7 +60,7 @@ impl Policy {
         Ok(Self {
             rules,
             trusted_proxies: TrustedProxies {
-                networks: config.trusted_proxies.clone(),
+                networks: config.trusted_proxies.iter().map(|network| (*network).into()).collect(),
                 header: config.forwarded_header,
             },
             allow: CallerList::new(&config.allow),
@@ -82,6 +81,32 @@ impl Policy {
         })
     }
 
+    /// Adds everything for which [`new`](Self::new) fails, and what it would ignore.
+    pub(crate) fn check(config: &Config, mistakes: &mut Mistakes) {
+        mistakes.check_each("routes", &config.routes, |route| RouteTemplate::new(route));
+        mistakes.check_each("allow", &config.allow, |entry| CallerList::check(entry));
+        mistakes.check_each("deny", &config.deny, |entry| CallerList::check(entry));
+        if config.rules.len() > MAX_RULES {
+            mistakes.add("rules", BadPolicy::TooManyRules(config.rules.len()));
+        }
+        let mut rules = Vec::new();
+        for (index, rule) in config.rules.iter().enumerate().take(MAX_RULES) {
+            match Rule::new(rule) {
+                Ok(rule) => {
+                    let field = |error: &BadPolicy| match error {
+                        BadPolicy::TwoPublic(..) => "public",
+                        _ => "name",
+                    };
+                    if let Err(error) = check_against(&rule, &rules) {
+                        mistakes.add(format!("rules[{index}].{}", field(&error)), error);
+                    }
+                    rules.push(rule);
+                }
+                Err(error) => mistakes.add(format!("rules[{index}].{}", error.field), error),
+            }
+        }
+    }
+
     /// Whether the caller is on the deny list, by its address or by a name that a rule counts by.
     pub(crate) fn is_denied(&self, client: ClientAddress, headers: &HeaderMap) -> bool {
         self.deny.contains_address(client.address)
@@ -97,21 +122,23 @@ impl Policy {
 
 /// Checks that no two rules share state.
 fn check_distinct(rules: &[Rule]) -> Result<(), BadPolicy> {
-    let mut names = BTreeSet::new();
-    for (index, rule) in rules.iter().enumerate() {
-        if !names.insert(&rule.name) {
-            return Err(BadPolicy::DuplicateName(rule.name.to_string()));
-        }
-        let same = |other: &&Rule| {
-            other.keyspace == Keyspace::Public && other.limit.algorithm() == rule.limit.algorithm()
-        };
-        if rule.keyspace == Keyspace::Public
-            && let Some(other) = rules[..index].iter().find(same)
-        {
-            return Err(BadPolicy::TwoPublic(other.name.to_string(), rule.name.to_string()));
-        }
+    rules.iter().enumerate().try_for_each(|(index, rule)| check_against(rule, &rules[..index]))
+}
+
+/// Checks that a rule shares its state with none of the rules before it.
+fn check_against(rule: &Rule, before: &[Rule]) -> Result<(), BadPolicy> {
+    if before.iter().any(|other| other.name == rule.name) {
+        return Err(BadPolicy::DuplicateName(rule.name.to_string()));
     }
-    Ok(())
+    let same = |other: &&Rule| {
+        other.keyspace == Keyspace::Public && other.limit.algorithm() == rule.limit.algorithm()
+    };
+    match before.iter().find(same) {
+        Some(other) if rule.keyspace == Keyspace::Public => {
+            Err(BadPolicy::TwoPublic(other.name.to_string(), rule.name.to_string()))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

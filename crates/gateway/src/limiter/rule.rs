@@ -23,6 +23,8 @@ const MAX_LEASE: Duration = Duration::from_secs(60);
 #[error("rule {rule:?}: {problem}")]
 pub struct BadRule {
     pub rule: String,
+    /// The key of [`RuleConfig`] that is wrong.
+    pub field: &'static str,
     pub problem: String,
 }
 
@@ -85,31 +87,33 @@ pub enum RuleMode {
 
 impl Rule {
     pub fn new(config: &RuleConfig) -> Result<Self, BadRule> {
-        let bad = |problem: String| BadRule { rule: config.name.clone(), problem };
-        let name = RuleName::new(&config.name).map_err(bad)?;
-        let limit = parse_windows(config).map_err(bad)?;
+        let bad = |field: &'static str| {
+            move |problem: String| BadRule { rule: config.name.clone(), field, problem }
+        };
+        let name = RuleName::new(&config.name).map_err(bad("name"))?;
+        let limit = parse_windows(config).map_err(bad("windows"))?;
         let keyspace = if config.public { Keyspace::Public } else { Keyspace::PerRule };
         if config.public {
-            check_public(&limit).map_err(bad)?;
+            check_public(&limit).map_err(bad("public"))?;
         }
         let accounting = match config.exactness {
             Exactness::Exact => Accounting::Exact,
             Exactness::Leased if config.public => {
-                return Err(bad(
+                return Err(bad("exactness")(
                     "a public rule counts every request, so it cannot be leased; remove exactness or public"
                         .to_owned(),
                 ));
             }
             Exactness::Leased => {
                 leased_accounting(&limit, config.lease.map_or(DEFAULT_LEASE, hob_service::Period::get))
-                    .map_err(bad)?
+                    .map_err(bad("lease"))?
             }
         };
         let rule = Self {
             advertised: AdvertisedPolicy::new(&name, limit.windows()),
             name,
-            scope: Scope::new(config).map_err(bad)?,
-            count_by: parse_count_by(config.by.as_deref().unwrap_or("address")).map_err(bad)?,
+            scope: Scope::new(config).map_err(|(field, problem)| bad(field)(problem))?,
+            count_by: parse_count_by(config.by.as_deref().unwrap_or("address")).map_err(bad("by"))?,
             cost: config.cost,
             limit,
             accounting,
@@ -120,7 +124,7 @@ impl Rule {
         };
         let max_cost = rule.max_cost();
         if config.cost == 0 || config.cost > max_cost {
-            return Err(bad(format!("cost must be 1 to {max_cost}, not {}", config.cost)));
+            return Err(bad("cost")(format!("cost must be 1 to {max_cost}, not {}", config.cost)));
         }
         Ok(rule)
     }
@@ -161,7 +165,8 @@ impl Rule {
 }
 
 impl Scope {
-    fn new(config: &RuleConfig) -> Result<Self, String> {
+    /// The error names the wrong key of the rule.
+    fn new(config: &RuleConfig) -> Result<Self, (&'static str, String)> {
         let method = |text: &String| text.parse::<Method>().map_err(|_| format!("invalid method {text:?}"));
         let header = |(name, value): (&String, &String)| {
             let read = name.parse::<HeaderName>().map_err(|_| format!("invalid header name {name:?}"))?;
@@ -175,14 +180,24 @@ impl Scope {
             Ok((read, value))
         };
         Ok(Self {
-            methods: config.methods.iter().map(method).collect::<Result<_, _>>()?,
+            methods: config
+                .methods
+                .iter()
+                .map(method)
+                .collect::<Result<_, _>>()
+                .map_err(|problem| ("methods", problem))?,
             route: config
                 .route
                 .as_deref()
                 .map(RouteTemplate::new)
                 .transpose()
-                .map_err(|bad| bad.to_string())?,
-            headers: config.header.iter().map(header).collect::<Result<_, String>>()?,
+                .map_err(|bad| ("route", bad.to_string()))?,
+            headers: config
+                .header
+                .iter()
+                .map(header)
+                .collect::<Result<_, String>>()
+                .map_err(|problem| ("header", problem))?,
         })
     }
 

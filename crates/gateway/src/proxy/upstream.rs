@@ -166,21 +166,36 @@ impl Drop for InFlight {
     }
 }
 
-fn parse(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
+/// Checks the address of an upstream.
+pub(crate) fn check_upstream(address: &str) -> Result<(), BadUpstream> {
+    parse_address(address).map(drop)
+}
+
+/// The scheme, the host and port as they are written, and the port.
+fn parse_address(address: &str) -> Result<(Scheme, Authority, u16), BadUpstream> {
     let bad = || BadUpstream(address.to_owned());
     let uri: Uri = address.parse().map_err(|_| bad())?;
-    let (tls, port) = match uri.scheme() {
-        Some(scheme) if *scheme == Scheme::HTTP => (None, 80),
-        Some(scheme) if *scheme == Scheme::HTTPS => (Some(tls.clone()), 443),
+    let (scheme, default_port) = match uri.scheme() {
+        Some(scheme) if *scheme == Scheme::HTTP => (scheme.clone(), 80),
+        Some(scheme) if *scheme == Scheme::HTTPS => (scheme.clone(), 443),
         _ => return Err(bad()),
     };
     let bare = matches!(uri.path(), "" | "/") && uri.query().is_none();
     let authority = uri.authority().filter(|authority| bare && !authority.as_str().contains('@'));
     let authority = authority.cloned().ok_or_else(bad)?;
+    // `port_u16` is also `None` for a number that is too large.
+    let has_port = authority.as_str() != authority.host();
+    let port = if has_port { authority.port_u16().filter(|port| *port > 0) } else { Some(default_port) };
+    Ok((scheme, authority, port.ok_or_else(bad)?))
+}
+
+fn parse(address: &str, tls: &TlsConnector) -> Result<Upstream, BadUpstream> {
+    let (scheme, authority, port) = parse_address(address)?;
+    let tls = (scheme == Scheme::HTTPS).then(|| tls.clone());
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     Ok(Upstream {
         address: address.to_owned(),
-        target: Target { host, port: authority.port_u16().unwrap_or(port), tls },
+        target: Target { host, port, tls },
         authority,
         pool: Arc::default(),
         in_flight: AtomicU32::new(0),

@@ -20,7 +20,7 @@ const PROGRAM: [&str; 2] = ["HOB_CONFIG", "HOB_LOG"];
 /// Together they are another way to write `[redis] url`.
 const REDIS_PARTS: [&str; 3] = ["REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD"];
 
-const ALIASES: [Alias; 11] = [
+const ALIASES: [Alias; 12] = [
     Alias::new("HOB_NODE", "node", "name", Rank::AboveFile),
     Alias::new("HOB_LISTEN", "server", "listen", Rank::AboveFile),
     Alias::new("HOB_EMBEDDED_LISTEN", "redis", "embedded_listen", Rank::AboveFile),
@@ -32,6 +32,8 @@ const ALIASES: [Alias; 11] = [
     },
     Alias::new("REDIS_URL", "redis", "url", Rank::BelowFile),
     Alias::new("DATABASE_URL", "database", "url", Rank::BelowFile),
+    // G8: PM2 sets it for each process that it starts.
+    Alias::new("pm_id", "gateway", "instance", Rank::BelowFile),
     Alias::new("MESSAGE_RATE_LIMIT", "chat", "message_rate_limit", Rank::BelowFile),
     Alias {
         convert: milliseconds,
@@ -88,20 +90,22 @@ impl Environment {
         variables: BTreeMap<String, String>,
         file: Option<&File>,
         sections: &[SectionType],
-    ) -> Result<Self, ConfigError> {
-        check_schema_variables(&variables)?;
+    ) -> Result<(Self, Vec<ConfigError>), ConfigError> {
+        let mut errors = check_schema_variables(&variables);
         let mut environment = Self { variables, ..Self::default() };
-        let in_file = Layers::new(file, [])?;
+        let in_file = Layers::new(file, []);
         for section in sections {
             for setting in section.settings(&in_file)?.iter().filter(|setting| is_declared(setting)) {
                 let name = format!("HOB_{}_{}", section.name, setting.name).to_ascii_uppercase();
-                if let Some(found) = environment.find(&name, section.name, setting)? {
-                    environment.assigned.insert(name.clone(), found);
+                match environment.find(&name, section.name, setting) {
+                    Ok(Some(found)) => drop(environment.assigned.insert(name.clone(), found)),
+                    Ok(None) => {}
+                    Err(error) => errors.push(error),
                 }
                 environment.names.insert(name);
             }
         }
-        Ok(environment)
+        Ok((environment, errors))
     }
 
     /// The variable that sets a setting: its own variable, or else the first of its aliases that is set.
@@ -235,17 +239,18 @@ static SCHEMA_VARIABLES: LazyLock<Vec<String>> = LazyLock::new(|| {
     names.into_inner()
 });
 
-fn check_schema_variables(variables: &BTreeMap<String, String>) -> Result<(), ConfigError> {
+fn check_schema_variables(variables: &BTreeMap<String, String>) -> Vec<ConfigError> {
     if !SCHEMA_VARIABLES.iter().any(|name| variables.contains_key(name)) {
-        return Ok(());
+        return Vec::new();
     }
+    // Several schemas may read the same variable.
+    let mut unusable = BTreeMap::new();
     for mut schema in schema::own().expect("the program's schemas are valid") {
-        schema.apply_env(&|name| variables.get(name).cloned()).map_err(|error| ConfigError::InSetting {
-            message: format!("{:?} is not {}", error.text, error.expected),
-            name: error.variable,
-        })?;
+        if let Err(error) = schema.apply_env(&|name| variables.get(name).cloned()) {
+            unusable.insert(error.variable, format!("{:?} is not {}", error.text, error.expected));
+        }
     }
-    Ok(())
+    unusable.into_iter().map(|(name, message)| ConfigError::InSetting { name, message }).collect()
 }
 
 /// Adds the variables that a value refers to as `env:NAME`.

@@ -3,14 +3,21 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use hob_net::{InternalAddresses, Network, OutboundPolicy};
-use hob_service::config::SecretUrl;
-use hob_service::section;
+use hob_service::config::{Mistakes, SecretUrl};
+use hob_service::{NodeName, section};
 
 section! {
     /// This node.
     pub struct NodeConfig("node") {
         /// The name on the Health page. Random if not set.
         pub name: Option<String> = None,
+    }
+    check check_node;
+}
+
+fn check_node(config: &NodeConfig, mistakes: &mut Mistakes) {
+    if let Some(name) = &config.name {
+        mistakes.check("name", name.parse::<NodeName>());
     }
 }
 
@@ -24,7 +31,14 @@ section! {
         /// CONFIG SET maxclients changes that until the process ends.
         pub embedded_listen: SocketAddr = (Ipv4Addr::LOCALHOST, 7379).into(),
         /// The memory limit of the embedded engine, in MiB.
-        pub embedded_memory_mib: u32 = 512,
+        pub embedded_memory_mib: u32 = 512 => 1..,
+    }
+    check check_redis;
+}
+
+fn check_redis(config: &RedisConfig, mistakes: &mut Mistakes) {
+    if let Some(url) = &config.url {
+        mistakes.check("url", url.reveal().parse::<hob_store::Address>());
     }
 }
 
@@ -34,6 +48,11 @@ section! {
         /// The path of a SQLite file, or postgres://user:password@host/database.
         pub url: SecretUrl = "hob-data/hob.db".to_owned().into(),
     }
+    check check_database;
+}
+
+fn check_database(config: &DatabaseConfig, mistakes: &mut Mistakes) {
+    mistakes.check("url", config.url.reveal().parse::<hob_database::Address>());
 }
 
 section! {

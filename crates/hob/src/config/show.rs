@@ -19,7 +19,12 @@ const MAX_WIDTH: usize = 60;
 
 pub(crate) fn run(command: &ConfigCommand, file: Option<&Path>) -> Result<Exit> {
     match command {
-        ConfigCommand::Check => return Ok(check(&load(file)?)),
+        ConfigCommand::Check => {
+            let loaded = load(file)?;
+            loaded.check_files(&[])?;
+            loaded.config.server.admin()?;
+            return Ok(check(&loaded));
+        }
         ConfigCommand::Show => show(&load(file)?)?,
         ConfigCommand::Example => print!("{}", example()),
     }

@@ -1,5 +1,6 @@
 //! Tests that docs/routes.md lists every route with its scope, and that every route enforces it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::net::SocketAddr;
 
@@ -13,6 +14,7 @@ use hob_web::{
     Tokens, Web,
 };
 use metrics_exporter_prometheus::PrometheusBuilder;
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::pages;
@@ -86,6 +88,17 @@ async fn every_route_is_documented() {
     let app = App::new(&web, routes, DataKind::Real);
     assert_eq!(app.undocumented(), [], "routes of the API that its document lacks");
 
+    let in_scopes = app.entries().iter().filter_map(|entry| match &entry.access {
+        Access::Scope(scope) => scope.service(),
+        _ => None,
+    });
+    let in_scopes: BTreeSet<&str> = in_scopes.collect();
+    assert_eq!(
+        in_scopes,
+        BTreeSet::from(crate::config::SCOPE_NAMES),
+        "the configuration accepts these names"
+    );
+
     let mut entries: Vec<&RouteEntry> = app.entries().iter().collect();
     entries.sort();
     let page = entries.iter().fold(HEAD.to_owned(), |mut page, entry| {
@@ -135,4 +148,78 @@ async fn ask(app: &TestApp, entry: &RouteEntry) -> u16 {
         entry.path.split('/').map(|part| if part.starts_with('{') { "1" } else { part }).collect();
     let method: Method = entry.method.parse().unwrap();
     app.request(method, &path.join("/"), None).await.status.as_u16()
+}
+
+/// A client can see from the document which values are refused.
+#[tokio::test]
+async fn every_value_that_a_client_sends_has_a_limit_in_the_api_document() {
+    let context = TestContext::embedded(needs(), Layout::Plain).await;
+    let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
+    let routes = routes(&context, &web).await;
+    let app = TestApp::start_with_config(&context, Live::fixed(Config::default()), |_| routes).await;
+    let document: Value = serde_json::from_str(&app.get("/api/openapi.json").await.text()).unwrap();
+    let mut unlimited = Unlimited { document: &document, seen: BTreeSet::new(), found: Vec::new() };
+    let mut operations = 0;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            operations += 1;
+            for parameter in operation["parameters"].as_array().into_iter().flatten() {
+                let at = format!("{method} {path} ?{}", parameter["name"].as_str().unwrap());
+                unlimited.visit(&at, &parameter["schema"]);
+            }
+            for content in
+                operation["requestBody"]["content"].as_object().into_iter().flat_map(|map| map.values())
+            {
+                unlimited.visit(&format!("{method} {path}"), &content["schema"]);
+            }
+        }
+    }
+    assert!(operations > 50, "{operations}");
+    assert_eq!(unlimited.found, [] as [String; 0]);
+    app.stop().await;
+}
+
+/// Looks for texts, numbers and lists without a limit.
+struct Unlimited<'a> {
+    document: &'a Value,
+    seen: BTreeSet<String>,
+    found: Vec<String>,
+}
+
+impl Unlimited<'_> {
+    fn visit(&mut self, at: &str, schema: &Value) {
+        if !schema.is_object() {
+            return;
+        }
+        if let Some(reference) = schema["$ref"].as_str() {
+            let name = reference.rsplit('/').next().unwrap();
+            if self.seen.insert(name.to_owned()) {
+                let schema = self.document["components"]["schemas"][name].clone();
+                assert!(schema.is_object(), "{at} refers to {name}, which is missing");
+                self.visit(name, &schema);
+            }
+            return;
+        }
+        for part in
+            ["allOf", "oneOf", "anyOf"].iter().flat_map(|key| schema[key].as_array().into_iter().flatten())
+        {
+            self.visit(at, part);
+        }
+        // Either one type or a list of types.
+        let is = |kind: &str| {
+            schema["type"] == kind || schema["type"].as_array().is_some_and(|all| all.contains(&kind.into()))
+        };
+        let has = |keys: &[&str]| keys.iter().any(|key| !schema[key].is_null());
+        if (is("string") && !has(&["maxLength", "enum", "format", "pattern", "const"]))
+            || (is("integer") && !has(&["maximum"]))
+            || (is("array") && !has(&["maxItems"]))
+        {
+            self.found.push(format!("{at}: {schema}"));
+        }
+        self.visit(&format!("{at}[]"), &schema["items"]);
+        self.visit(&format!("{at}.*"), &schema["additionalProperties"]);
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            self.visit(&format!("{at}.{name}"), property);
+        }
+    }
 }

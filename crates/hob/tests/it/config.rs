@@ -29,47 +29,53 @@ fn stdout(output: &Output) -> String {
 #[test]
 fn mistake_is_reported_with_file_line_and_field() {
     for (text, expected) in [
-        ("[server]\nlisten = \"here\"\n", "hob: hob.toml:2:10: invalid socket address syntax"),
-        ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: unknown field `listn`"),
+        (
+            "[server]\nlisten = \"here\"\n",
+            "hob: hob.toml:2:10: [server] listen: invalid socket address syntax",
+        ),
+        ("[server]\nlistn = \"127.0.0.1:1\"\n", "hob: hob.toml:2:1: [server] listn: unknown field `listn`"),
         ("[severs]\n", "hob: hob.toml:1:2: unknown section `severs`"),
         (
             "[uptime]\nprivate_targets = false\n",
-            "hob: hob.toml:2:1: `private_targets` has been replaced by [outbound] private",
+            "hob: hob.toml:2:1: [uptime] `private_targets` has been replaced by [outbound] private",
         ),
         (
             "[outbound]\nallow = [\"intern.example\"]\n",
-            "hob: hob.toml:2:9: \"intern.example\" is not a network;",
+            "hob: hob.toml:2:10: [outbound] allow[0]: \"intern.example\" is not a network;",
         ),
-        ("[redis]\nembedded_memory_mib = -1\n", "hob: hob.toml:2:23: invalid value"),
+        (
+            "[redis]\nembedded_memory_mib = -1\n",
+            "hob: hob.toml:2:23: [redis] embedded_memory_mib: invalid value",
+        ),
         (
             "[sign_in.oidc]\nissuer = \"http://login.example.com\"\n",
-            "hob: hob.toml:2:10: \"http://login.example.com\" must start with https://;",
+            "hob: hob.toml:2:10: [sign_in] oidc: \"http://login.example.com\" must start with https://;",
         ),
         (
             "[sign_in.oidc]\nissuer = \"https://login.example.com\"\nclient_id = \"hob\"\nroles = []\n\
              redirect_url = \"https://hob.example.com/sign-in/oidc/callback\"\n",
-            "hob: hob.toml:4:9: must have 1 to 1000 rules;",
+            "hob: hob.toml:4:9: [sign_in] oidc: must have 1 to 1000 rules;",
         ),
         (
             "[sign_in.oidc]\nissuer = \"https://login.example.com\"\nclient_secret = \"hunter2\"\n",
-            "hob: hob.toml:3:17: expected a reference to a secret;",
+            "hob: hob.toml:3:17: [sign_in] oidc: expected a reference to a secret;",
         ),
         (
             "[secrets]\nslack = \"env:SLACK_URL\"\n",
-            "hob: hob.toml:2:9: the services and hosts of this secret are missing; write slack = { from = \"env:SLACK_URL\", \
+            "hob: hob.toml:2:9: [secrets] slack: the services and hosts of this secret are missing; write slack = { from = \"env:SLACK_URL\", \
              for = [\"uptime\"], hosts = [\"example.com\"] }",
         ),
         (
             "[secrets.slack]\nfrom = \"env:A\"\nfor = [\"uptime\"]\n",
-            "hob: hob.toml:1:1: `hosts` is missing or empty; write slack = { from = \"env:A\", ",
+            "hob: hob.toml:1:1: [secrets] slack: `hosts` is missing or empty; write slack = { from = \"env:A\", ",
         ),
         (
             "[secrets.slack]\nfrom = \"file:/a\"\nhosts = [\"a.example\"]\n",
-            "hob: hob.toml:1:1: `for` is missing or empty; write slack = { from = \"file:/a\", ",
+            "hob: hob.toml:1:1: [secrets] slack: `for` is missing or empty; write slack = { from = \"file:/a\", ",
         ),
         (
             "[secrets]\na = { from = \"env:A\", for = [\"chat\"], hosts = [\"a.example\"] }\n",
-            "hob: secrets.a.for: unknown service \"chat\"; services that can use secrets: uptime, pipeline",
+            "hob: hob.toml:2:30: [secrets] a.for[0]: unknown service \"chat\"; services that can use secrets: uptime, pipeline",
         ),
     ] {
         let folder = folder(text);

@@ -92,6 +92,7 @@ fn documented_names_set_their_settings() {
         // P8
         ("CALL_LIMIT_PER_HOUR", "100", "pipeline", "call_limit_per_hour", "100"),
         ("COURTLISTENER_SAFETY_BUFFER", "5", "pipeline", "safety_buffer", "5"),
+        ("pm_id", "3", "gateway", "instance", "\"3\""),
         ("MESSAGE_RATE_WINDOW", "1500", "chat", "message_rate_window", "\"1s 500ms\""),
         ("MESSAGE_RATE_WINDOW", "2m", "chat", "message_rate_window", "\"2m\""),
     ] {
@@ -224,4 +225,58 @@ fn database_url_selects_the_database() {
     let server = Server::launch("127.0.0.1:0", |command| command.env("DATABASE_URL", "elsewhere/a.db"));
     assert!(server.folder.path().join("elsewhere/a.db").exists());
     assert!(!server.folder.path().join("hob-data").exists());
+}
+
+/// Waits for a key in the embedded store of a server.
+fn wait_for_key(server: &Server, pattern: &str) {
+    let port = server.store_port.expect("the embedded store does not listen");
+    let mut store = redis::Client::open(("127.0.0.1", port)).unwrap().get_connection().unwrap();
+    hob_testkit::wait_until(pattern, || {
+        let keys: Vec<String> = redis::cmd("KEYS").arg(pattern).query(&mut store).unwrap();
+        if keys.is_empty() { Err("no such key") } else { Ok(()) }
+    });
+}
+
+/// Variables that change the documented keys, one by one, in the system that reads them.
+#[test]
+fn documented_variables_change_the_keys() {
+    for (only, variable, text, pattern) in [
+        ("gateway", "REDIS_KEY_PREFIX", "gw:", "gw:*"),
+        ("uptime", "UPTIME_KEY_PREFIX", "up:", "up:*"),
+        ("chat", "CHAT_KEY_PREFIX", "talk:", "talk:*"),
+        ("gateway", "HOB_KEY_PREFIX", "house:", "house:*"),
+    ] {
+        let server = Server::start_with(&["--only", only], &[(variable, text)]);
+        wait_for_key(&server, pattern);
+    }
+}
+
+/// C14: the parts of the address select the server, with its password.
+#[test]
+fn parts_of_the_address_select_redis() {
+    let options = hob_testkit::RedisOptions { password: Some("s3cret".into()), ..Default::default() };
+    let redis = hob_testkit::RedisServer::start_with(&options);
+    let port = redis.port().to_string();
+    let variables = [("REDIS_HOST", "127.0.0.1"), ("REDIS_PORT", &*port), ("REDIS_PASSWORD", "s3cret")];
+    let server = Server::start_with(&["--only", "gateway"], &variables);
+    assert!(server.store_port.is_none(), "the embedded store does not run");
+    hob_testkit::wait_until("the server to be ready", || {
+        let response = server.get("/readyz");
+        if response.status == 200 { Ok(()) } else { Err(response.body) }
+    });
+}
+
+/// C6: the window of the documented limit, in milliseconds.
+#[test]
+fn documented_message_window_takes_effect() {
+    let server = Server::start_with(
+        &["--only", "chat"],
+        &[("MESSAGE_RATE_LIMIT", "1"), ("MESSAGE_RATE_WINDOW", "3600000")],
+    );
+    server.post("/api/v1/chat/users/anna/limit", "{}");
+    let response = server.post("/api/v1/chat/users/anna/limit", "{}");
+    let body: serde_json::Value = serde_json::from_str(&response.body).unwrap();
+    let wait_ms = body["retryAfterMs"].as_u64().unwrap_or_else(|| panic!("{body}"));
+    // The default is one minute.
+    assert!((60_001..=3_600_000).contains(&wait_ms), "{body}");
 }

@@ -12,6 +12,7 @@ mod environment;
 mod files;
 mod heartbeats;
 mod load;
+mod mistakes;
 mod monitors;
 mod pipeline;
 mod program;

@@ -35,6 +35,7 @@ const MAX_MESSAGE_BYTES: usize = 4 << 10;
 #[into_params(parameter_in = Query)]
 pub(crate) struct LiveQuery {
     /// The last number that the client received; without it, all stored seconds are sent.
+    #[param(maximum = 9_223_372_036_854_775_807i64)]
     after: Option<u64>,
 }
 

@@ -72,8 +72,10 @@ pub(super) struct PlanBody {
     format: Option<Format>,
     /// The files that the plan refers to, with their content; at most 16. Without this field, the files of the previous
     /// version are kept.
+    #[schema(value_type = Option<BTreeMap<String, hob_web::Text524288>>)]
     files: Option<BTreeMap<String, String>>,
     /// The version that was edited. If it is not the newest, nothing is changed and the answer is 409.
+    #[schema(maximum = 4_294_967_295i64)]
     version: Option<u32>,
 }
 
@@ -106,7 +108,7 @@ pub(super) async fn add_plan(
 }
 
 /// The newest version of a plan.
-#[utoipa::path(get, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path)),
+#[utoipa::path(get, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)),
     responses((status = 200, body = PlanView)))]
 pub(super) async fn show_plan(
     State(load): State<Load>,
@@ -116,7 +118,7 @@ pub(super) async fn show_plan(
 }
 
 /// Saves a new version of a plan.
-#[utoipa::path(put, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path)), request_body = PlanBody,
+#[utoipa::path(put, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)), request_body = PlanBody,
     responses((status = 200, body = PlanView)))]
 pub(super) async fn edit_plan(
     State(load): State<Load>,
@@ -135,7 +137,7 @@ pub(super) async fn edit_plan(
 }
 
 /// Deletes a plan. Its runs are kept.
-#[utoipa::path(delete, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path)),
+#[utoipa::path(delete, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)),
     responses((status = 204)))]
 pub(super) async fn delete_plan(
     State(load): State<Load>,

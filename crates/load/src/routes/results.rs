@@ -19,6 +19,7 @@ const MAX_POINTS: usize = 3600;
 #[into_params(parameter_in = Query)]
 pub(super) struct TimelineQuery {
     /// The first second to return; 0 by default.
+    #[param(maximum = 4_294_967_295i64)]
     from: Option<u32>,
 }
 
@@ -44,8 +45,10 @@ pub(super) async fn timeline(
 #[into_params(parameter_in = Query)]
 pub(super) struct LogQuery {
     /// Return lines after this number; by default all stored lines.
+    #[param(maximum = 9_223_372_036_854_775_807i64)]
     after: Option<u64>,
     /// `all` (the default), or `error` for errors only.
+    #[param(max_length = 5, pattern = "^(all|error)$")]
     level: Option<String>,
     /// The highest number of lines; 1000 by default.
     #[param(minimum = 1, maximum = 1000)]

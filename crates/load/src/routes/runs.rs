@@ -26,7 +26,7 @@ pub(super) struct RunBody {
     #[schema(minimum = -1000, maximum = 1000)]
     priority: i32,
     /// The highest number of concurrent users.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 4_294_967_295i64)]
     max_users: Option<u32>,
     /// The number of nodes that generate load; 1 by default.
     #[schema(minimum = 1, maximum = 64)]
@@ -77,7 +77,7 @@ impl From<Run> for RunView {
 }
 
 /// Queues a run of a plan.
-#[utoipa::path(post, path = "/api/v1/load/plans/{id}/runs", params(("id" = i64, Path)), request_body = RunBody,
+#[utoipa::path(post, path = "/api/v1/load/plans/{id}/runs", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)), request_body = RunBody,
     responses((status = 202, body = RunView)))]
 pub(super) async fn add_run(
     State(load): State<Load>,
@@ -117,6 +117,7 @@ pub(crate) async fn queue_run(load: &Load, plan: PlanId, request: &RunRequest) -
 #[into_params(parameter_in = Query)]
 pub(super) struct RunFilter {
     /// Only runs of this plan.
+    #[param(maximum = 9_223_372_036_854_775_807i64)]
     plan: Option<i64>,
 }
 

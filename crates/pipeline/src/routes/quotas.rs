@@ -64,6 +64,7 @@ struct QuotaRequest {
     windows: String,
     /// Calls that stay unused in every window.
     #[serde(default)]
+    #[schema(maximum = 100_000)]
     buffer: u32,
 }
 
@@ -76,11 +77,13 @@ struct ReserveRequest {
     #[schema(max_length = 64)]
     id: Option<String>,
     /// Number of calls; 1 by default.
+    #[schema(minimum = 1, maximum = 100_000)]
     calls: Option<u32>,
     /// Name of the sharer; `api` by default. Runs and other sharers that wait for the quota share it by weight.
     #[schema(max_length = 250)]
     run: Option<String>,
     /// Weight of the sharer, 1 to 1000; 1 by default.
+    #[schema(minimum = 1, maximum = 1000)]
     weight: Option<u32>,
     /// The calls end within this time; 60 by default.
     #[schema(minimum = 1, maximum = 3600)]
@@ -109,8 +112,10 @@ struct CommitRequest {
     #[schema(max_length = 64)]
     id: String,
     /// Number of calls made; all by default. The others are released.
+    #[schema(maximum = 100_000)]
     made: Option<u32>,
     /// The `Retry-After` of a 429 or 503 response.
+    #[schema(maximum = 9_223_372_036_854_775_807i64)]
     retry_after_seconds: Option<u64>,
 }
 

@@ -100,6 +100,7 @@ struct ReplayResponse {
 #[into_params(parameter_in = Query)]
 struct ItemFilter {
     /// `waiting`, `claimed`, `done` or `quarantined`.
+    #[param(max_length = 11, pattern = "^(waiting|claimed|done|quarantined)$")]
     state: Option<String>,
     #[param(max_length = 2048)]
     after: Option<String>,

@@ -6,9 +6,9 @@ use std::fmt;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
-use super::Section;
-use super::layers::{ConfigError, Layers, Setting};
+use super::layers::{ConfigError, File, Layers, Setting};
 use super::live::Live;
+use super::{Mistakes, Section};
 
 /// The type-erased operations of a [`Section`].
 #[derive(Clone, Copy)]
@@ -16,6 +16,9 @@ pub struct SectionType {
     pub name: &'static str,
     pub about: &'static str,
     check: fn(Spanned<DeValue<'_>>) -> Result<(), toml::de::Error>,
+    remove_bad_variables: fn(&mut Layers) -> Vec<ConfigError>,
+    mistakes: fn(&Layers, Option<&File>) -> Vec<ConfigError>,
+    file_mistakes: fn(&Layers, Option<&File>) -> Vec<ConfigError>,
     settings: fn(&Layers) -> Result<Vec<Setting>, ConfigError>,
     live: fn(&Layers) -> Result<LiveSection, ConfigError>,
 }
@@ -36,6 +39,9 @@ impl SectionType {
             name: S::NAME,
             about: S::ABOUT,
             check: check::<S>,
+            remove_bad_variables: Layers::remove_bad_variables::<S>,
+            mistakes: |layers, file| mistakes::<S>(layers, file, S::mistakes),
+            file_mistakes: |layers, file| mistakes::<S>(layers, file, S::file_mistakes),
             settings: settings::<S>,
             live: LiveSection::new::<S>,
         }
@@ -44,6 +50,23 @@ impl SectionType {
     /// Checks a table of a file. The error has its position in the file.
     pub(super) fn check(&self, table: Spanned<DeValue<'_>>) -> Result<(), toml::de::Error> {
         (self.check)(table)
+    }
+
+    /// Removes the variables that cannot be read, and returns their errors.
+    pub fn remove_bad_variables(&self, layers: &mut Layers) -> Vec<ConfigError> {
+        (self.remove_bad_variables)(layers)
+    }
+
+    /// What is wrong with the values, and where they are set.
+    #[must_use]
+    pub fn mistakes(&self, layers: &Layers, file: Option<&File>) -> Vec<ConfigError> {
+        (self.mistakes)(layers, file)
+    }
+
+    /// What is wrong with the files that the values name.
+    #[must_use]
+    pub fn file_mistakes(&self, layers: &Layers, file: Option<&File>) -> Vec<ConfigError> {
+        (self.file_mistakes)(layers, file)
     }
 
     /// The current settings, each with its origin. Fails if an environment variable is invalid.
@@ -59,6 +82,13 @@ impl SectionType {
 
 fn check<S: Section>(table: Spanned<DeValue<'_>>) -> Result<(), toml::de::Error> {
     S::deserialize(ValueDeserializer::from(table)).map(drop)
+}
+
+fn mistakes<S: Section>(layers: &Layers, file: Option<&File>, find: fn(&S) -> Mistakes) -> Vec<ConfigError> {
+    match layers.section::<S>() {
+        Ok(section) => layers.locate::<S>(file, find(&section)),
+        Err(error) => vec![error],
+    }
 }
 
 fn settings<S: Section>(layers: &Layers) -> Result<Vec<Setting>, ConfigError> {

@@ -72,6 +72,35 @@ impl Destination {
     }
 }
 
+/// Checks a setting that is a host without a port: `example.com`, `10.0.0.7` or `[::1]`.
+pub fn check_host(text: &str) -> Result<(), String> {
+    match parse_host(text).filter(|_| !text.contains('*')) {
+        Some(_) => Ok(()),
+        None => Err(format!("{text:?} is not a host; write example.com, without a scheme, a port or a path")),
+    }
+}
+
+/// Checks a setting that is a host with a port: `example.com:443`, `10.0.0.7:53` or `[::1]:53`.
+pub fn check_host_and_port(text: &str) -> Result<(), String> {
+    match split_port(text) {
+        Some((host, Some(port))) if port > 0 && check_host(host).is_ok() => Ok(()),
+        _ => Err(format!("{text:?} is not a host with a port; write example.com:443")),
+    }
+}
+
+/// Checks a setting that is an origin: `https://shop.example` or `https://shop.example:8443`.
+pub fn check_origin(text: &str) -> Result<(), String> {
+    let is_origin = Url::parse(text).is_ok_and(|url| {
+        let is_bare = matches!(url.path(), "" | "/") && url.query().is_none() && url.fragment().is_none();
+        url.has_host() && is_bare && url.username().is_empty() && url.password().is_none()
+    });
+    if is_origin {
+        Ok(())
+    } else {
+        Err(format!("{text:?} is not an origin; write https://shop.example, without a path"))
+    }
+}
+
 /// Normalizes a host for comparison: lower case, Punycode, no trailing dot.
 fn parse_host(text: &str) -> Option<Host> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
@@ -220,6 +249,30 @@ mod tests {
     fn pattern_is_printed_as_it_is_read() {
         for text in ["a.example", "*.a.example", "a.example:443", "[::1]:9", "10.0.0.7"] {
             assert_eq!(text.parse::<HostPattern>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn hosts_and_origins_of_settings_are_checked() {
+        for host in ["example.com", "localhost", "10.0.0.7", "[::1]", "::1", "bücher.example"] {
+            assert_eq!(check_host(host), Ok(()), "{host}");
+        }
+        for host in ["", "a b", "https://example.com", "example.com:80", "example.com/a", "*.example.com"] {
+            assert!(check_host(host).is_err(), "{host}");
+        }
+        for target in ["example.com:443", "10.0.0.7:53", "[::1]:53"] {
+            assert_eq!(check_host_and_port(target), Ok(()), "{target}");
+        }
+        for target in ["foo", "foo:", "foo:0", "foo:99999", ":80", "::1", "https://a.example:443"] {
+            assert!(check_host_and_port(target).is_err(), "{target}");
+        }
+        for origin in ["https://shop.example", "http://localhost:3000/", "capacitor://localhost"] {
+            assert_eq!(check_origin(origin), Ok(()), "{origin}");
+        }
+        for origin in
+            ["", "shop.example", "https://", "https://shop.example/a", "https://a@shop.example", "null"]
+        {
+            assert!(check_origin(origin).is_err(), "{origin}");
         }
     }
 }

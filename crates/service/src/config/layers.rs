@@ -6,16 +6,31 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use hob_units::plain_serde_error;
-use toml::de::DeTable;
-use toml::{Table, Value};
+use toml::de::{DeArray, DeTable, DeValue};
+use toml::{Spanned, Table, Value};
 
-use super::{Field, Section, SectionType};
+use super::mistakes::Mistake;
+use super::{Field, Mistakes, Section, SectionType};
 
-/// The text of a configuration file.
+/// More mistakes are not listed.
+const MAX_LISTED: usize = 100;
+
+/// A configuration file.
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
     text: String,
+    /// Its values. [`check`](File::check) removes those that cannot be read.
+    table: Table,
+}
+
+/// A setting of an earlier version, and the one that has replaced it.
+#[derive(Clone, Copy, Debug)]
+pub struct Replaced {
+    pub section: &'static str,
+    pub key: &'static str,
+    /// The section and the key, as in `[outbound] allow`.
+    pub by: &'static str,
 }
 
 /// The parsed file and the environment variables.
@@ -57,12 +72,52 @@ pub enum ConfigError {
     InFile { path: PathBuf, line: usize, column: usize, message: String },
     #[error("{name}: {message}")]
     InSetting { name: String, message: String },
+    /// All of them, for a caller that can print more than one line.
+    #[error("{}", join(.0))]
+    Several(Vec<ConfigError>),
+}
+
+impl ConfigError {
+    /// `Ok` without errors.
+    pub fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        errors.truncate(MAX_LISTED);
+        match errors.len() {
+            0 => Ok(()),
+            1 => Err(errors.remove(0)),
+            _ => Err(Self::Several(errors)),
+        }
+    }
+
+    /// The setting or the variable, if it is not in a file.
+    #[must_use]
+    pub fn setting(&self) -> Option<&str> {
+        match self {
+            Self::InSetting { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The errors one by one.
+    #[must_use]
+    pub fn each(&self) -> Vec<&Self> {
+        match self {
+            Self::Several(errors) => errors.iter().collect(),
+            error => vec![error],
+        }
+    }
+}
+
+fn join(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 impl File {
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         match std::fs::read_to_string(path) {
-            Ok(text) => Ok(Self { path: path.to_owned(), text }),
+            Ok(text) => {
+                let table = text.parse().unwrap_or_default();
+                Ok(Self { path: path.to_owned(), text, table })
+            }
             Err(source) => Err(ConfigError::Unreadable { path: path.to_owned(), source }),
         }
     }
@@ -79,36 +134,56 @@ impl File {
         self.text.parse::<Table>().is_ok_and(|table| table.values().all(empty))
     }
 
-    /// Checks the whole file against the known sections.
-    pub fn check(&self, kinds: &[SectionType]) -> Result<(), ConfigError> {
-        let table = DeTable::parse(&self.text).map_err(|error| self.error(&error))?;
-        for (name, section) in table.into_inner() {
-            match kinds.iter().find(|kind| kind.name == name.get_ref()) {
-                Some(kind) => kind.check(section).map_err(|error| self.error(&error))?,
-                None => {
-                    let known =
-                        kinds.iter().map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(", ");
-                    let message = format!("unknown section `{}`, expected one of {known}", name.get_ref());
-                    return Err(self.error_at(name.span().start, message));
+    /// Checks the whole file against the known sections, and returns all mistakes. Each field is read by itself, so that one
+    /// mistake does not hide another, and a field that cannot be read is removed.
+    pub fn check(&mut self, kinds: &[SectionType], replaced: &[Replaced]) -> Vec<ConfigError> {
+        let text = std::mem::take(&mut self.text);
+        let parsed = DeTable::parse(&text);
+        let mut mistakes: Vec<(usize, String)> = Vec::new();
+        // Sections, and fields of sections.
+        let mut unusable: BTreeSet<(String, Option<String>)> = BTreeSet::new();
+        match &parsed {
+            Err(error) => mistakes.push((start(error), plain_serde_error(error.message()))),
+            Ok(table) => {
+                for (name, section) in table.get_ref() {
+                    for (key, offset, message) in check_section(kinds, replaced, name, section) {
+                        unusable.insert((name.get_ref().to_string(), key));
+                        mistakes.push((offset, message));
+                    }
                 }
             }
         }
-        Ok(())
+        drop(parsed);
+        self.text = text;
+        self.table.retain(|name, values| {
+            if let Value::Table(values) = values {
+                values.retain(|key, _| !unusable.contains(&(name.to_owned(), Some(key.to_owned()))));
+            }
+            !unusable.contains(&(name.to_owned(), None))
+        });
+        // A reader goes from top to bottom. The position of each costs a look at the whole text.
+        mistakes.sort_by_key(|(offset, _)| *offset);
+        mistakes.truncate(MAX_LISTED);
+        mistakes.into_iter().map(|(offset, message)| self.error_at(offset, message)).collect()
     }
 
-    /// Refuses a setting of an earlier version. `by` names the setting to use instead.
-    pub fn refuse_replaced(&self, section: &str, key: &str, by: &str) -> Result<(), ConfigError> {
-        let table = DeTable::parse(&self.text).map_err(|error| self.error(&error))?;
-        let section = table.get_ref().iter().find(|(name, _)| name.get_ref() == section);
-        let keys = section.and_then(|(_, values)| values.get_ref().as_table());
-        match keys.and_then(|keys| keys.keys().find(|name| name.get_ref() == key)) {
-            Some(name) => Err(self.error_at(name.span().start, format!("`{key}` has been replaced by {by}"))),
-            None => Ok(()),
+    /// Where a value of a section is, or the innermost table or list around it that is in the file.
+    fn offset_of(&self, section: &str, path: &str) -> Option<usize> {
+        let table = DeTable::parse(&self.text).ok()?;
+        let (_, mut value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == section)?;
+        let mut found = None;
+        for part in path.split(['.', '[']) {
+            let next = match (value.get_ref(), part.strip_suffix(']')) {
+                (DeValue::Array(list), Some(index)) => list.get(index.parse::<usize>().ok()?),
+                (DeValue::Table(table), None) => {
+                    table.iter().find(|(name, _)| name.get_ref() == part).map(|(_, value)| value)
+                }
+                _ => None,
+            };
+            let Some(next) = next else { break };
+            (value, found) = (next, Some(next.span().start));
         }
-    }
-
-    fn error(&self, error: &toml::de::Error) -> ConfigError {
-        self.error_at(error.span().map_or(0, |span| span.start), plain_serde_error(error.message()))
+        found
     }
 
     fn error_at(&self, offset: usize, message: String) -> ConfigError {
@@ -125,18 +200,44 @@ impl File {
 
 impl Layers {
     /// Combines a file that has passed [`File::check`] with environment variables.
-    pub fn new(
-        file: Option<&File>,
-        environment: impl IntoIterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        let table = |file: &File| match file.text.parse::<Table>() {
-            Ok(table) => Ok((file.path.clone(), table)),
-            Err(error) => Err(file.error(&error)),
-        };
-        Ok(Self {
-            file: file.map(table).transpose()?,
+    pub fn new(file: Option<&File>, environment: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self {
+            file: file.map(|file| (file.path.clone(), file.table.clone())),
             environment: environment.into_iter().filter(|(name, _)| name.starts_with("HOB_")).collect(),
-        })
+        }
+    }
+
+    /// Removes the variables that cannot be read, and returns their errors.
+    pub fn remove_bad_variables<S: Section>(&mut self) -> Vec<ConfigError> {
+        let mut errors = Vec::new();
+        for field in S::FIELDS {
+            let name = field.variable(S::NAME);
+            let Some(text) = self.environment.get(&name) else { continue };
+            if let Err(error) = read_variable::<S>(field.name, &name, text) {
+                errors.push(error);
+                self.environment.remove(&name);
+            }
+        }
+        errors
+    }
+
+    /// Mistakes of a section with the places where its values are set. `file` is the one of [`new`](Self::new).
+    pub fn locate<S: Section>(&self, file: Option<&File>, mistakes: Mistakes) -> Vec<ConfigError> {
+        let mistakes = mistakes.into_vec().into_iter().take(MAX_LISTED);
+        mistakes.map(|mistake| self.locate_one::<S>(file, mistake)).collect()
+    }
+
+    fn locate_one<S: Section>(&self, file: Option<&File>, mistake: Mistake) -> ConfigError {
+        let Mistake { path, message } = mistake;
+        let key = path.split(['.', '[']).next().unwrap_or_default();
+        let variable = S::FIELDS.iter().find(|field| field.name == key).map(|field| field.variable(S::NAME));
+        let variable = variable.filter(|name| self.environment.contains_key(name));
+        match (variable, file.and_then(|file| Some((file, file.offset_of(S::NAME, &path)?)))) {
+            (Some(name), _) if path == key => ConfigError::InSetting { name, message },
+            (Some(name), _) => ConfigError::InSetting { name, message: format!("{path}: {message}") },
+            (None, Some((file, offset))) => file.error_at(offset, format!("[{}] {path}: {message}", S::NAME)),
+            (None, None) => ConfigError::InSetting { name: format!("[{}] {path}", S::NAME), message },
+        }
     }
 
     /// Reads a section.
@@ -179,6 +280,68 @@ impl Layers {
     fn table<S: Section>(&self) -> Option<&Table> {
         self.file.as_ref()?.1.get(S::NAME)?.as_table()
     }
+}
+
+/// What is wrong with a section or its fields: the key, unless it is the whole section, the offset and the message.
+fn check_section(
+    kinds: &[SectionType],
+    replaced: &[Replaced],
+    name: &Spanned<impl AsRef<str>>,
+    section: &Spanned<DeValue<'_>>,
+) -> Vec<(Option<String>, usize, String)> {
+    let title = name.get_ref().as_ref();
+    let Some(kind) = kinds.iter().find(|kind| kind.name == title) else {
+        let known = kinds.iter().map(|kind| format!("`{}`", kind.name)).collect::<Vec<_>>().join(", ");
+        let message = format!("unknown section `{title}`, expected one of {known}");
+        return vec![(None, name.span().start, message)];
+    };
+    let DeValue::Table(fields) = section.get_ref() else {
+        let message = format!("`{title}` must be a section: write [{title}]");
+        return vec![(None, section.span().start, message)];
+    };
+    let mut found = Vec::new();
+    for (key, value) in fields {
+        let field: &str = key.get_ref();
+        if let Some(Replaced { by, .. }) =
+            replaced.iter().find(|replaced| replaced.section == title && replaced.key == field)
+        {
+            let message = format!("[{title}] `{field}` has been replaced by {by}");
+            found.push((Some(field.to_owned()), key.span().start, message));
+            continue;
+        }
+        let read = |value: Spanned<DeValue<'_>>| {
+            let alone = DeTable::from_iter([(key.clone(), value)]);
+            kind.check(Spanned::new(section.span(), DeValue::Table(alone)))
+        };
+        let Err(error) = read(value.clone()) else { continue };
+        let elements = elements_with_mistakes(value, &read);
+        if elements.is_empty() {
+            let message = format!("[{title}] {field}: {}", plain_serde_error(error.message()));
+            found.push((Some(field.to_owned()), start(&error), message));
+        }
+        for (index, error) in elements {
+            let message = format!("[{title}] {field}[{index}]: {}", plain_serde_error(error.message()));
+            found.push((Some(field.to_owned()), start(&error), message));
+        }
+    }
+    found
+}
+
+/// The elements of a list that are mistakes by themselves.
+fn elements_with_mistakes(
+    value: &Spanned<DeValue<'_>>,
+    read: &dyn Fn(Spanned<DeValue<'_>>) -> Result<(), toml::de::Error>,
+) -> Vec<(usize, toml::de::Error)> {
+    let DeValue::Array(list) = value.get_ref() else { return Vec::new() };
+    let alone = |element: &Spanned<DeValue<'_>>| {
+        let list = DeArray::from_iter([element.clone()]);
+        read(Spanned::new(element.span(), DeValue::Array(list))).err()
+    };
+    list.iter().enumerate().filter_map(|(index, element)| Some((index, alone(element)?))).collect()
+}
+
+fn start(error: &toml::de::Error) -> usize {
+    error.span().map_or(0, |span| span.start)
 }
 
 /// The value of an environment variable. It is parsed as TOML if the field accepts the result, otherwise it is plain

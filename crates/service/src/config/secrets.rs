@@ -13,7 +13,7 @@ use url::Url;
 
 use super::hosts::{Destination, HostPattern};
 use super::secret::SecretRef;
-use super::{ConfigError, Field, Live, Section};
+use super::{Field, Live, Mistakes, Section};
 
 /// The name of a secret under `[secrets]`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -212,18 +212,22 @@ impl Hosts {
 }
 
 impl SecretsConfig {
-    /// Refuses unknown services in `for`. Otherwise a typo would go unnoticed until the secret is needed.
-    pub fn check_services(&self, known: &[&str]) -> Result<(), ConfigError> {
+    /// Unknown services in `for`. Otherwise a typo would go unnoticed until the secret is needed.
+    #[must_use]
+    pub fn unknown_services(&self, known: &[&str]) -> Mistakes {
+        let mut mistakes = Mistakes::default();
         for (name, entry) in &self.0 {
-            if let Some(unknown) = entry.services.iter().find(|service| !known.contains(&service.as_str())) {
-                let message = format!(
-                    "unknown service {unknown:?}; services that can use secrets: {}",
-                    known.join(", ")
-                );
-                return Err(ConfigError::InSetting { name: format!("secrets.{name}.for"), message });
-            }
+            mistakes.check_each(&format!("{name}.for"), &entry.services, |service| {
+                let unknown = || {
+                    format!(
+                        "unknown service {service:?}; services that can use secrets: {}",
+                        known.join(", ")
+                    )
+                };
+                if known.contains(&service.as_str()) { Ok(()) } else { Err(unknown()) }
+            });
         }
-        Ok(())
+        mistakes
     }
 }
 
@@ -345,6 +349,7 @@ as_text!(SecretName);
 
 #[cfg(test)]
 mod tests {
+    use super::super::Mistake;
     use super::*;
 
     fn to(url: &str) -> Destination {
@@ -433,12 +438,10 @@ mod tests {
     fn unknown_service_is_refused() {
         let config: SecretsConfig =
             toml::from_str("a = { from = 'env:A', for = ['uptim'], hosts = ['a.example'] }").unwrap();
-        let refused = config.check_services(&["uptime", "pipeline"]).unwrap_err().to_string();
-        assert_eq!(
-            refused,
-            "secrets.a.for: unknown service \"uptim\"; services that can use secrets: uptime, pipeline"
-        );
-        assert!(config.check_services(&["uptim"]).is_ok());
+        let refused = config.unknown_services(&["uptime", "pipeline"]).into_vec();
+        let message = "unknown service \"uptim\"; services that can use secrets: uptime, pipeline".to_owned();
+        assert_eq!(refused, [Mistake { path: "a.for[0]".to_owned(), message }]);
+        assert!(config.unknown_services(&["uptim"]).into_vec().is_empty());
     }
 
     #[test]

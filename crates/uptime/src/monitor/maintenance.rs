@@ -30,11 +30,13 @@ pub struct MaintenanceSpec {
     pub title: String,
     /// Ids, tags and groups of the monitors that it covers; all monitors if empty.
     #[serde(default)]
-    #[schema(max_items = 64)]
+    #[schema(max_items = 64, value_type = Vec<hob_web::Text128>)]
     pub covers: Vec<String>,
     /// Unix milliseconds.
+    #[schema(maximum = 9_223_372_036_854_775_807i64)]
     pub starts_at_ms: i64,
     /// Unix milliseconds, at most 31 days later.
+    #[schema(maximum = 9_223_372_036_854_775_807i64)]
     pub ends_at_ms: i64,
 }
 

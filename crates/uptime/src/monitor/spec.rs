@@ -57,10 +57,10 @@ pub struct MonitorSpec {
     #[schema(maximum = 2592000)]
     pub remind_s: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 16, example = json!(["status in 200..299", "latency < 500ms"]))]
+    #[schema(max_items = 16, value_type = Vec<hob_web::Text1000>, example = json!(["status in 200..299", "latency < 500ms"]))]
     pub assertions: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 16)]
+    #[schema(max_items = 16, value_type = Vec<hob_web::Text64>)]
     pub tags: Vec<String>,
     /// Heading on the dashboard and the status page.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -68,7 +68,7 @@ pub struct MonitorSpec {
     pub group: String,
     /// Ids or names of the channels that receive alerts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 16)]
+    #[schema(max_items = 16, value_type = Vec<hob_web::Text64>)]
     pub channels: Vec<String>,
     /// Whether the public status page shows the monitor.
     #[serde(default, skip_serializing_if = "is_false")]

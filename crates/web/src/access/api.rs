@@ -41,7 +41,7 @@ pub(super) struct NewTokenRequest {
     #[schema(min_length = 1, max_length = 100)]
     pub(super) name: String,
     /// `admin`, `<service>:read` or `<service>:write`, with `*` as the service for all services.
-    #[schema(min_items = 1, max_items = 32)]
+    #[schema(min_items = 1, max_items = 32, value_type = Vec<crate::Text64>)]
     pub(super) scopes: Vec<String>,
     /// The token does not expire if this is missing.
     #[schema(minimum = 1, maximum = 3650)]

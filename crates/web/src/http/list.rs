@@ -1,5 +1,7 @@
 //! Lists and times of the API.
 
+use std::borrow::Cow;
+
 use hob_database::{Page, PageRequest, UnixMs};
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
@@ -31,6 +33,29 @@ pub struct List<T> {
 /// A time, as RFC 3339 in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub UnixMs);
+
+/// The schema of a text of bounded length, for texts in lists and maps: `#[schema(value_type = Vec<Text128>)]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<const MAX: usize>;
+
+pub type Text64 = Text<64>;
+pub type Text128 = Text<128>;
+pub type Text512 = Text<512>;
+pub type Text1000 = Text<1000>;
+pub type Text4096 = Text<4096>;
+pub type Text524288 = Text<524_288>;
+
+impl<const MAX: usize> PartialSchema for Text<MAX> {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::String).max_length(Some(MAX)).into()
+    }
+}
+
+impl<const MAX: usize> ToSchema for Text<MAX> {
+    fn name() -> Cow<'static, str> {
+        format!("Text{MAX}").into()
+    }
+}
 
 impl Paging {
     pub fn request(&self) -> Result<PageRequest, Problem> {

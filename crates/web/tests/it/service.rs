@@ -104,8 +104,7 @@ async fn service_is_run_through_its_registration_alone() {
 #[tokio::test]
 async fn section_is_read_and_replaced_without_its_type() {
     let context = TestContext::embedded(Needs::default(), Layout::Plain).await;
-    let layers =
-        |gnomes: &str| Layers::new(None, [("HOB_TOY_GNOMES".to_owned(), gnomes.to_owned())]).unwrap();
+    let layers = |gnomes: &str| Layers::new(None, [("HOB_TOY_GNOMES".to_owned(), gnomes.to_owned())]);
     let section = TOY.section.live(&layers("8")).unwrap();
     let live = section.of::<Config>().unwrap();
     assert_eq!(live.current().gnomes, 8);
@@ -118,5 +117,5 @@ async fn section_is_read_and_replaced_without_its_type() {
 
     let other = SectionType::of::<WebConfig>().live(&Layers::default()).unwrap();
     let error = TOY.open(&context, &other).await.unwrap_err().to_string();
-    assert_eq!(error, "not the section [toy]");
+    assert_eq!(error, "the given configuration is not the section [toy]");
 }

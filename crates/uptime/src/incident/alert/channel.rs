@@ -75,7 +75,7 @@ pub struct ChannelSpec {
     pub secret: String,
     /// Recipients of e-mail.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 16, example = json!(["Ops <ops@example.com>"]))]
+    #[schema(max_items = 16, value_type = Vec<hob_web::Text512>, example = json!(["Ops <ops@example.com>"]))]
     pub to: Vec<String>,
 }
 
@@ -83,10 +83,14 @@ pub struct ChannelSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ChannelPatch {
+    #[schema(min_length = 1, max_length = 64)]
     pub name: Option<String>,
     pub kind: Option<ChannelKind>,
+    #[schema(max_length = 2048)]
     pub url: Option<String>,
+    #[schema(max_length = 64)]
     pub secret: Option<String>,
+    #[schema(max_items = 16, value_type = Option<Vec<hob_web::Text512>>)]
     pub to: Option<Vec<String>>,
 }
 

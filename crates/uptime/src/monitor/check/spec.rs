@@ -37,7 +37,9 @@ pub struct CheckSpec {
 pub struct HttpSpec {
     #[schema(max_length = 16, example = "GET")]
     pub method: String,
+    /// At most 32.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, hob_web::Text4096>)]
     pub headers: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 65536)]
@@ -54,8 +56,16 @@ pub struct HttpSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum AuthSpec {
-    Basic { user: String, password: String },
-    Bearer { token: String },
+    Basic {
+        #[schema(max_length = 256)]
+        user: String,
+        #[schema(max_length = 64)]
+        password: String,
+    },
+    Bearer {
+        #[schema(max_length = 64)]
+        token: String,
+    },
 }
 
 /// Options of a DNS check.
@@ -65,10 +75,11 @@ pub struct DnsSpec {
     pub record: RecordType,
     /// Each of these must be among the answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schema(max_items = 16)]
+    #[schema(max_items = 16, value_type = Vec<hob_web::Text512>)]
     pub expected: Vec<String>,
     /// `address:port` of the name server.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 64)]
     pub server: Option<String>,
 }
 

@@ -5,7 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use hob_net::client_tls;
 use hob_service::SecretRef;
+use hob_service::config::Mistakes;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
@@ -37,6 +39,51 @@ hob_service::section! {
         ///   group  = "support"
         ///   scopes = ["uptime:read", "chat:write"]
         pub oidc: Option<OidcConfig> = None,
+    }
+    check check;
+    check_files check_files;
+}
+
+fn check(config: &SignInConfig, mistakes: &mut Mistakes) {
+    let Some(oidc) = &config.oidc else { return };
+    for (path, text) in [("oidc.client_id", &oidc.client_id), ("oidc.groups_claim", &oidc.groups_claim)] {
+        if text.is_empty() {
+            mistakes.add(path, "is empty");
+        }
+    }
+    if !oidc.request_scopes.iter().any(|scope| scope == "openid") {
+        mistakes.add(
+            "oidc.request_scopes",
+            "must contain \"openid\"; without it, the provider sends no ID token",
+        );
+    }
+}
+
+fn check_files(config: &SignInConfig, mistakes: &mut Mistakes) {
+    let Some(oidc) = &config.oidc else { return };
+    if let Some(secret) = &oidc.client_secret {
+        mistakes.check("oidc.client_secret", secret.read());
+    }
+    mistakes.check("oidc.ca_file", client_tls(oidc.ca_file.as_deref()));
+}
+
+impl SignInConfig {
+    /// Unknown services in the scopes of roles. Otherwise a typo would go unnoticed until a user lacks a permission.
+    #[must_use]
+    pub fn unknown_services(&self, known: &[&str]) -> Mistakes {
+        let mut mistakes = Mistakes::default();
+        let rules = self.oidc.iter().flat_map(|oidc| &oidc.roles.0);
+        for (index, rule) in rules.enumerate() {
+            mistakes.check_each(&format!("oidc.roles[{index}].scopes"), &rule.scopes, |scope| {
+                match scope.service().filter(|service| !known.contains(service)) {
+                    Some(service) => {
+                        Err(format!("unknown service {service:?}; services: {}", known.join(", ")))
+                    }
+                    None => Ok(()),
+                }
+            });
+        }
+        mistakes
     }
 }
 

@@ -38,6 +38,9 @@ impl<S: Send + Sync> FromRequestParts<S> for Origin {
     }
 }
 
+/// A longer origin is not repeated in an error.
+const MAX_SHOWN_ORIGIN: usize = 200;
+
 /// Headers that a proxy adds to the requests that it forwards.
 const FORWARDING_HEADERS: [HeaderName; 6] = [
     header::FORWARDED,
@@ -69,15 +72,23 @@ pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
     let socket = request.headers().contains_key(header::UPGRADE);
     let open = socket && frame.accepts_other_origins(request.uri().path());
     match check(&frame.web().config(), &request) {
-        Ok(Origin::Elsewhere(_)) if !open => {
-            Problem::forbidden("Cross-origin request rejected.").into_response()
-        }
+        Ok(Origin::Elsewhere(origin)) if !open => refuse_origin(&origin).into_response(),
         Ok(origin) => {
             request.extensions_mut().insert(origin);
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
     }
+}
+
+/// No setting allows pages of other sites to change anything: they use a token. A page of this server looks like one of
+/// another site if a proxy replaces the Host header.
+fn refuse_origin(origin: &str) -> Problem {
+    let origin = if origin.len() <= MAX_SHOWN_ORIGIN { origin } else { "This origin" };
+    Problem::forbidden(format!(
+        "Cross-origin request rejected. {origin} is not the origin of this server. If it is its public address, let the \
+         proxy in front keep the Host header, and add the name to [server] hosts. Pages of other sites need an API token."
+    ))
 }
 
 /// The origin of a change or a WebSocket. Safe requests may come from anywhere.
