@@ -1,8 +1,11 @@
 //! The audit log: who did what. `[server] keep_audit_log` sets how long entries are kept.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use hob_database::{
     Database, Error, Keyset, Page, PageRequest, Read as _, Transaction, UnixMs, ValueKind, from_row, sql,
 };
+use hob_units::unix_time;
 
 use crate::Caller;
 use crate::access::random_id;
@@ -74,11 +77,20 @@ impl Audit {
 pub async fn write(tx: &Transaction, who: Actor<'_>, what: &str, detail: &str) -> Result<(), Error> {
     let insert =
         sql("INSERT INTO web_audit (id, at, who, subject, what, detail) VALUES ($1, $2, $3, $4, $5, $6)");
-    let insert = insert.bind(random_id()).bind(tx.now()).bind(truncate(who.name, MAX_NAME_BYTES));
+    let insert = insert.bind(entry_id()).bind(tx.now()).bind(truncate(who.name, MAX_NAME_BYTES));
     let insert = insert.bind(who.subject.map(|subject| truncate(subject, MAX_SUBJECT_BYTES)));
     tx.execute(insert.bind(truncate(what, MAX_NAME_BYTES)).bind(truncate(detail, MAX_DETAIL_BYTES)))
         .await
         .map(drop)
+}
+
+/// Entries of the same millisecond are listed by id: in the order in which this node has written them.
+fn entry_id() -> String {
+    static LAST_US: AtomicU64 = AtomicU64::new(0);
+    let now_us = u64::try_from(unix_time().as_micros()).unwrap_or(u64::MAX);
+    let next = |last: u64| now_us.max(last.saturating_add(1));
+    let last = LAST_US.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+    format!("{:016x}{}", next(last.unwrap_or_default()), random_id())
 }
 
 /// Not a user.
