@@ -152,8 +152,8 @@ impl Engine {
     }
 
     /// The store's lock for several commands, if it is free or becomes free within a moment.
-    pub(crate) fn try_turn(&self) -> Option<Turn<'_>> {
-        self.lock_briefly().map(|guard| Turn { engine: self, guard })
+    pub(crate) fn try_lock(&self) -> Option<LockedEngine<'_>> {
+        self.lock_briefly().map(|guard| LockedEngine { engine: self, guard })
     }
 
     /// Runs one command, or returns BUSY when a script holds the lock for too long or until the deadline.
@@ -222,7 +222,7 @@ impl Engine {
             self.shared.watchdog.stop_client_script();
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        tracing::warn!("script of a Redis client did not stop");
+        tracing::warn!("script of a Redis client is still running at shutdown");
     }
 
     fn context<'a>(
@@ -255,12 +255,12 @@ impl Engine {
 }
 
 /// Holds the store's lock for some commands of a pipeline, which is cheaper than locking it for each of them.
-pub(crate) struct Turn<'a> {
+pub(crate) struct LockedEngine<'a> {
     engine: &'a Engine,
     guard: StoreLockGuard<'a>,
 }
 
-impl Turn<'_> {
+impl LockedEngine<'_> {
     pub(crate) fn execute(
         &mut self,
         session: &mut Session,

@@ -180,7 +180,7 @@ impl Loaded {
         let runs = |kind: &SectionType| only.is_empty() || only.iter().any(|name| name == kind.name);
         let used = kinds().into_iter().filter(|kind| !is_service(kind) || runs(kind));
         let mistakes = used.flat_map(|kind| kind.file_mistakes(&self.layers, self.file.as_ref()));
-        ConfigError::all(mistakes.map(|error| self.environment.explain(error)).collect())
+        ConfigError::combine(mistakes.map(|error| self.environment.explain(error)).collect())
     }
 
     /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.
@@ -222,7 +222,7 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
         errors.iter().filter_map(ConfigError::setting).map(str::to_owned).collect();
     let is_new = |error: &ConfigError| error.setting().is_none_or(|name| !reported.contains(name));
     errors.extend(unusable.into_iter().filter(is_new));
-    ConfigError::all(errors)?;
+    ConfigError::combine(errors)?;
     let unknown_variables = environment.unknown(&settings);
     let contradictions = find_contradictions(&config, &layers.section()?);
     Ok(Loaded { config, layers, environment, unknown_variables, contradictions, file })

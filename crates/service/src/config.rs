@@ -76,8 +76,9 @@ impl Field {
 }
 
 /// Declares a section of `hob.toml`: a struct with a default for each field. The doc comments appear in
-/// `hob.example.toml` and in `hob config show`. A number or a duration may have a range, after `=>`. A function after the
-/// struct (`check NAME;`) adds further [`Mistakes`], another one (`check_files NAME;`) those of files.
+/// `hob.example.toml` and in `hob config show`. A number or a duration may have a range, after `=>`. After the
+/// struct, `check NAME;` names a function that adds further [`Mistakes`] of the values, and `check_files NAME;` one that adds
+/// mistakes in the files that the values name.
 ///
 /// ```
 /// hob_service::section! {

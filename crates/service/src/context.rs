@@ -41,10 +41,9 @@ impl ServiceContext {
         }
     }
 
-    /// This context for the service `name`. If the store refuses calls of this service, health, metrics and logs show its
-    /// name.
+    /// This context for one service. Its name appears in health, metrics and logs if the store refuses its calls.
     #[must_use]
-    pub fn for_system(&self, name: &'static str) -> Self {
+    pub fn for_service(&self, name: &'static str) -> Self {
         Self { store: self.store.for_system(name), ..self.clone() }
     }
 }

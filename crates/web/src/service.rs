@@ -157,7 +157,7 @@ async fn open<S: Service>(
     context: &ServiceContext,
     config: &LiveSection,
 ) -> Result<Box<dyn AnyService>, ServiceError> {
-    Ok(Box::new(Opened(S::open(&context.for_system(S::Config::NAME), section::<S>(config)?).await?)))
+    Ok(Box::new(Opened(S::open(&context.for_service(S::Config::NAME), section::<S>(config)?).await?)))
 }
 
 async fn open_demo<S: Service>(
@@ -167,7 +167,7 @@ async fn open_demo<S: Service>(
 ) -> Result<Box<dyn AnyService>, ServiceError> {
     let config = section::<S>(config)?.current().as_ref().clone();
     let config = S::demo_config(config, folder).await?;
-    Ok(Box::new(Opened(S::open(&context.for_system(S::Config::NAME), Live::fixed(config)).await?)))
+    Ok(Box::new(Opened(S::open(&context.for_service(S::Config::NAME), Live::fixed(config)).await?)))
 }
 
 /// An opened service, without its type. The methods are those of [`Service`].

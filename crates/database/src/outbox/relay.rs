@@ -243,7 +243,7 @@ impl Relay {
                 return Ok(None);
             }
             if was_stuck {
-                tracing::info!("outbox events are published again");
+                tracing::info!("publishing of outbox events has recovered");
             }
             let topic = topic.as_str();
             let work = |tx| async move { mark_published(&tx, held.fence, topic, last).await };

@@ -12,7 +12,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
         "Eviction",
         "None (`noeviction`): above `maxmemory`, commands that need memory return Redis's OOM error. \
          `used_memory` counts keys, values and tables, and the messages that subscribers have not read yet \
-         (`mem_clients_normal`); other client buffers have separate limits.",
+         (`mem_clients_normal`); other client buffers have separate limits. An empty store counts 0 bytes.",
     ),
     (
         "Slow subscribers",
@@ -20,6 +20,11 @@ const DIFFERENCES: &[(&str, &str)] = &[
          32 MiB wait for it, or more than 8 MiB for 60 seconds; also when more than 4096 messages wait. The limits are \
          checked when a message is published, and they apply to clients of `MONITOR` as well. A subscriber in the same \
          process is not disconnected: it loses messages and learns how many.",
+    ),
+    (
+        "Own messages",
+        "A client that publishes to a channel it subscribes to gets the message before the reply, as in Redis 7.0. In a \
+         transaction it gets it before the array of replies; Redis 7.0 writes it into the array.",
     ),
     (
         "Order",

@@ -16,7 +16,7 @@ use crate::reply::Reply;
 use crate::session::{Protocol, Session};
 
 /// How many commands of a pipeline run before others get the store's lock.
-const COMMANDS_PER_TURN: usize = 16;
+const COMMANDS_PER_LOCK: usize = 16;
 /// How long a thread runs the scripts of a pipeline before the client's task checks whether the client is still there.
 const MAX_BATCH: Duration = Duration::from_millis(5);
 
@@ -53,7 +53,7 @@ impl ClientSession {
     /// Runs the requests that have arrived, for as long as the client's task is not needed.
     pub(super) fn run_ready(&mut self) -> Pause {
         let ClientSession { engine, session, parser, input, outgoing } = self;
-        let mut turn = None;
+        let mut locked = None;
         let mut left = 0;
         loop {
             if outgoing.is_full() {
@@ -69,13 +69,13 @@ impl ClientSession {
                     return Pause::Script;
                 }
                 if left == 0 {
-                    drop(turn.take());
-                    (turn, left) = (engine.try_turn(), COMMANDS_PER_TURN);
+                    drop(locked.take());
+                    (locked, left) = (engine.try_lock(), COMMANDS_PER_LOCK);
                 }
-                let Some(turn) = &mut turn else { return Pause::Locked };
+                let Some(locked) = &mut locked else { return Pause::Locked };
                 left -= 1;
                 let subscriptions = session.subscriptions();
-                let reply = turn.execute(session, resolved, &words);
+                let reply = locked.execute(session, resolved, &words);
                 outgoing.add_reply(&reply, session, subscriptions);
             }
             drop(words);

@@ -12,7 +12,7 @@ use toml::{Spanned, Table, Value};
 use super::mistakes::Mistake;
 use super::{Field, Mistakes, Section, SectionType};
 
-/// More mistakes are not listed.
+/// The maximum number of mistakes that are listed.
 const MAX_LISTED: usize = 100;
 
 /// A configuration file.
@@ -72,14 +72,14 @@ pub enum ConfigError {
     InFile { path: PathBuf, line: usize, column: usize, message: String },
     #[error("{name}: {message}")]
     InSetting { name: String, message: String },
-    /// All of them, for a caller that can print more than one line.
+    /// More than one error. `Display` joins them in one line; [`each`](Self::each) returns them one by one.
     #[error("{}", join(.0))]
     Several(Vec<ConfigError>),
 }
 
 impl ConfigError {
-    /// `Ok` without errors.
-    pub fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+    /// Combines errors into one; `Ok` if there are none.
+    pub fn combine(mut errors: Vec<Self>) -> Result<(), Self> {
         errors.truncate(MAX_LISTED);
         match errors.len() {
             0 => Ok(()),
@@ -88,7 +88,7 @@ impl ConfigError {
         }
     }
 
-    /// The setting or the variable, if it is not in a file.
+    /// The name of the setting or of the environment variable, if the error is in one.
     #[must_use]
     pub fn setting(&self) -> Option<&str> {
         match self {
@@ -161,7 +161,8 @@ impl File {
             }
             !unusable.contains(&(name.to_owned(), None))
         });
-        // A reader goes from top to bottom. The position of each costs a look at the whole text.
+        // In the order of the file. Truncated before lines and columns are computed, because each one scans the text from the
+        // start.
         mistakes.sort_by_key(|(offset, _)| *offset);
         mistakes.truncate(MAX_LISTED);
         mistakes.into_iter().map(|(offset, message)| self.error_at(offset, message)).collect()
@@ -282,7 +283,7 @@ impl Layers {
     }
 }
 
-/// What is wrong with a section or its fields: the key, unless it is the whole section, the offset and the message.
+/// The mistakes of a section. Each has a key (`None` for the section as a whole), an offset in the file and a message.
 fn check_section(
     kinds: &[SectionType],
     replaced: &[Replaced],
@@ -327,7 +328,7 @@ fn check_section(
     found
 }
 
-/// The elements of a list that are mistakes by themselves.
+/// The elements of a list that are invalid even if they are read alone, with their errors.
 fn elements_with_mistakes(
     value: &Spanned<DeValue<'_>>,
     read: &dyn Fn(Spanned<DeValue<'_>>) -> Result<(), toml::de::Error>,

@@ -28,8 +28,8 @@ impl<T> Live<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Waits for a new value. Returns at once if the value was replaced after the last call of `changed`, or before the
-    /// first call, after [`Live::new`]. A clone starts where its original is. `current` does not mark a value as seen.
+    /// Waits until the value is replaced. If it was replaced since the previous call of `changed` (since [`Live::new`], for
+    /// the first call), returns at once. A clone has seen the same values as its original; `current` does not count.
     pub async fn changed(&mut self) -> Arc<T> {
         if self.0.changed().await.is_err() {
             // The other end was dropped, so the value cannot change any more.

@@ -22,7 +22,7 @@ impl Mistakes {
         self.0.push(Mistake { path: path.into(), message: message.to_string() });
     }
 
-    /// Adds the error of a result, if it is one.
+    /// Returns the value of `Ok`, or adds the error of `Err` as a mistake.
     pub fn check<T, E: Display>(&mut self, path: impl Into<String>, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.add(path, error)).ok()
     }
@@ -66,7 +66,7 @@ impl Mistakes {
     }
 }
 
-/// A value with a range: a number, a duration, or none.
+/// A value that can have a range: a number or a duration, possibly optional. `None` is always in range.
 pub trait Ranged {
     type Value: PartialOrd + Display;
 

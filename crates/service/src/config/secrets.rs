@@ -212,7 +212,7 @@ impl Hosts {
 }
 
 impl SecretsConfig {
-    /// Unknown services in `for`. Otherwise a typo would go unnoticed until the secret is needed.
+    /// Reports unknown services in `for`. Without this check, a typo would go unnoticed until the secret is needed.
     #[must_use]
     pub fn unknown_services(&self, known: &[&str]) -> Mistakes {
         let mut mistakes = Mistakes::default();

@@ -67,7 +67,7 @@ impl Changes {
     /// combined. A topic starts with the name of its service and has letters, digits, `.`, `_` and `-`.
     pub fn notify(&self, topic: &str) {
         if !is_valid_topic(topic) {
-            tracing::warn!(topic, "change of an invalid topic not sent to pages");
+            tracing::warn!(topic, "invalid topic name, browsers not notified of a change");
             return;
         }
         let mut pending = self.inner.pending.lock().unwrap_or_else(PoisonError::into_inner);

@@ -77,7 +77,11 @@ impl<S: Send + Sync> FromRequestParts<S> for BaseUrl {
             // An old client. It has reached the listener by its address.
             None => match parts.extensions.get::<AppContext>() {
                 Some(frame) => frame.web().config().listen.to_string(),
-                None => return Err(Problem::internal("request is not part of an App")),
+                None => {
+                    return Err(Problem::internal(
+                        "request has no AppContext: its route was not added through an App",
+                    ));
+                }
             },
         };
         Ok(Self(format!("{scheme}://{host}")))
