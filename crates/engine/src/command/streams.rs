@@ -90,7 +90,7 @@ fn xdel(core: &mut Core, args: Args<'_>) -> CommandResult {
         .update(args[1], |stream: &mut Stream| ids.iter().filter(|id| stream.delete(**id)).count())?;
     let deleted = deleted.unwrap_or(0);
     if deleted > 0 {
-        core.keys.changed(args[1], EventClass::Stream, "xdel");
+        core.keys.shortened(args[1], EventClass::Stream, "xdel");
     }
     Ok(Reply::len(deleted))
 }

@@ -223,17 +223,28 @@ impl Keyspace {
         self.volatile = 0;
     }
 
-    /// Records that a command changed this key, like Redis's `signalModifiedKey`.
+    /// Records that a command changed this key, like Redis's `signalModifiedKey`. Clients that wait for the key may be served.
     pub(crate) fn touch(&mut self, key: &[u8]) {
+        self.modified(key);
+        if !self.awaited.is_empty() && self.entries.get(key).is_some_and(|entry| entry.value.is_awaitable()) {
+            self.awaited.written(key);
+        }
+    }
+
+    fn modified(&mut self, key: &[u8]) {
         if !self.watches.is_empty() {
             self.watches.changed(key);
         }
         if let Some(touched) = &mut self.touched {
             touched.push(key.to_vec());
         }
-        if !self.awaited.is_empty() && self.entries.get(key).is_some_and(|entry| entry.value.is_awaitable()) {
-            self.awaited.written(key);
-        }
+    }
+
+    /// Records that entries of a stream were removed. Unlike after other changes, no client that waits for the stream is
+    /// served: it waits for new entries.
+    pub(crate) fn shortened(&mut self, key: &[u8], class: EventClass, event: &'static str) {
+        self.modified(key);
+        self.notify(key, class, event);
     }
 
     /// Records a change and its event.

@@ -139,3 +139,16 @@ fn consumer_stops_waiting_when_its_group_or_stream_is_gone() {
         assert_eq!(read_to(&mut reader, "v\r\n"), one_entry("1-1"));
     }
 }
+
+/// Found by the differential fuzzer: the consumer got an empty list.
+#[test]
+fn removed_entries_do_not_serve_a_waiting_consumer() {
+    let server = Server::start(Config::default());
+    run(&server.engine, "XADD s 1-1 f v");
+    run(&server.engine, "XGROUP CREATE s g $");
+    let mut consumer = block(&server, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >");
+    let script = "redis.call('XTRIM', KEYS[1], 'MAXLEN', 0) redis.call('XGROUP', 'SETID', KEYS[1], 'g', 0)";
+    eval(&server.engine, script, &["s"]);
+    run(&server.engine, "XADD s 2-1 f v");
+    assert_eq!(read_to(&mut consumer, "v\r\n"), one_entry("2-1"));
+}

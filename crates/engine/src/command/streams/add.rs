@@ -154,7 +154,7 @@ pub(super) fn xtrim(core: &mut Core, args: Args<'_>) -> CommandResult {
     trim.check_limit()?;
     let removed = core.keys.update(args[1], |stream: &mut Stream| trim.apply(stream))?.unwrap_or(0);
     if removed > 0 {
-        core.keys.changed(args[1], EventClass::Stream, "xtrim");
+        core.keys.shortened(args[1], EventClass::Stream, "xtrim");
     }
     Ok(Reply::len(removed))
 }
