@@ -54,7 +54,7 @@ pub enum Error {
     #[error("the database address {reason}")]
     Address { reason: String },
     /// The database has no tables, or its file does not exist, and may not be created.
-    #[error("there is no database")]
+    #[error("the database does not exist")]
     NoDatabase,
     /// The migrations of the program do not match those of the database.
     #[error(transparent)]

@@ -70,10 +70,10 @@ pub fn restrict(path: &Path) {
     let (old_mode, new_mode) = (format!("{old:04o}"), format!("{new:04o}"));
     match std::fs::set_permissions(path, Permissions::from_mode(new)) {
         Ok(()) => {
-            tracing::warn!(path = %path.display(), old_mode, new_mode, "file permissions of other users removed");
+            tracing::warn!(path = %path.display(), old_mode, new_mode, "removed the permissions of other users on a file");
         }
         Err(error) => {
-            tracing::warn!(path = %path.display(), old_mode, new_mode, %error, "failed to remove the file permissions of other users");
+            tracing::warn!(path = %path.display(), old_mode, new_mode, %error, "failed to remove the permissions of other users on a file");
         }
     }
 }

@@ -77,8 +77,8 @@ impl Field {
 
 /// Declares a section of `hob.toml`: a struct with a default for each field. The doc comments appear in
 /// `hob.example.toml` and in `hob config show`. A number or a duration may have a range, after `=>`. After the
-/// struct, `check NAME;` names a function that adds further [`Mistakes`] of the values, and `check_files NAME;` one that adds
-/// mistakes in the files that the values name.
+/// struct, `check NAME;` names a function that adds further [`Mistakes`] of the values, and `check_files NAME;` names a
+/// function that adds mistakes in the files to which the values refer.
 ///
 /// ```
 /// hob_service::section! {

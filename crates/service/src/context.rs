@@ -41,7 +41,7 @@ impl ServiceContext {
         }
     }
 
-    /// This context for one service. Its name appears in health, metrics and logs if the store refuses its calls.
+    /// This context for one service. If the store refuses calls made with it, health, metrics and logs show this name.
     #[must_use]
     pub fn for_service(&self, name: &'static str) -> Self {
         Self { store: self.store.for_system(name), ..self.clone() }

@@ -149,7 +149,7 @@ impl Broker {
         let mut all = true;
         for (job, answer) in jobs.drain(..).zip(store.batch(&calls).await) {
             if let Err(error) = answer {
-                tracing::debug!(%error, "failed to run a chat call on Redis");
+                tracing::debug!(%error, "failed to run a Redis command for chat");
                 all = false;
                 self.mark_unpublished(job);
             }

@@ -193,7 +193,7 @@ fn time(core: &mut Core, _: Args<'_>) -> CommandResult {
     Ok(Reply::bulks([seconds.to_string(), micros.to_string()]))
 }
 
-/// There are no replicas, so none has acknowledged the writes, and waiting for one would be in vain.
+/// The engine has no replicas: it replies 0 at once, without waiting for the timeout.
 fn wait(core: &mut Core, args: Args<'_>) -> CommandResult {
     int(args[1])?;
     timeout_ms(core, args[2])?;

@@ -38,9 +38,9 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("Numbers", "Hexadecimal floats (`0x1p3`) are not supported."),
     (
         "Lua",
-        "There is no `coroutine`, `loadstring` or `rawset`. There is no debugger: \
-         `redis.breakpoint` and `redis.debug` do nothing, as in Redis without `SCRIPT DEBUG`. A script is stopped after 200 million instructions or 30 seconds, or when it needs \
-         more than 256 MiB. The script cache is bounded: when it is full, the oldest scripts are dropped.",
+        "`coroutine`, `loadstring`, `rawset` and the debugger are not supported: `redis.breakpoint` and `redis.debug` do \
+         nothing, as in Redis without `SCRIPT DEBUG`. A script is stopped after 200 million instructions or 30 seconds, or \
+         when it needs more than 256 MiB. The script cache is bounded: when it is full, the oldest scripts are dropped.",
     ),
     (
         "Lua libraries",
@@ -76,7 +76,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ),
     (
         "Keyspace notifications",
-        "Nothing is evicted, and there are no modules, so the classes `e` and `d` have no events. An expired key is \
+        "The classes `e` (evicted keys) and `d` (modules) have no events, since the engine supports neither. An expired key is \
          reported when it is read, or within a second or two: Redis samples keys, the engine visits all of them.",
     ),
     ("Limits", "An argument has at most 64 MiB, a command at most 128 MiB (Redis: 512 MiB and 1 GiB)."),
@@ -100,7 +100,7 @@ const DIFFERENCES: &[(&str, &str)] = &[
     (
         "INFO",
         "`used_memory` is the engine's own count, `used_memory_rss` and the processor time are those of the whole process. \
-         Sections about modules, latencies and persistence are short or missing, and there are no network counters.",
+         Sections about modules, latencies and persistence are short or missing, as are network counters.",
     ),
     (
         "COMMAND",

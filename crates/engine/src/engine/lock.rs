@@ -83,8 +83,8 @@ impl StoreLock {
         }
     }
 
-    /// Called between two scripts of a client: without a pause, the same thread would get the lock again and again while
-    /// the tasks wait.
+    /// Called between two scripts of a client, on a thread of the blocking pool, which may sleep. Without a pause, this thread
+    /// would get the lock again and again while the tasks wait.
     pub(crate) fn yield_to_tasks(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(YIELD);

@@ -3,7 +3,7 @@
 use rustc_apfloat::ieee::Double;
 use rustc_apfloat::{Float, Round};
 
-/// The number at the beginning of `text` and its length, or `None` if there is no number.
+/// The number at the beginning of `text` and its length, or `None` if it does not begin with a number.
 pub(crate) fn strtod(text: &[u8]) -> Option<(f64, usize)> {
     let sign = usize::from(matches!(text.first(), Some(b'+' | b'-')));
     let (magnitude, length) = unsigned(&text[sign..])?;

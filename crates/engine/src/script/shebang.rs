@@ -41,7 +41,7 @@ pub(super) fn parse(script: &[u8]) -> CommandResult<(Declared, &[u8])> {
             match flag.trim_ascii() {
                 b"no-writes" => reads_only = true,
                 b"allow-oom" => runs_when_full = true,
-                // There are no replicas and no cluster.
+                // These flags concern replicas and clusters, which the engine does not have.
                 b"allow-stale" | b"no-cluster" | b"allow-cross-slot-keys" => {}
                 _ => {
                     let flag = printable(flag, 128);

@@ -42,7 +42,7 @@ pub(crate) struct EventFlags(u16);
 
 const BY_KEY: u16 = 1;
 const BY_EVENT: u16 = 1 << 1;
-/// Classes without events here: nothing is evicted, and there are no modules.
+/// The engine accepts these classes, but sends no events of them: it neither evicts keys nor has modules.
 const EVICTED: u16 = 1 << 9;
 const MODULE: u16 = 1 << 11;
 

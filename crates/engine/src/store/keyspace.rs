@@ -346,7 +346,7 @@ impl Keyspace {
 
     /// A random key that has not expired.
     pub(crate) fn random(&mut self) -> Option<Vec<u8>> {
-        /// Expired keys are removed; if there are too many, there is no answer.
+        /// Each try that finds an expired key removes it. After this many, the result is `None`.
         const TRIES: usize = 1000;
         for _ in 0..TRIES.min(self.entries.len()) {
             if self.entries.is_empty() {

@@ -36,7 +36,7 @@ async fn notifications_are_off_by_default() {
     assert_eq!(events(&engine, &mut subscriber).await, ["__keyspace@0__:k set", "__keyevent@0__:set k"]);
     let refused = error(run(&engine, "CONFIG SET notify-keyspace-events KEq"));
     assert!(refused.contains("Invalid event class character"), "{refused}");
-    // Without K or E there is no channel, as in Redis.
+    // As in Redis, events are published only if K or E selects a channel.
     run(&engine, "CONFIG SET notify-keyspace-events A");
     run(&engine, "SET k v");
     assert!(events(&engine, &mut subscriber).await.is_empty());

@@ -15,8 +15,8 @@ const LIMIT_MIB: usize = 12;
 /// The systems that write to the store all the time.
 const BUSY: [&str; 4] = ["gateway", "uptime", "chat", "hob"];
 
-const DEGRADED: &str = "system degraded, the store refuses its calls";
-const RECOVERED: &str = "system recovered, the store accepts its calls";
+const DEGRADED: &str = "store refuses the calls of this system";
+const RECOVERED: &str = "store accepts the calls of this system again";
 
 fn junk(number: usize) -> String {
     format!("junk:{number}")

@@ -62,7 +62,8 @@ fn files_that_other_users_could_read_are_repaired_with_a_warning() {
     let data = server.folder.path().join("hob-data");
     assert_eq!([mode(&data), mode(&data.join("hob.db"))], ["0700", "0600"]);
     assert_eq!([mode(&data.join("hob.db-wal")), mode(&data.join("hob.db-shm"))], ["0600", "0600"]);
-    let of_access = |line: &&str| line.contains("WARN") && line.contains("file permissions of other users");
+    let of_access =
+        |line: &&str| line.contains("WARN") && line.contains("permissions of other users on a file");
     // The log is written by another thread.
     let log = wait_until("three warnings in the log", || {
         let log = server.log();

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use hob_net::{Outbound, OutboundError};
+use hob_units::error_text;
 use http::{HeaderMap, Request, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
@@ -102,14 +103,8 @@ impl AttemptFailure {
         Self::network(error)
     }
 
-    fn network(error: &dyn std::error::Error) -> Self {
-        let mut text = error.to_string();
-        let mut source = error.source();
-        while let Some(cause) = source {
-            text = format!("{text}: {cause}");
-            source = cause.source();
-        }
-        Self { class: FailureClass::Network, error: text }
+    fn network(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self { class: FailureClass::Network, error: error_text(error) }
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]

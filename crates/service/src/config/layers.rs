@@ -161,14 +161,15 @@ impl File {
             }
             !unusable.contains(&(name.to_owned(), None))
         });
-        // In the order of the file. Truncated before lines and columns are computed, because each one scans the text from the
-        // start.
+        // In the order of the file. Truncated first, because computing the line and column of a mistake scans the text from
+        // the start.
         mistakes.sort_by_key(|(offset, _)| *offset);
         mistakes.truncate(MAX_LISTED);
         mistakes.into_iter().map(|(offset, message)| self.error_at(offset, message)).collect()
     }
 
-    /// Where a value of a section is, or the innermost table or list around it that is in the file.
+    /// The offset of a value in the file. If the file does not contain the value, the offset of the innermost table or list
+    /// around it that the file does contain.
     fn offset_of(&self, section: &str, path: &str) -> Option<usize> {
         let table = DeTable::parse(&self.text).ok()?;
         let (_, mut value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == section)?;
@@ -222,7 +223,8 @@ impl Layers {
         errors
     }
 
-    /// Mistakes of a section with the places where its values are set. `file` is the one of [`new`](Self::new).
+    /// Turns mistakes into errors that say where each value is set. `file` must be the file that was passed to
+    /// [`new`](Self::new).
     pub fn locate<S: Section>(&self, file: Option<&File>, mistakes: Mistakes) -> Vec<ConfigError> {
         let mistakes = mistakes.into_vec().into_iter().take(MAX_LISTED);
         mistakes.map(|mistake| self.locate_one::<S>(file, mistake)).collect()
@@ -328,7 +330,7 @@ fn check_section(
     found
 }
 
-/// The elements of a list that are invalid even if they are read alone, with their errors.
+/// The elements of a list that are invalid in themselves, each with its error.
 fn elements_with_mistakes(
     value: &Spanned<DeValue<'_>>,
     read: &dyn Fn(Spanned<DeValue<'_>>) -> Result<(), toml::de::Error>,

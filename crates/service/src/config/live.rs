@@ -29,7 +29,8 @@ impl<T> Live<T> {
     }
 
     /// Waits until the value is replaced. If it was replaced since the previous call of `changed` (since [`Live::new`], for
-    /// the first call), returns at once. A clone has seen the same values as its original; `current` does not count.
+    /// the first call), returns at once. A new clone
+    /// returns at once if its original would have. Reading the value with `current` makes no difference.
     pub async fn changed(&mut self) -> Arc<T> {
         if self.0.changed().await.is_err() {
             // The other end was dropped, so the value cannot change any more.

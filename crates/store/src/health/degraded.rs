@@ -162,7 +162,7 @@ impl System {
         drop(state);
         if refusal == Refusal::First {
             self.degraded.set(1.0);
-            tracing::warn!(system = self.name, %error, "system degraded, the store refuses its calls");
+            tracing::warn!(system = self.name, %error, "store refuses the calls of this system");
         }
         refusal
     }
@@ -186,7 +186,7 @@ impl System {
         *state = State::Working;
         drop(state);
         self.degraded.set(0.0);
-        tracing::info!(system = self.name, "system recovered, the store accepts its calls");
+        tracing::info!(system = self.name, "store accepts the calls of this system again");
         true
     }
 

@@ -173,7 +173,7 @@ impl Uptime {
         if let Some(change) = result.pending_change() {
             tracing::info!(monitor = %monitor.id, name = monitor.spec.name, change = change.change.as_str(), "incident changed");
             if let Err(error) = self.save_change(monitor, &change).await {
-                tracing::warn!(%error, monitor = %monitor.id, "failed to save an incident, it stays in the store");
+                tracing::warn!(%error, monitor = %monitor.id, "failed to save an incident to the database, retrying later");
             }
         }
         self.notify_pages(Some(&monitor.id));

@@ -298,7 +298,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    /// The character of `\uXXXX`, or of two of them, and their length.
+    /// The character of an escape such as `\u00e9`, or of a surrogate pair of escapes, and their length.
     fn unicode(&self) -> Option<(char, usize)> {
         let unit = self.code_unit(self.at)?;
         if let Some(character) = char::from_u32(unit) {
@@ -310,7 +310,7 @@ impl<'a> Decoder<'a> {
         Some((character, 12))
     }
 
-    /// The number in `\uXXXX`.
+    /// The number in one such escape.
     fn code_unit(&self, at: usize) -> Option<u32> {
         let digits = self.data.get(at..at + 6)?.strip_prefix(b"\\u")?;
         let digit = |value: u32, byte: &u8| Some(value << 4 | char::from(*byte).to_digit(16)?);
