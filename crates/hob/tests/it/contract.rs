@@ -1,17 +1,30 @@
 //! The contract as another program sees it: the real binary, and a plain Redis client that reads keys, types, TTLs and
 //! values, on the embedded engine and on Redis. Each test names the contract ids that it proves.
 
+mod gateway;
 mod pipeline;
 mod uptime;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 
 use hob_testkit::RedisServer;
 use redis::FromRedisValue;
+use tempfile::TempDir;
 
 use crate::program::{Server, hob};
+
+/// The store of a deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Embedded,
+    Redis,
+}
 
 /// A running `hob serve`, and a client of its store.
 pub(crate) struct Deployment {
@@ -19,7 +32,19 @@ pub(crate) struct Deployment {
     client: RefCell<redis::Connection>,
     port: u16,
     /// `None` for the embedded engine.
-    _redis: Option<RedisServer>,
+    redis: Option<RedisServer>,
+    settings: Settings,
+}
+
+/// What a server is started with.
+#[derive(Default)]
+pub(crate) struct Settings {
+    service: String,
+    /// The text of its `hob.toml`.
+    config: String,
+    variables: Vec<(String, String)>,
+    /// The folder of a database that outlives the server.
+    _database: Option<TempDir>,
 }
 
 /// The TTL of a key.
@@ -30,25 +55,37 @@ pub(crate) enum Ttl {
     Seconds(u64),
 }
 
-/// Runs each test on the embedded engine and on Redis: `on_every_store! { "uptime"; fn name(deployment: Deployment) { … } }`.
+/// Runs each test on the embedded engine and on Redis: `on_every_store! { "uptime"; fn name(deployment: Deployment) { … } }`,
+/// or `on_every_store! { fn name(store: Store) { … } }` if the test starts the deployment with settings.
 macro_rules! on_every_store {
     ($service:literal; $($(#[doc = $about:literal])+ fn $name:ident($deployment:ident: Deployment) $body:block)+) => {
+        crate::contract::on_every_store! {
+            $(
+                $(#[doc = $about])+
+                fn $name(store: Store) {
+                    let $deployment = crate::contract::Deployment::start(store, $service);
+                    $body
+                }
+            )+
+        }
+    };
+    ($($(#[doc = $about:literal])+ fn $name:ident($store:ident: Store) $body:block)+) => {
         $(
             $(#[doc = $about])+
             mod $name {
                 #[allow(unused_imports, reason = "not every test needs everything")]
                 use super::*;
 
-                fn test($deployment: crate::contract::Deployment) $body
+                fn test($store: crate::contract::Store) $body
 
                 #[test]
                 fn embedded() {
-                    test(crate::contract::Deployment::embedded($service));
+                    test(crate::contract::Store::Embedded);
                 }
 
                 #[test]
                 fn redis() {
-                    test(crate::contract::Deployment::redis($service));
+                    test(crate::contract::Store::Redis);
                 }
             }
         )+
@@ -56,25 +93,72 @@ macro_rules! on_every_store {
 }
 pub(crate) use on_every_store;
 
+impl Settings {
+    pub(crate) fn new(service: &str) -> Self {
+        Self { service: service.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn config(mut self, text: &str) -> Self {
+        self.config.push_str(text);
+        self
+    }
+
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// With a database that [`Deployment::restart`] finds again.
+    pub(crate) fn lasting_database(self) -> Self {
+        let folder = tempfile::tempdir().expect("cannot create a temporary folder");
+        let path = folder.path().join("hob.db").display().to_string();
+        Self { _database: Some(folder), ..self.variable("DATABASE_URL", &path) }
+    }
+
+    /// Starts a server; on the embedded engine without a URL.
+    fn start(&self, redis: Option<&str>) -> Server {
+        Server::launch("127.0.0.1:0", |command| {
+            let folder = command.get_current_dir().expect("no working directory").to_owned();
+            std::fs::write(folder.join("hob.toml"), &self.config)
+                .expect("cannot write to the temporary folder");
+            command.args(["--only", &self.service]).envs(self.variables.iter().cloned());
+            if let Some(url) = redis {
+                command.args(["--redis", url]);
+            }
+            command
+        })
+    }
+}
+
 impl Deployment {
-    /// One service on the embedded engine.
-    pub(crate) fn embedded(service: &str) -> Self {
-        let server = Server::start(&["--only", service]);
-        let port = server.store_port.expect("the embedded engine does not listen");
-        Self::new(server, port, None)
+    /// One service with its defaults.
+    pub(crate) fn start(store: Store, service: &str) -> Self {
+        Self::start_with(store, Settings::new(service))
     }
 
-    /// One service on a Redis server.
-    pub(crate) fn redis(service: &str) -> Self {
-        let redis = RedisServer::start();
-        let server = Server::start(&["--only", service, "--redis", &redis.url()]);
-        Self::new(server, redis.port(), Some(redis))
+    pub(crate) fn start_with(store: Store, settings: Settings) -> Self {
+        let redis = (store == Store::Redis).then(RedisServer::start);
+        let server = settings.start(redis.as_ref().map(RedisServer::url).as_deref());
+        let port = match &redis {
+            Some(redis) => redis.port(),
+            None => server.store_port.expect("the embedded engine does not listen"),
+        };
+        Self { server, client: RefCell::new(connect(port)), port, redis, settings }
     }
 
-    fn new(server: Server, port: u16, redis: Option<RedisServer>) -> Self {
-        let client = redis::Client::open(("127.0.0.1", port)).expect("an address");
-        let client = RefCell::new(client.get_connection().expect("the store does not accept connections"));
-        Self { server, client, port, _redis: redis }
+    /// Stops the server and starts it again, with the same settings, database and Redis. The embedded engine starts empty.
+    pub(crate) fn restart(&mut self) {
+        self.server.terminate();
+        self.server = self.settings.start(self.redis.as_ref().map(RedisServer::url).as_deref());
+        if let Some(port) = self.server.store_port {
+            self.port = port;
+            self.client = RefCell::new(connect(port));
+        }
+    }
+
+    /// Another server on the same store.
+    pub(crate) fn another_node(&self, settings: &Settings) -> Server {
+        settings.start(Some(&format!("redis://127.0.0.1:{}", self.port)))
     }
 
     /// Sends a command to the store.
@@ -131,6 +215,46 @@ impl Deployment {
         let audit = hob().args(["schema", "audit", &url]).output().expect("cannot start hob");
         let report = String::from_utf8_lossy(&audit.stdout);
         assert_eq!(audit.status.code(), Some(0), "{report}{}", String::from_utf8_lossy(&audit.stderr));
+    }
+}
+
+fn connect(port: u16) -> redis::Connection {
+    let client = redis::Client::open(("127.0.0.1", port)).expect("an address");
+    client.get_connection().expect("the store does not accept connections")
+}
+
+/// An HTTP server that responds with a status, and counts requests.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) url: String,
+    status: Arc<AtomicU16>,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Target {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let target = Self { url, status: Arc::new(AtomicU16::new(200)), requests: Arc::default() };
+        let this = target.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let _ = stream.read(&mut [0; 2048]);
+                this.requests.fetch_add(1, Ordering::SeqCst);
+                let status = this.status.load(Ordering::SeqCst);
+                let _ =
+                    write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            }
+        });
+        target
+    }
+
+    pub(crate) fn respond_with(&self, status: u16) {
+        self.status.store(status, Ordering::SeqCst);
+    }
+
+    pub(crate) fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
     }
 }
 

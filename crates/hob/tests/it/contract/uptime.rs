@@ -1,48 +1,12 @@
 //! The keys of monitors (U1 to U9).
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
-
 use hob_testkit::wait_until;
 use serde_json::{Value, json};
 
-use super::{Deployment, Ttl, digits, on_every_store};
+use super::{Deployment, Target, Ttl, digits, on_every_store};
 
 const SCHEDULE: &str = "monitor:schedule";
 const HOUR_S: u64 = 3600;
-
-/// A target that responds with a status, and counts requests.
-#[derive(Clone)]
-struct Target {
-    url: String,
-    status: Arc<AtomicU16>,
-    requests: Arc<AtomicUsize>,
-}
-
-impl Target {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/", listener.local_addr().unwrap());
-        let target = Self { url, status: Arc::new(AtomicU16::new(200)), requests: Arc::default() };
-        let this = target.clone();
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                let _ = stream.read(&mut [0; 2048]);
-                this.requests.fetch_add(1, Ordering::SeqCst);
-                let status = this.status.load(Ordering::SeqCst);
-                let _ =
-                    write!(stream, "HTTP/1.1 {status} X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
-            }
-        });
-        target
-    }
-
-    fn respond_with(&self, status: u16) {
-        self.status.store(status, Ordering::SeqCst);
-    }
-}
 
 /// The monitors of a deployment, through the API.
 trait Monitors {
@@ -130,9 +94,9 @@ on_every_store! {
         assert!((ms - ms.round()).abs() < 0.01, "{score}");
 
         // Another program may make a monitor due. What it adds otherwise is dropped.
-        let before = target.requests.load(Ordering::SeqCst);
+        let before = target.requests();
         deployment.run::<u64>(&["ZADD", SCHEDULE, "1705305600", "monitor_123", "1705305600", "monitor_999"]);
-        wait_until("the requested check", || target.requests.load(Ordering::SeqCst) > before);
+        wait_until("the requested check", || target.requests() > before);
         wait_until("only the monitor in the schedule, in the future", || {
             let found = deployment.run::<Vec<(String, f64)>>(&["ZRANGE", SCHEDULE, "0", "-1", "WITHSCORES"]);
             let as_expected = found.len() == 1 && found[0].0 == "monitor_123" && found[0].1 > 1_705_305_601.0;
