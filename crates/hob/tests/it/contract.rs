@@ -1,6 +1,7 @@
 //! The contract as another program sees it: the real binary, and a plain Redis client that reads keys, types, TTLs and
 //! values, on the embedded engine and on Redis. Each test names the contract ids that it proves.
 
+mod chat;
 mod gateway;
 mod pipeline;
 mod uptime;
@@ -10,10 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 
-use hob_testkit::RedisServer;
+use hob_testkit::{LIMIT, RedisServer};
 use redis::FromRedisValue;
 use tempfile::TempDir;
 
@@ -208,6 +209,30 @@ impl Deployment {
         assert!(left <= set && left + 300 > set, "the TTL of {key} is {left} s, was set to {set} s");
     }
 
+    /// Subscribes to channels of the store.
+    pub(crate) fn subscribe(&self, channels: &[&str]) -> Messages {
+        let (mut connection, channels) = (connect(self.port), channels.iter().map(|&name| name.to_owned()));
+        let channels: Vec<String> = channels.collect();
+        let (sender, messages) = mpsc::channel();
+        let (ready, subscribed) = mpsc::channel();
+        // Ends with the store, or with its receiver.
+        std::thread::spawn(move || {
+            let mut subscription = connection.as_pubsub();
+            for channel in &channels {
+                subscription.subscribe(channel).expect("cannot subscribe");
+            }
+            ready.send(()).expect("the test has ended");
+            while let Ok(message) = subscription.get_message() {
+                let payload = message.get_payload().expect("not a text");
+                if sender.send((message.get_channel_name().to_owned(), payload)).is_err() {
+                    break;
+                }
+            }
+        });
+        subscribed.recv_timeout(LIMIT).expect("no reply to SUBSCRIBE");
+        Messages(messages)
+    }
+
     /// Checks all keys in the store against the schema files.
     #[track_caller]
     pub(crate) fn assert_audit_is_clean(&self) {
@@ -215,6 +240,17 @@ impl Deployment {
         let audit = hob().args(["schema", "audit", &url]).output().expect("cannot start hob");
         let report = String::from_utf8_lossy(&audit.stdout);
         assert_eq!(audit.status.code(), Some(0), "{report}{}", String::from_utf8_lossy(&audit.stderr));
+    }
+}
+
+/// The messages of a subscription.
+pub(crate) struct Messages(mpsc::Receiver<(String, String)>);
+
+impl Messages {
+    /// Waits for the next message: its channel and its payload.
+    #[track_caller]
+    pub(crate) fn next(&self) -> (String, String) {
+        self.0.recv_timeout(LIMIT).expect("no message")
     }
 }
 
@@ -256,6 +292,14 @@ impl Target {
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
+}
+
+/// Whether a text has digits where the form has zeros, and is like the form elsewhere.
+pub(crate) fn matches_form(text: &str, form: &str) -> bool {
+    let same = |(found, expected): (u8, u8)| {
+        if expected == b'0' { found.is_ascii_digit() } else { found == expected }
+    };
+    text.len() == form.len() && text.bytes().zip(form.bytes()).all(same)
 }
 
 /// A number that is written with digits only.

@@ -143,6 +143,10 @@ impl Server {
         send_json(self.listen, "PUT", path, body).expect("no response from the server")
     }
 
+    pub(crate) fn patch(&self, path: &str, body: &str) -> Response {
+        send_json(self.listen, "PATCH", path, body).expect("no response from the server")
+    }
+
     pub(crate) fn delete(&self, path: &str) -> Response {
         send_json(self.listen, "DELETE", path, "").expect("no response from the server")
     }

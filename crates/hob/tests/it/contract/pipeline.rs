@@ -8,7 +8,7 @@ use hob_testkit::{LIMIT, wait_for};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{Deployment, digits, on_every_store};
+use super::{Deployment, digits, matches_form, on_every_store};
 
 /// An id like those of Airflow, with colons.
 const RUN: &str = "manual_2024-09-17T14:30:00+00:00";
@@ -134,14 +134,6 @@ fn is_hour(text: &str) -> bool {
 /// `YYYY-MM-DDTHH:MM:SS.ffffff`, without an offset.
 fn is_time(text: &str) -> bool {
     matches_form(text, "0000-00-00T00:00:00.000000")
-}
-
-/// Whether a text has digits where the form has zeros, and is like the form elsewhere.
-fn matches_form(text: &str, form: &str) -> bool {
-    let same = |(found, expected): (u8, u8)| {
-        if expected == b'0' { found.is_ascii_digit() } else { found == expected }
-    };
-    text.len() == form.len() && text.bytes().zip(form.bytes()).all(same)
 }
 
 fn reserve(deployment: &Deployment, calls: u32) -> Value {
