@@ -1,6 +1,6 @@
 //! Incidents (U3 U5 U6 U8): opened, acknowledged, annotated and resolved in the database. Every change is idempotent on
-//! the monitor and the fence of the check that found it, and is written in one transaction with the event that
-//! [alerts](alert) follow from.
+//! the monitor, the fence of the check that found it and its time, and is written in one transaction with the event that
+//! [alerts](alert) follow from. (A store that goes back in time repeats fences, but not times.)
 
 pub mod alert;
 mod event;
@@ -126,7 +126,8 @@ async fn open(
     Ok(if incident.told_at.is_some() { Alerted::Yes } else { Alerted::NotYet })
 }
 
-/// Resolves the open incident of a monitor, unless it was opened by a later check than the one with this fence.
+/// Resolves the open incident of a monitor, unless it was opened by a later check. A check is later if its fence or its
+/// time is: after a failover the clock may be behind, and a store that goes back in time repeats fences.
 pub async fn resolve(
     tx: &Transaction,
     monitor: &Monitor,
@@ -135,7 +136,7 @@ pub async fn resolve(
     fence: Option<u64>,
 ) -> Result<()> {
     let Some(open) = incidents::open_for(tx, &monitor.id).await? else { return Ok(()) };
-    if fence.is_some_and(|fence| fence <= open.opened_fence) {
+    if fence.is_some_and(|fence| fence <= open.opened_fence) && at <= open.confirmed_at {
         return Ok(());
     }
     let at = at.max(open.opened_at);

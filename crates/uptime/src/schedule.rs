@@ -4,6 +4,7 @@
 pub(crate) mod background;
 mod memory_usage;
 mod rebuild;
+mod reconcile;
 pub mod record;
 pub mod snapshot;
 pub mod state;

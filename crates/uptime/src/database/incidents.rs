@@ -1,5 +1,7 @@
 //! Incidents and their notes.
 
+use std::collections::HashSet;
+
 use hob_database::{
     Database, Keyset, Page, PageRequest, Query, Read, Transaction, UnixMs, ValueKind, column, from_row, sql,
 };
@@ -66,6 +68,13 @@ pub async fn all_open(on: &impl Read) -> Result<Vec<Incident>> {
     }
 }
 
+/// Which of these monitors have an open incident.
+pub(crate) async fn open_among(on: &impl Read, monitors: &[MonitorId]) -> Result<HashSet<MonitorId>> {
+    let query: Query<(MonitorId,)> =
+        sql("SELECT monitor_id FROM uptime_incident WHERE resolved_at IS NULL AND monitor_id IN ($1...)");
+    Ok(on.all(query.bind_list(monitors)).await?.into_iter().map(|(id,)| id).collect())
+}
+
 /// A page of incidents, the newest first.
 pub async fn page(on: &impl Read, filter: &Filter, request: &PageRequest) -> Result<Page<Incident>> {
     let query: Query<Incident> = match filter {
@@ -84,7 +93,7 @@ pub(crate) async fn since(on: &impl Read, monitors: &[MonitorId], from: UnixMs) 
     Ok(on.all(query.bind(from).bind_list(monitors)).await?)
 }
 
-/// Inserts an incident; `false` if the monitor has an open one, or had one with this fence.
+/// Inserts an incident; `false` if the monitor has an open one, or had one that this change opened.
 pub(crate) async fn insert(
     tx: &Transaction,
     id: &str,

@@ -1,13 +1,11 @@
 //! Background tasks. Every task is idempotent and runs on every node.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use hob_database::UnixMs;
-use hob_schema::Shard;
 use hob_service::Task;
-use hob_store::{BusEvent, ChannelFilter, cmd};
+use hob_store::{BusEvent, ChannelFilter};
 use parking_lot::Mutex;
 
 use crate::database::{incidents, monitors};
@@ -15,7 +13,7 @@ use crate::error::Result;
 use crate::incident;
 use crate::keys::MonitorId;
 use crate::monitor::history;
-use crate::schedule::RemovalReason;
+use crate::schedule::reconcile::reconcile;
 use crate::schedule::record::{Alerted, PendingChange};
 use crate::schedule::state::IncidentChange;
 use crate::schedule::worker;
@@ -31,6 +29,8 @@ pub(super) const MAX_REMIND_PAUSE: Duration = Duration::from_secs(10);
 /// The shortest. The clock of the database decides, and may be behind that of the node.
 const MIN_REMIND_PAUSE: Duration = Duration::from_millis(200);
 const RECONCILE_EVERY: Duration = Duration::from_secs(60);
+/// How long a page may contradict itself after the store has gone back in time.
+const RECONCILE_INCIDENTS_EVERY: Duration = Duration::from_secs(5);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const SUMMARIZE_EVERY: Duration = Duration::from_secs(60);
 
@@ -61,6 +61,10 @@ pub(crate) fn start(uptime: &Uptime) {
     let this = uptime.clone();
     tasks.spawn("uptime: reload settings", move |task| reload(this.clone(), task));
     spawn_periodic(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| reconcile(&uptime).await);
+    spawn_periodic(uptime, "uptime: reconcile incidents", RECONCILE_INCIDENTS_EVERY, async |uptime| {
+        let grace = uptime.config().grace.get();
+        uptime.schedule().reconcile_incidents(uptime.database(), grace).await
+    });
     spawn_periodic(uptime, "uptime: measure", MEASURE_EVERY, async |uptime| uptime.measure().await);
     spawn_periodic(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
         let monitors: Vec<MonitorId> = uptime.monitors().iter().map(|monitor| monitor.id.clone()).collect();
@@ -225,55 +229,4 @@ async fn send_reminders(uptime: &Uptime) -> Result<Duration> {
         }
     }
     Ok(pause)
-}
-
-/// Makes the schedule match the database: exactly the active monitors are scheduled (U1).
-pub(crate) async fn reconcile(uptime: &Uptime) -> Result<()> {
-    uptime.inner.cache.refresh().await?;
-    let monitors = uptime.monitors();
-    for shard in uptime.schedule().shards() {
-        let contents = shard_contents(uptime, shard).await?;
-        let mine = monitors.iter().filter(|monitor| uptime.schedule().shard_of(&monitor.id) == shard);
-        for monitor in mine.clone().filter(|monitor| !monitor.spec.paused) {
-            let id = monitor.id.as_str();
-            let is_old =
-                contents.generations.get(id).is_none_or(|generation| *generation < monitor.generation);
-            if is_old || !contents.scheduled.contains(id) {
-                uptime.plan(monitor).await?;
-            }
-        }
-        let active: HashSet<&str> =
-            mine.filter(|monitor| !monitor.spec.paused).map(|monitor| monitor.id.as_str()).collect();
-        for id in contents.generations.keys().filter(|id| !active.contains(id.as_str())) {
-            let Ok(id) = MonitorId::new(id) else { continue };
-            // It may have been added since the monitors were read.
-            let reason = match monitors::by_id(uptime.database(), &id).await? {
-                Some(monitor) if monitor.spec.paused => RemovalReason::Paused,
-                Some(_) => continue,
-                None => RemovalReason::Deleted,
-            };
-            uptime.schedule().remove(&id, reason).await?;
-        }
-    }
-    Ok(())
-}
-
-/// The monitors of a shard.
-struct ShardContents {
-    /// Generations by id.
-    generations: HashMap<String, u64>,
-    /// Monitors that are scheduled or being checked.
-    scheduled: HashSet<String>,
-}
-
-async fn shard_contents(uptime: &Uptime, shard: Shard) -> Result<ShardContents> {
-    let all = uptime.schedule();
-    let [schedule, leases, _, standing, _] = all.shard_keys(shard);
-    let health: Vec<(String, String)> = all.run(shard, cmd("HGETALL").arg(&standing)).await?;
-    let generation = |text: &str| text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0);
-    let generations = health.into_iter().map(|(id, text)| (id, generation(&text))).collect();
-    // A monitor that is claimed between the two reads is missed and planned again, which has no effect.
-    let leased: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&leases).arg(0).arg(-1)).await?;
-    let due: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&schedule).arg(0).arg(-1)).await?;
-    Ok(ShardContents { generations, scheduled: leased.into_iter().chain(due).collect() })
 }

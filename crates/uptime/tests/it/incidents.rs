@@ -98,6 +98,16 @@ every_database! {
         assert_eq!(incidents::all_open(&database).await.unwrap().len(), 1);
     }
 
+    /// U6
+    async fn later_recovery_resolves_an_incident_even_if_the_store_repeats_fences(test_database: TestDatabase) {
+        let database = open(&test_database).await;
+        let monitor = monitor(&database, |_| {}).await;
+        incident::save_change(&database, &monitor, &change(&monitor, IncidentChange::Opened, 7), Alerting::Enabled).await.unwrap();
+        let later = PendingChange { at_ms: 2_000_000, ..change(&monitor, IncidentChange::Resolved, 3) };
+        incident::save_change(&database, &monitor, &later, Alerting::Enabled).await.unwrap();
+        assert!(incidents::all_open(&database).await.unwrap().is_empty());
+    }
+
     /// U8
     async fn incident_in_a_maintenance_window_is_alerted_after_it(test_database: TestDatabase) {
         let database = open(&test_database).await;

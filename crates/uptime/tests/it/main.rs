@@ -22,6 +22,7 @@ mod outbound;
 mod pages;
 mod rebuild;
 mod record;
+mod rewind;
 mod schedule;
 mod secrets;
 mod service;
