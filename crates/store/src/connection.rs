@@ -6,6 +6,7 @@ pub(crate) mod cluster;
 pub(crate) mod dial;
 #[cfg_attr(not(feature = "embedded"), path = "connection/no_engine.rs")]
 pub(crate) mod embedded;
+pub(crate) mod history;
 pub(crate) mod route;
 pub(crate) mod sentinel;
 pub(crate) mod server;

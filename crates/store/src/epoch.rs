@@ -13,6 +13,11 @@
 //! [`Outcome::Lost`] the service calls [`rebuild`], which raises the epoch in the database, writes the data of the tag
 //! again from the database, and then its marker. Because a lost marker is never written again with its old epoch, a
 //! [`Fence`] is never issued twice.
+//!
+//! A server can also go back to older data, with an older marker: it is restarted from an old snapshot, or a replica
+//! that missed the last writes is promoted. So the marker names the history of its server as well. The store handle reads
+//! this history whenever it connects, and appends it to the arguments of each script that is made with [`MARKER`] or
+//! [`SERVER`]. A marker from another history is lost, too.
 
 mod rebuild;
 
@@ -23,8 +28,12 @@ use crate::reply::Reply;
 
 pub use rebuild::{Progress, Rebuild, Recovery, rebuild};
 
-/// Lua that declares `lost(marker, epoch)`, `superseded(marker, epoch)` and `next_fence(marker, epoch)`.
-pub const MARKER: &str = include_str!("epoch/marker.lua");
+/// Lua that declares `server`, the history of the server on which the script runs, and `same_server(writer)`.
+pub const SERVER: &str = include_str!("epoch/server.lua");
+
+/// Lua that declares `lost(marker, epoch)`, `superseded(marker, epoch)` and `next_fence(marker, epoch)`, and also
+/// [`SERVER`].
+pub const MARKER: &str = concat!(include_str!("epoch/server.lua"), include_str!("epoch/marker.lua"));
 
 /// The number of times that the store lost its data, counted in the database. It has at most 21 bits, because Lua's
 /// numbers are exact up to 2⁵³, and the other part of a fence has 32 bits.

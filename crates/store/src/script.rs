@@ -1,10 +1,13 @@
 //! Lua scripts and calls to them: EVALSHA, or EVAL with the source if the server does not have the script.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::OnceLock;
 
 use redis::{Arg, Cmd, Pipeline, ToRedisArgs, Value};
 
+use crate::connection::history::History;
+use crate::epoch::SERVER;
 use crate::error::{Error, Result};
 
 /// A Lua script, made for a `static`:
@@ -23,6 +26,8 @@ pub struct Script {
 struct Assembled {
     source: String,
     sha: String,
+    /// Whether the history of the server is the last argument.
+    needs_history: bool,
 }
 
 impl Script {
@@ -60,7 +65,8 @@ impl Script {
             let mut source: String = self.parts.iter().flat_map(|part| [*part, "\n"]).collect();
             source.push_str(self.whole);
             let sha = sha1_smol::Sha1::from(&source).digest().to_string();
-            Assembled { source, sha }
+            let needs_history = self.parts.iter().any(|part| part.starts_with(SERVER));
+            Assembled { source, sha, needs_history }
         })
     }
 }
@@ -91,12 +97,21 @@ impl Call {
         self.script
     }
 
+    /// The command to send to a server with this history. The history is added here, for the connection on which the
+    /// command is sent, because the server may change until then.
+    pub(crate) fn command_for(&self, history: &History) -> Cow<'_, Cmd> {
+        if !self.script.is_some_and(|script| script.assembled().needs_history) {
+            return Cow::Borrowed(&self.command);
+        }
+        let mut command = self.command.clone();
+        command.arg(history.as_str());
+        Cow::Owned(command)
+    }
+
     /// The same call as EVAL with the script's source. The server caches the script, so it is loaded exactly where it is
     /// needed.
-    pub(crate) fn with_source(&self) -> Cmd {
-        let Some(script) = self.script else {
-            return self.command.clone();
-        };
+    pub(crate) fn with_source(&self) -> Self {
+        let Some(script) = self.script else { return self.clone() };
         let mut command = redis::cmd("EVAL");
         command.arg(script.source());
         for arg in self.command.args_iter().skip(2) {
@@ -104,29 +119,26 @@ impl Call {
                 command.arg(bytes);
             }
         }
-        command
+        Self { command, script: self.script }
     }
 }
 
-/// Calls as one pipeline.
-pub(crate) fn pipeline<'a>(calls: impl ExactSizeIterator<Item = &'a Call>) -> Pipeline {
+/// Calls as one pipeline for a server with this history.
+pub(crate) fn pipeline(calls: &[&Call], history: &History) -> Pipeline {
     let mut pipeline = Pipeline::with_capacity(calls.len());
     for call in calls {
-        pipeline.add_command(call.command.clone());
+        pipeline.add_command(call.command_for(history).into_owned());
     }
     pipeline
 }
 
-/// The calls whose script the server does not have, as a pipeline with the sources, and their indexes.
-pub(crate) fn unknown(calls: &[&Call], answers: &[Result<Value>]) -> Option<(Pipeline, Vec<usize>)> {
+/// The calls whose script the server does not have, with the sources, and their indexes.
+pub(crate) fn unknown(calls: &[&Call], answers: &[Result<Value>]) -> Option<(Vec<Call>, Vec<usize>)> {
     let places: Vec<usize> = (0..calls.len())
         .filter(|at| calls[*at].script.is_some() && answers[*at].as_ref().is_err_and(Error::is_noscript))
         .collect();
-    let mut pipeline = Pipeline::with_capacity(places.len());
-    for at in &places {
-        pipeline.add_command(calls[*at].with_source());
-    }
-    (!places.is_empty()).then_some((pipeline, places))
+    let sources = places.iter().map(|at| calls[*at].with_source()).collect();
+    (!places.is_empty()).then_some((sources, places))
 }
 
 /// Puts the answers of the second pipeline, or its error, at their indexes.
@@ -166,6 +178,6 @@ mod tests {
         assert_eq!(call.command.get_packed_command(), by_name.get_packed_command());
         let mut by_source = redis::cmd("EVAL");
         by_source.arg(GREET.source()).arg(1).arg("k").arg("a").arg(7);
-        assert_eq!(call.with_source().get_packed_command(), by_source.get_packed_command());
+        assert_eq!(call.with_source().command.get_packed_command(), by_source.get_packed_command());
     }
 }

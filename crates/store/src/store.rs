@@ -224,6 +224,16 @@ impl Store {
         u64::from_redis_value(value).map_err(Error::reply)
     }
 
+    /// Reads the history of the server that has a key again. It is read for every connection, but the server may become
+    /// a replica or a master during a connection.
+    pub(crate) async fn read_history(&self, key: &[u8]) -> Result<()> {
+        match &self.shared.backend {
+            Backend::Embedded(_) => Ok(()),
+            Backend::Single(connection) => connection.read_history(self.until()).await,
+            Backend::Cluster(cluster) => cluster.read_history(key, self.until()).await,
+        }
+    }
+
     pub(crate) fn pubsub(&self) -> &PubSub {
         &self.shared.pubsub
     }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, FutureExt, join_all};
-use redis::{Pipeline, Value};
+use hob_commands::key_slot;
+use redis::Value;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
@@ -91,6 +92,12 @@ impl Cluster {
             answers[at] = Some(answer);
         }
         answers.into_iter().flatten().collect()
+    }
+
+    /// Reads the history of the server that has a key again.
+    pub(crate) async fn read_history(&self, key: &[u8], deadline: Instant) -> Result<()> {
+        let (_, connection) = self.connection(Route::Slot(key_slot(key)), deadline).await?;
+        connection.read_history(deadline).await
     }
 
     /// The masters and their connections, sorted by host.
@@ -198,9 +205,8 @@ impl Cluster {
     /// both commands are sent in one pipeline, which is never split. A script is sent with its source, because the node
     /// may not have it.
     async fn ask(&self, importer: &Host, call: &Call, deadline: Instant) -> Result<Value> {
-        let mut pipeline = Pipeline::with_capacity(2);
-        pipeline.add_command(redis::cmd("ASKING")).add_command(call.with_source());
-        let answers = self.topology.connection_to(importer).send_all(&pipeline, deadline).await?;
+        let calls = [&redis::cmd("ASKING").into(), &call.with_source()];
+        let answers = self.topology.connection_to(importer).send_all(&calls, deadline).await?;
         answers.into_iter().nth(1).unwrap_or_else(|| Err(Error::reply("no answer after ASKING")))
     }
 

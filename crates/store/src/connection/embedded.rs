@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use hob_engine::{Connection, Engine, Event, Subscriber};
 use redis::aio::ConnectionLike;
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{RedisError, Value};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use crate::bus::{BusEvent, ChannelFilter};
+use crate::connection::history::History;
 use crate::error::{Error, Result};
 use crate::health::meter::Meter;
 use crate::script::{self, Call};
@@ -42,7 +43,7 @@ impl Embedded {
 
     /// Runs a call made at the start of `time`, waiting at most until its end.
     pub(crate) async fn call(&self, call: &Call, time: Range<Instant>) -> Result<Value> {
-        match self.send(&call.command, &time).await {
+        match self.send(call, &time).await {
             Err(error) if error.is_noscript() && call.script().is_some() => {
                 self.send(&call.with_source(), &time).await
             }
@@ -52,11 +53,12 @@ impl Embedded {
 
     pub(crate) async fn call_all(&self, calls: &[Call], time: Range<Instant>) -> Vec<Result<Value>> {
         let calls: Vec<&Call> = calls.iter().collect();
-        let mut answers = match self.send_all(&script::pipeline(calls.iter().copied()), &time).await {
+        let mut answers = match self.send_all(&calls, &time).await {
             Ok(answers) => answers,
             Err(error) => return calls.iter().map(|_| Err(error.clone())).collect(),
         };
         if let Some((sources, places)) = script::unknown(&calls, &answers) {
+            let sources: Vec<&Call> = sources.iter().collect();
             script::fill(&mut answers, places, self.send_all(&sources, &time).await);
         }
         answers
@@ -73,15 +75,16 @@ impl Embedded {
         EmbeddedReceiver(Box::new(subscriber))
     }
 
-    async fn send(&self, command: &Cmd, time: &Range<Instant>) -> Result<Value> {
-        let answer = self.connection.until(time.end).req_packed_command(command).await;
+    async fn send(&self, call: &Call, time: &Range<Instant>) -> Result<Value> {
+        let command = call.command_for(&History::unknown());
+        let answer = self.connection.until(time.end).req_packed_command(&command).await;
         answer.map_err(|error| refusal(error, time.start))
     }
 
-    async fn send_all(&self, commands: &Pipeline, time: &Range<Instant>) -> Result<Vec<Result<Value>>> {
+    async fn send_all(&self, calls: &[&Call], time: &Range<Instant>) -> Result<Vec<Result<Value>>> {
         let refusal = |error| refusal(error, time.start);
-        let count = commands.len();
-        let values = self.connection.until(time.end).req_packed_commands(commands, 0, count).await;
+        let pipeline = script::pipeline(calls, &History::unknown());
+        let values = self.connection.until(time.end).req_packed_commands(&pipeline, 0, calls.len()).await;
         Ok(values.map_err(refusal)?.into_iter().map(|value| value.extract_error().map_err(refusal)).collect())
     }
 }

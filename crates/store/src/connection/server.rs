@@ -4,11 +4,11 @@
 //! of the live connection, or wait for one until their deadline. They report faults with the number of the connection
 //! that failed, so that a hundred failed calls cause one reconnect.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{Cmd, Pipeline, RedisError, Value};
+use redis::{RedisError, Value};
 use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::address::Host;
 use crate::connection::backoff::RECONNECT;
 use crate::connection::dial::{CONNECT_LIMIT, Dialer, Driver};
+use crate::connection::history::{History, ServerInfo};
 use crate::connection::sentinel::Sentinels;
 use crate::error::{Error, Result};
 use crate::health::meter::Meter;
@@ -62,6 +63,32 @@ enum State {
 struct Live {
     number: u64,
     connection: MultiplexedConnection,
+    /// Shared by the clones. It changes during a connection only if the server becomes a replica or a master.
+    history: Arc<Mutex<History>>,
+}
+
+impl Live {
+    fn new(number: u64, connection: MultiplexedConnection, history: History) -> Self {
+        Self { number, connection, history: Arc::new(Mutex::new(history)) }
+    }
+
+    fn history(&self) -> History {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_history(&self, history: History) {
+        *self.history.lock().unwrap_or_else(PoisonError::into_inner) = history;
+    }
+
+    /// Turns an error reply into an error. A server that refuses a write as a replica may have been a master before.
+    fn refusal(&self, value: Value) -> Result<Value> {
+        let Value::ServerError(error) = value else { return Ok(value) };
+        let error = Error::from_server(&error);
+        if error.is_readonly() {
+            self.set_history(History::replica());
+        }
+        Err(error)
+    }
 }
 
 enum Fault {
@@ -93,29 +120,27 @@ impl ServerConnection {
         self.live(deadline).await.map(drop)
     }
 
-    /// Runs one command.
-    pub(crate) async fn send(&self, command: &Cmd, deadline: Instant) -> Result<Value> {
+    /// Runs one call as it is.
+    pub(crate) async fn send(&self, call: &Call, deadline: Instant) -> Result<Value> {
         let mut live = self.live(deadline).await?;
-        let answer = timeout_at(deadline, live.connection.req_packed_command(command)).await;
-        self.classify(answer, live.number).and_then(refusal)
+        let command = call.command_for(&live.history());
+        let answer = timeout_at(deadline, live.connection.req_packed_command(&command)).await;
+        self.classify(answer, live.number).and_then(|value| live.refusal(value))
     }
 
-    /// Runs a pipeline; each command has its own answer.
-    pub(crate) async fn send_all(
-        &self,
-        commands: &Pipeline,
-        deadline: Instant,
-    ) -> Result<Vec<Result<Value>>> {
+    /// Runs calls as one pipeline; each call has its own answer.
+    pub(crate) async fn send_all(&self, calls: &[&Call], deadline: Instant) -> Result<Vec<Result<Value>>> {
         let mut live = self.live(deadline).await?;
-        let count = commands.len();
-        let answer = timeout_at(deadline, live.connection.req_packed_commands(commands, 0, count)).await;
+        let pipeline = script::pipeline(calls, &live.history());
+        let answer =
+            timeout_at(deadline, live.connection.req_packed_commands(&pipeline, 0, calls.len())).await;
         let values = self.classify(answer, live.number)?;
-        Ok(values.into_iter().map(refusal).collect())
+        Ok(values.into_iter().map(|value| live.refusal(value)).collect())
     }
 
     /// Runs one call. If the server does not know the script, sends the call again with the source.
     pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
-        match self.send(&call.command, deadline).await {
+        match self.send(call, deadline).await {
             Err(error) if error.is_noscript() && call.script().is_some() => {
                 self.send(&call.with_source(), deadline).await
             }
@@ -126,12 +151,21 @@ impl ServerConnection {
     /// Runs calls in one round trip. Calls whose script the server does not know are sent again, with the source, in a
     /// second round trip.
     pub(crate) async fn call_all(&self, calls: &[&Call], deadline: Instant) -> Result<Vec<Result<Value>>> {
-        let first = script::pipeline(calls.iter().copied());
-        let mut answers = self.send_all(&first, deadline).await?;
+        let mut answers = self.send_all(calls, deadline).await?;
         if let Some((sources, places)) = script::unknown(calls, &answers) {
+            let sources: Vec<&Call> = sources.iter().collect();
             script::fill(&mut answers, places, self.send_all(&sources, deadline).await);
         }
         Ok(answers)
+    }
+
+    /// Reads the history of the server again.
+    pub(crate) async fn read_history(&self, deadline: Instant) -> Result<()> {
+        let mut live = self.live(deadline).await?;
+        let info = timeout_at(deadline, ServerInfo::read(&mut live.connection)).await;
+        let info = self.classify(info, live.number)?;
+        live.set_history(info.history);
+        Ok(())
     }
 
     /// Whether a refusal to write means that the master has changed. If so, the task looks for the new one.
@@ -194,12 +228,11 @@ impl Drop for ServerConnection {
     }
 }
 
-/// Turns an error reply among the values of a pipeline into an error.
-fn refusal(value: Value) -> Result<Value> {
-    match value {
-        Value::ServerError(error) => Err(Error::from_server(&error)),
-        value => Ok(value),
-    }
+/// A new connection to a server that can be used.
+struct Dialled {
+    connection: MultiplexedConnection,
+    driver: Driver,
+    history: History,
 }
 
 /// The task behind a [`ServerConnection`].
@@ -218,10 +251,10 @@ impl ConnectionTask {
         for number in 1.. {
             self.meter.connecting();
             let reason = match self.dial().await {
-                Ok((connection, driver)) => {
+                Ok(Dialled { connection, driver, history }) => {
                     backoff.reset();
                     let _up = self.meter.connected();
-                    self.state.send_replace(State::Up(Live { number, connection: connection.clone() }));
+                    self.state.send_replace(State::Up(Live::new(number, connection.clone(), history)));
                     self.hold(number, connection, driver).await
                 }
                 Err(reason) => {
@@ -238,22 +271,22 @@ impl ConnectionTask {
 
     /// Connects and checks that the server accepts the credentials, has loaded its data and, with sentinels, is
     /// the master.
-    async fn dial(&self) -> Result<(MultiplexedConnection, Driver), String> {
+    async fn dial(&self) -> Result<Dialled, String> {
         let host = self.target.resolve(&self.dialer).await?;
         let observed = |error: RedisError| format!("{host}: {error}");
         let dialling = async {
             let (connection, mut driver) = self.dialer.commands(&host).await.map_err(observed)?;
-            tokio::select! {
-                served = self.check(connection.clone()) => served.map_err(observed)?,
+            let history = tokio::select! {
+                checked = self.check(connection.clone()) => checked.map_err(observed)?,
                 () = &mut driver => return Err(format!("{host}: closed the connection")),
-            }
-            Ok((connection, driver))
+            };
+            Ok(Dialled { connection, driver, history })
         };
         let late = |_| Err(format!("{host}: no connection within {CONNECT_LIMIT:?}"));
         timeout(CONNECT_LIMIT, dialling).await.unwrap_or_else(late)
     }
 
-    async fn check(&self, mut connection: MultiplexedConnection) -> Result<(), RedisError> {
+    async fn check(&self, mut connection: MultiplexedConnection) -> Result<History, RedisError> {
         // A server whose ACL forbids PING can still be used.
         match connection.req_packed_command(&redis::cmd("PING")).await?.extract_error() {
             Err(error) if error.code() == Some("NOPERM") => {}
@@ -269,11 +302,9 @@ impl ConnectionTask {
                 .into());
             }
         }
-        // An ACL may forbid INFO; the server can still be used.
-        if let Ok(info) = redis::cmd("INFO").arg("server").query_async::<String>(&mut connection).await {
-            self.meter.server(&info);
-        }
-        Ok(())
+        let info = ServerInfo::read(&mut connection).await?;
+        self.meter.server(&info.server);
+        Ok(info.history)
     }
 
     /// Drives a connection until it ends, and returns the reason.

@@ -17,9 +17,7 @@ pub(crate) struct SlotMap {
 
 impl SlotMap {
     pub(crate) fn question() -> Cmd {
-        let mut command = redis::cmd("CLUSTER");
-        command.arg("SLOTS");
-        command
+        redis::cmd("CLUSTER").arg("SLOTS").take()
     }
 
     /// Reads the answer of the node `asked`. If a node does not report its own host, the host of `asked` is used.

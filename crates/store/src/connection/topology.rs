@@ -164,7 +164,7 @@ impl Topology {
                 .collect(),
             Map::Unknown(_) => Vec::new(),
         };
-        let question = SlotMap::question();
+        let question = SlotMap::question().into();
         for (host, connection) in connections.iter().filter(|(_, connection)| connection.is_up()) {
             let answer = connection.send(&question, Instant::now() + CONNECT_LIMIT).await;
             match answer.and_then(|value| SlotMap::read(value, host)) {

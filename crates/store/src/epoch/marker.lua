@@ -1,17 +1,20 @@
 -- Shared by every script that depends on earlier writes. The marker of a tag is a hash. It has the fields `epoch` and
--- `n`, the number of fences issued in that epoch; or `rebuilding`, the epoch in which the tag is being rebuilt. It has
--- no TTL: a missing marker means that the data of the tag was lost.
+-- `n`, the number of fences issued in that epoch; or `rebuilding`, the epoch in which the tag is being rebuilt. The field
+-- `server` is the history of the server in which that epoch began. It has no TTL: a missing marker means that the data of
+-- the tag was lost; a marker from another history means that newer data may have been lost.
 
 -- nil if the marker has this epoch, otherwise the answer {'lost', epoch found or ''}.
 local function lost(marker, epoch)
-  local found = redis.call('HGET', marker, 'epoch')
-  if found == epoch then return nil end
-  return {'lost', found or ''}
+  local found = redis.call('HMGET', marker, 'epoch', 'server')
+  if not same_server(found[2]) then return {'lost', ''} end
+  if found[1] == epoch then return nil end
+  return {'lost', found[1] or ''}
 end
 
 -- nil if the tag is being rebuilt in this epoch, otherwise the answer {'superseded'}.
 local function superseded(marker, epoch)
-  if redis.call('HGET', marker, 'rebuilding') == epoch then return nil end
+  local found = redis.call('HMGET', marker, 'rebuilding', 'server')
+  if found[1] == epoch and same_server(found[2]) then return nil end
   return {'superseded'}
 end
 

@@ -1,7 +1,8 @@
 //! Rebuilds a lost tag from the database. All nodes that detect the loss take part.
 //!
 //! 1. A node reads the epoch in the database, and then the marker. If the marker has that epoch, another node has
-//!    rebuilt the tag. If the tag is being rebuilt in that epoch, this node helps.
+//!    rebuilt the tag. If the tag is being rebuilt in that epoch, this node helps. A marker from another history of the
+//!    server counts as missing; before that is decided, the node reads the history again.
 //! 2. Otherwise the node raises the epoch in the database. If several nodes try this, one succeeds. It writes the new
 //!    epoch into the marker as `rebuilding`, once. From then on no script accepts the old epoch.
 //! 3. The data is read from the database and written in batches. Every batch checks that the tag is still being rebuilt
@@ -18,13 +19,13 @@ use std::time::Duration;
 use hob_units::Backoff;
 use tokio::time::sleep;
 
-use super::{Epoch, MARKER};
+use super::{Epoch, MARKER, SERVER};
 use crate::error::{Error, Result};
 use crate::reply::Reply;
 use crate::script::Script;
 use crate::store::Store;
 
-static BEGIN: Script = Script::new(include_str!("rebuild/begin.lua"));
+static BEGIN: Script = Script::with(&[SERVER], include_str!("rebuild/begin.lua"));
 static FINISH: Script = Script::with(&[MARKER], include_str!("rebuild/finish.lua"));
 
 /// How often other nodes or losses may interrupt a rebuild.
@@ -105,12 +106,14 @@ pub async fn rebuild<R: Rebuild, K: AsRef<[u8]>>(
         // This is read before the marker. If the marker does not have a valid epoch, that epoch was lost, or has not
         // begun yet.
         let valid = source.valid_epochs().await?;
-        let Marker { epoch, rebuilding } = Marker::read(store, &keys[..1], None).await?;
-        if let Some(epoch) = epoch.filter(|epoch| valid.contains(epoch)) {
+        store.read_history(&keys[0]).await?;
+        let marker = Marker::read(store, &keys[..1], None).await?;
+        let usable = |epoch: &Epoch| marker.origin == Origin::Current && valid.contains(epoch);
+        if let Some(epoch) = marker.epoch.filter(usable) {
             return Ok(Recovery::Adopted(epoch));
         }
-        let newest = epoch.into_iter().chain(rebuilding).fold(*valid.start(), Epoch::max);
-        let attempt = match rebuilding.filter(|epoch| valid.contains(epoch)) {
+        let newest = marker.epoch.into_iter().chain(marker.rebuilding).fold(*valid.start(), Epoch::max);
+        let attempt = match marker.rebuilding.filter(usable) {
             Some(epoch) => Some(epoch),
             // Another node has raised the epoch in between. If not, the database is a backup from an earlier epoch.
             None if newest > *valid.end() && pause.attempts() == 0 => None,
@@ -150,6 +153,14 @@ async fn finish(store: &Store, marker: &[Vec<u8>], epoch: Epoch) -> Result<Progr
 struct Marker {
     epoch: Option<Epoch>,
     rebuilding: Option<Epoch>,
+    origin: Origin,
+}
+
+/// Which history of the server wrote a marker.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Current,
+    Rewound,
 }
 
 impl Marker {
@@ -160,6 +171,8 @@ impl Marker {
             new.map(|(new, limit)| [new, limit].map(|epoch| epoch.to_string())).unwrap_or_default();
         let mut reply: Reply = store.run(BEGIN.on(keys).arg(new).arg(limit)).await?;
         let mut epoch = || Ok::<_, Error>(Epoch::parse(&reply.next::<String>()?));
-        Ok(Self { epoch: epoch()?, rebuilding: epoch()? })
+        let (epoch, rebuilding) = (epoch()?, epoch()?);
+        let origin = if reply.next::<String>()? == "current" { Origin::Current } else { Origin::Rewound };
+        Ok(Self { epoch, rebuilding, origin })
     }
 }

@@ -10,6 +10,7 @@ use hob_units::unix_ms;
 
 use serde::Serialize;
 
+use crate::connection::history::field;
 use crate::error::{Error, Result};
 use crate::health::degraded::{Degradation, Fault, System};
 use crate::health::latency::{Latency, Summary};
@@ -184,13 +185,12 @@ impl Meter {
 
     /// Reads the name and version of the server from `INFO server`.
     pub(crate) fn server(&self, info: &str) {
-        let field = |name: &str| {
-            let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.map(|value| value.trim().to_owned())
-        };
-        let valkey = field("valkey_version").map(|version| Server { kind: "valkey", version });
-        let redis = || field("redis_version").map(|version| Server { kind: "redis", version });
-        self.observed().server = valkey.or_else(redis);
+        let server =
+            |kind, name| field(info, name).map(|version| Server { kind, version: version.to_owned() });
+        let found = server("valkey", "valkey_version").or_else(|| server("redis", "redis_version"));
+        if found.is_some() {
+            self.observed().server = found;
+        }
     }
 
     pub(crate) fn embedded(&self) {

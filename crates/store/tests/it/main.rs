@@ -13,4 +13,5 @@ mod log;
 mod members;
 mod rebuild;
 mod repair;
+mod rewind;
 mod sentinel;

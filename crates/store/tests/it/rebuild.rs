@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use hob_fixtures::{TestStore, every_store};
-use hob_store::epoch::{Epoch, MARKER, Outcome, Progress, Rebuild, Recovery, rebuild};
+use hob_store::epoch::{Epoch, MARKER, Outcome, Progress, Rebuild, Recovery, SERVER, rebuild};
 use hob_store::{Error, Reply, Result, Script, Store, cmd};
 
 static WRITE: Script = Script::with(
@@ -21,12 +21,17 @@ static READ: Script = Script::with(
      if gone then return gone end
      return {'size', redis.call('SCARD', KEYS[2])}",
 );
+/// What another node does at the end of its rebuild.
+static OVERTAKE: Script = Script::with(
+    &[SERVER],
+    "return {'set', redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'server', server)}",
+);
 
-const BATCHES: u32 = 20;
+pub(crate) const BATCHES: u32 = 20;
 
 /// A node with its tag. Clones share `epoch`, which replaces the epoch in the database.
 #[derive(Clone)]
-struct Node {
+pub(crate) struct Node {
     store: Store,
     marker: String,
     members: String,
@@ -49,15 +54,38 @@ enum Fault {
 impl Node {
     fn new(test_store: &TestStore) -> Self {
         let (marker, members) = (test_store.key("marker", "1"), test_store.key("members", "1"));
-        let (store, epoch) = (test_store.store().clone(), Arc::default());
-        Self { store, marker, members, epoch, fault: Fault::None }
+        Self::on(test_store.store(), marker, members)
+    }
+
+    pub(crate) fn on(store: &Store, marker: String, members: String) -> Self {
+        Self { store: store.clone(), marker, members, epoch: Arc::default(), fault: Fault::None }
+    }
+
+    /// Another node with the same database.
+    pub(crate) fn with_store(&self, store: &Store) -> Self {
+        Self { store: store.clone(), ..self.clone() }
+    }
+
+    /// A node that dies in the middle of a rebuild.
+    pub(crate) fn dying(&self) -> Self {
+        self.with(Fault::Death)
+    }
+
+    /// Writes a key of the tag.
+    pub(crate) async fn touch(&self) -> Result<u64> {
+        self.store.run(cmd("SADD").arg(&self.members).arg("0")).await
+    }
+
+    /// The epoch in the database.
+    pub(crate) fn epoch(&self) -> Epoch {
+        epoch(self.epoch.load(Ordering::SeqCst))
     }
 
     fn with(&self, fault: Fault) -> Self {
         Self { fault, ..self.clone() }
     }
 
-    async fn rebuild(&self) -> Result<Recovery> {
+    pub(crate) async fn rebuild(&self) -> Result<Recovery> {
         rebuild(&self.store, &self.marker, &[&self.members], self).await
     }
 
@@ -71,8 +99,12 @@ impl Node {
     }
 
     async fn size(&self, epoch: Epoch) -> Outcome<u32> {
+        self.try_size(epoch).await.unwrap()
+    }
+
+    pub(crate) async fn try_size(&self, epoch: Epoch) -> Result<Outcome<u32>> {
         let call = READ.on(&[&self.marker, &self.members]).arg(epoch.get());
-        Outcome::read(self.store.run(call).await.unwrap(), |mut reply| reply.next()).unwrap()
+        Outcome::read(self.store.run(call).await?, |mut reply| reply.next())
     }
 
     async fn marker(&self) -> [Option<String>; 2] {
@@ -94,7 +126,7 @@ impl Rebuild for Node {
     async fn raise_epoch(&self, lost: Epoch) -> Result<Option<Epoch>> {
         let mut next = lost.get() + 1;
         if let Fault::Overtaken = self.fault {
-            self.store.run::<u64>(cmd("HSET").arg(&self.marker).arg("epoch").arg(next)).await?;
+            self.store.run::<Reply>(OVERTAKE.on(&[&self.marker]).arg(next)).await?;
             next += 1;
         }
         if self.epoch.fetch_max(next, Ordering::SeqCst) < next {
@@ -125,7 +157,7 @@ impl Rebuild for Node {
     }
 }
 
-fn epoch(number: u32) -> Epoch {
+pub(crate) fn epoch(number: u32) -> Epoch {
     Epoch::new(number).unwrap()
 }
 

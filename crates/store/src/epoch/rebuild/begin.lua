@@ -3,7 +3,8 @@
 -- Changes nothing if the tag has the epoch `limit` or a later one, or is being rebuilt in such an epoch.
 -- KEYS  1 marker hash · 2… keys to delete
 -- ARGV  new epoch ('' = only read the marker), limit
--- Returns {'marker', epoch or '', epoch of the rebuild in progress or ''}
+-- Returns {'marker', epoch or '', epoch of the rebuild in progress or '', 'current' · 'rewound' if another history of the
+--         server wrote the marker}
 -- No TTL: a missing marker means that the tag is lost.
 local is_hash = redis.call('TYPE', KEYS[1]).ok == 'hash'
 
@@ -16,11 +17,12 @@ local function read(field)
 end
 
 local epoch, rebuilding = read('epoch'), read('rebuilding')
+local current = same_server(is_hash and redis.call('HGET', KEYS[1], 'server')) and 'current' or 'rewound'
 local limit = tonumber(ARGV[2])
 if ARGV[1] == '' or (tonumber(epoch) or -1) >= limit or (tonumber(rebuilding) or -1) >= limit then
-  return {'marker', epoch, rebuilding}
+  return {'marker', epoch, rebuilding, current}
 end
 for index = is_hash and 2 or 1, #KEYS do redis.call('DEL', KEYS[index]) end
 redis.call('HDEL', KEYS[1], 'epoch')
-redis.call('HSET', KEYS[1], 'rebuilding', ARGV[1])
-return {'marker', '', ARGV[1]}
+redis.call('HSET', KEYS[1], 'rebuilding', ARGV[1], 'server', server)
+return {'marker', '', ARGV[1], 'current'}
