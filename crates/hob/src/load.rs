@@ -51,11 +51,15 @@ async fn run_plan(arguments: &LoadRunArgs, outbound: Outbound) -> Result<Exit> {
     write(arguments.out.as_deref(), || Ok(report.html()))?;
     write(arguments.json.as_deref(), || Ok(serde_json::to_string_pretty(&report)?))?;
     write(arguments.junit.as_deref(), || Ok(report.junit()))?;
-    Ok(match ended {
+    Ok(exit(&report, ended))
+}
+
+fn exit(report: &Report, ended: RunEnd) -> Exit {
+    match ended {
         RunEnd::Interrupted => Exit::Warnings,
-        _ if !report.passed() => Exit::Errors,
-        RunEnd::Completed | RunEnd::Aborted => Exit::Clean,
-    })
+        RunEnd::Completed if !report.passed() => Exit::Errors,
+        RunEnd::Completed => Exit::Clean,
+    }
 }
 
 /// Reports wrong arguments of `hob load quick`.
@@ -76,16 +80,16 @@ async fn quick(arguments: &QuickArgs, outbound: Outbound) -> Result<Exit> {
         None => LoadModel::users(arguments.connections, duration),
     };
     let plan = Plan::quick(&arguments.url, load).unwrap_or_else(|error| usage_error(&error));
-    let (report, _) = run_locally(plan, 0, &arguments.targets, outbound).await?;
+    let (report, ended) = run_locally(plan, 0, &arguments.targets, outbound).await?;
     print(&report.text());
-    Ok(Exit::Clean)
+    Ok(exit(&report, ended))
 }
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunEnd {
+    /// At the end of the plan, or because a threshold aborted it.
     Completed,
-    Aborted,
     Interrupted,
 }
 
@@ -106,7 +110,7 @@ async fn run_locally(
             second = run.next() => match second {
                 Some(totals) => {
                     let totals = totals.clone();
-                    display.show(run.plan(), &totals);
+                    display.show(run.plan(), run_type, &totals);
                 }
                 None => break,
             },
@@ -117,11 +121,10 @@ async fn run_locally(
         }
     }
     display.done();
-    let ended = match (interrupted, run.aborted()) {
-        (true, _) => RunEnd::Interrupted,
-        (_, Some(_)) => RunEnd::Aborted,
-        _ => RunEnd::Completed,
-    };
+    if let Some(threshold) = run.aborted() {
+        print(&format!("Aborted: threshold {threshold} was missed"));
+    }
+    let ended = if interrupted { RunEnd::Interrupted } else { RunEnd::Completed };
     Ok((run.report(), ended))
 }
 
@@ -157,7 +160,7 @@ impl ProgressDisplay {
         Self(std::io::stderr().is_terminal().then(make))
     }
 
-    fn show(&self, plan: &Plan, totals: &Totals) {
+    fn show(&self, plan: &Plan, run_type: usize, totals: &Totals) {
         let (Some(bar), Some(point)) = (&self.0, totals.points().last()) else { return };
         let latency = &point.latency;
         let mut text = format!(
@@ -168,7 +171,7 @@ impl ProgressDisplay {
             latency.p99,
             totals.failed()
         );
-        for result in totals.threshold_results(plan) {
+        for result in totals.threshold_results(plan, run_type) {
             let sign = if result.met { '✓' } else { '✗' };
             text.push_str(&format!("\n  {sign} {}  (measured {})", result.threshold, result.measured()));
         }

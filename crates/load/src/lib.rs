@@ -23,7 +23,7 @@ pub use plan::cache::{Cache, CachedGroup, CachedPlan};
 pub use plan::catalog::{EditOutcome, PlanEntry, PlanId};
 pub use results::histogram::{LatencyHistogram, LatencySummary};
 pub use results::report::{FaultCount, HistogramBar, Report, StepReport};
-pub use results::second::{Fault, GeneratorSecond, Second, StepSecond};
+pub use results::second::{Backoffs, Fault, GeneratorSecond, Second, StepSecond};
 pub use results::totals::{HEAT_ROWS, ThresholdResult, TimelinePoint, Totals, per_cent};
 pub use run::coordinator::LiveSecond;
 pub use run::lifecycle::Transition;

@@ -32,6 +32,7 @@ pub struct Plan {
     pub steps: Vec<Step>,
     /// The servers of the requests.
     pub origins: Vec<Origin>,
+    /// Always with one for the error rate of all steps.
     pub thresholds: Vec<Threshold>,
     /// At least one.
     pub run_types: Vec<RunType>,
@@ -155,6 +156,14 @@ impl Plan {
             }
         }
         groups
+    }
+
+    /// The thresholds of a run type: those for all steps, and for the steps that it includes.
+    pub fn thresholds_of(&self, run_type: usize) -> impl Iterator<Item = &Threshold> {
+        let run_type = &self.run_types[run_type];
+        let included =
+            |name: &str| self.steps.iter().any(|step| step.name == name && run_type.includes(step));
+        self.thresholds.iter().filter(move |threshold| threshold.step.as_deref().is_none_or(included))
     }
 
     /// The peak number of users of the closed scenarios.

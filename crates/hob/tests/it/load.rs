@@ -114,6 +114,25 @@ fn exit_code_reports_a_missed_threshold() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("✗ rate > 10000000/s"));
 }
 
+/// Nothing listens on this port.
+const DEAD: &str = "127.0.0.1:1";
+
+#[test]
+fn dead_target_fails_without_a_threshold() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    let dead = Target { address: DEAD.parse().unwrap(), served: Arc::default(), paths: Arc::default() };
+    fs::write(&plan, dead.plan("{ users = 5, for = \"1s\" }", "p95 < 50ms")).unwrap();
+    for arguments in [&["run", plan.to_str().unwrap()][..], &["quick", "http://127.0.0.1:1/", "-d", "1s"]] {
+        let output = load(arguments);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(4), "{text}");
+        assert!(text.contains("✗ error_rate <= 5% (default) (measured 100.00 %)"), "{text}");
+        assert!(text.contains(" 0 B out") && text.contains("backed off"), "{text}");
+        assert!(!text.contains('✓'), "{text}");
+    }
+}
+
 #[test]
 fn url_is_requested_repeatedly() {
     let target = Target::start();

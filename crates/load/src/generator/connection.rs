@@ -38,6 +38,8 @@ pub(super) struct Connection {
     timer: Pin<Box<Sleep>>,
     /// Whether a response was received on it.
     pub(super) used: bool,
+    /// The bytes of the last request that were sent.
+    pub(super) sent: usize,
 }
 
 #[derive(Debug)]
@@ -84,7 +86,7 @@ impl Connection {
             }
         };
         let timer = Box::pin(tokio::time::sleep_until(deadline));
-        Ok(Self { stream, buffer: vec![0; BUFFER], filled: 0, body: Vec::new(), timer, used: false })
+        Ok(Self { stream, buffer: vec![0; BUFFER], filled: 0, body: Vec::new(), timer, used: false, sent: 0 })
     }
 
     /// Sends a request and reads its response.
@@ -168,13 +170,13 @@ impl Connection {
     }
 
     async fn send(&mut self, request: &[u8], deadline: Instant) -> Result<(), ExchangeError> {
-        let Self { stream, timer, used, .. } = self;
-        let mut sent = 0;
+        let Self { stream, timer, used, sent, .. } = self;
+        *sent = 0;
         let outcome = poll_fn(|cx| {
-            while sent < request.len() {
-                match stream.poll_write(cx, &request[sent..]) {
+            while *sent < request.len() {
+                match stream.poll_write(cx, &request[*sent..]) {
                     Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(Err(Fault::Closed)),
-                    Poll::Ready(Ok(written)) => sent += written,
+                    Poll::Ready(Ok(written)) => *sent += written,
                     Poll::Pending => return poll_deadline(timer, deadline, cx).map(|()| Err(Fault::Timeout)),
                 }
             }

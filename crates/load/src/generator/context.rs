@@ -61,7 +61,7 @@ impl WorkerContext {
         Self {
             steps: steps.collect(),
             has_variables: plan.steps.iter().any(|step| step.request.fixed().is_none()),
-            meter: Mutex::new(Meter::new(start, plan.steps.len())),
+            meter: Mutex::new(Meter::new(clock.clone(), plan.steps.len())),
             active_users: AtomicU64::new(0),
             idle: Notify::new(),
             reported: Default::default(),
@@ -89,6 +89,14 @@ impl WorkerContext {
 
     pub(super) fn record_slip(&self, slip: Duration) {
         self.meter.lock().record_slip(slip);
+    }
+
+    pub(super) fn record_arrival(&self) {
+        self.meter.lock().record_arrival();
+    }
+
+    pub(super) fn record_backoff(&self, delay: Duration) {
+        self.meter.lock().record_backoff(delay);
     }
 
     pub(super) fn record_queued_arrival(&self) {

@@ -30,14 +30,14 @@ enum FlowState {
 /// The time of a run, and whether it is paused or stopped. Read several times per request, so it keeps the last state and
 /// reads it again only after a change.
 #[derive(Clone, Debug)]
-pub(super) struct RunClock {
+pub(crate) struct RunClock {
     control: watch::Receiver<ControlState>,
     last: ControlState,
     start: Instant,
 }
 
 impl Control {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(watch::Sender::new(ControlState::default()))
     }
 
@@ -64,7 +64,7 @@ impl Control {
         self.0.send_modify(|state| state.flow = FlowState::Stopped);
     }
 
-    pub(super) fn clock(&self, start: Instant) -> RunClock {
+    pub(crate) fn clock(&self, start: Instant) -> RunClock {
         let mut control = self.0.subscribe();
         let last = *control.borrow_and_update();
         RunClock { control, last, start }
@@ -72,6 +72,11 @@ impl Control {
 }
 
 impl RunClock {
+    /// When the run started.
+    pub(super) fn start(&self) -> Instant {
+        self.start
+    }
+
     pub(super) fn is_stopped(&mut self) -> bool {
         self.read().flow == FlowState::Stopped
     }
@@ -92,10 +97,15 @@ impl RunClock {
 
     /// The time since the start, without pauses.
     pub(super) fn elapsed(&mut self) -> Duration {
+        self.elapsed_at(Instant::now())
+    }
+
+    /// The time from the start to an instant, without pauses.
+    pub(super) fn elapsed_at(&mut self, now: Instant) -> Duration {
         let state = self.read();
         let now = match state.flow {
             FlowState::Paused { since } => since,
-            _ => Instant::now(),
+            _ => now,
         };
         now.saturating_duration_since(self.start + state.paused_for)
     }

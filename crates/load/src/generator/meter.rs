@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::control::RunClock;
 use crate::results::histogram::{LatencyHistogram, Recorder};
-use crate::results::second::{Fault, GeneratorSecond, Second, StepSecond};
+use crate::results::second::{Backoffs, Fault, GeneratorSecond, Second, StepSecond};
 
 /// Longer latencies are recorded as this value. Timeouts are always shorter.
 const MAX_US: u64 = 600_000_000;
+const SECOND: Duration = Duration::from_secs(1);
+/// A run ends a moment after the end of its plan, which does not make another second.
+const MIN_LAST_SECOND: Duration = Duration::from_millis(20);
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +26,15 @@ pub(crate) struct RequestOutcome {
 /// Measures the current second.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    start: Instant,
+    clock: RunClock,
     second: u32,
+    /// The time of the run that the closed seconds cover.
+    covered: Duration,
     steps: Vec<Option<StepMeter>>,
     slip: LatencyRecorder,
+    arrivals: u64,
     queued_arrivals: u64,
+    backoffs: Backoffs,
     closed: Vec<Second>,
 }
 
@@ -34,6 +42,8 @@ pub(crate) struct Meter {
 struct StepMeter {
     intended: LatencyRecorder,
     actual: LatencyRecorder,
+    /// Most steps never fail, so its memory is allocated when it is first needed.
+    failures: Option<LatencyRecorder>,
     failed: u64,
     bytes_in: u64,
     bytes_out: u64,
@@ -50,28 +60,52 @@ struct LatencyRecorder {
 }
 
 impl Meter {
-    pub(crate) fn new(start: Instant, steps: usize) -> Self {
-        let steps = (0..steps).map(|_| None).collect();
-        Self { start, second: 0, steps, slip: LatencyRecorder::new(), queued_arrivals: 0, closed: Vec::new() }
+    pub(crate) fn new(clock: RunClock, steps: usize) -> Self {
+        Self {
+            clock,
+            second: 0,
+            covered: Duration::ZERO,
+            steps: (0..steps).map(|_| None).collect(),
+            slip: LatencyRecorder::new(),
+            arrivals: 0,
+            queued_arrivals: 0,
+            backoffs: Backoffs::default(),
+            closed: Vec::new(),
+        }
     }
 
     /// Records a request that ended at `now`.
     pub(crate) fn record(&mut self, now: Instant, step: usize, outcome: RequestOutcome, active_users: u64) {
         self.roll(now, active_users);
         let meter = self.steps[step].get_or_insert_with(StepMeter::new);
-        meter.intended.record(outcome.intended);
-        meter.actual.record(outcome.actual);
         meter.bytes_in += outcome.bytes_in;
         meter.bytes_out += outcome.bytes_out;
-        if let Some(fault) = outcome.fault {
-            meter.failed += 1;
-            *meter.faults.entry(fault).or_default() += 1;
+        match outcome.fault {
+            None => {
+                meter.intended.record(outcome.intended);
+                meter.actual.record(outcome.actual);
+            }
+            Some(fault) => {
+                meter.failures.get_or_insert_with(LatencyRecorder::new).record(outcome.intended);
+                meter.failed += 1;
+                *meter.faults.entry(fault).or_default() += 1;
+            }
         }
     }
 
     /// Records how late the generator started an iteration.
     pub(crate) fn record_slip(&mut self, slip: Duration) {
         self.slip.record(slip);
+    }
+
+    /// Counts an iteration of an open scenario that is due.
+    pub(crate) fn record_arrival(&mut self) {
+        self.arrivals += 1;
+    }
+
+    /// Records that a user waits after a connection failure.
+    pub(crate) fn record_backoff(&mut self, delay: Duration) {
+        self.backoffs.add(Backoffs { count: 1, total: delay });
     }
 
     /// Counts an arrival that has to wait for a free user.
@@ -81,9 +115,10 @@ impl Meter {
 
     /// Closes the seconds that have ended.
     pub(crate) fn roll(&mut self, now: Instant, active_users: u64) {
-        let second = u32::try_from(now.saturating_duration_since(self.start).as_secs()).unwrap_or(u32::MAX);
+        let since_start = now.saturating_duration_since(self.clock.start());
+        let second = u32::try_from(since_start.as_secs()).unwrap_or(u32::MAX);
         while self.second < second {
-            self.close(active_users);
+            self.close(now, active_users);
         }
     }
 
@@ -92,19 +127,29 @@ impl Meter {
         std::mem::take(&mut self.closed)
     }
 
-    /// Closes the current second, too.
+    /// Closes the current second, too, unless it has only just begun and is empty.
     pub(crate) fn finish(&mut self, now: Instant, active_users: u64) -> Vec<Second> {
         self.roll(now, active_users);
-        self.close(active_users);
+        self.close(now, active_users);
+        let is_over = |second: &Second| {
+            second.second > 0 && second.steps.is_empty() && second.generator.ran < MIN_LAST_SECOND
+        };
+        self.closed.pop_if(|second| is_over(second));
         self.take()
     }
 
-    fn close(&mut self, active_users: u64) {
+    fn close(&mut self, now: Instant, active_users: u64) {
+        // Seconds are closed a little late, and what is left over counts for the next one. Their sum is exact.
+        let ran = self.clock.elapsed_at(now).saturating_sub(self.covered).min(SECOND);
+        self.covered += ran;
         let mut second = Second::new(self.second);
         second.generator = GeneratorSecond {
+            ran,
             active_users,
             slip: self.slip.drain(),
+            arrivals: std::mem::take(&mut self.arrivals),
             queued_arrivals: std::mem::take(&mut self.queued_arrivals),
+            backoffs: std::mem::take(&mut self.backoffs),
         };
         for (step, meter) in self.steps.iter_mut().enumerate() {
             let drained = meter.as_mut().and_then(StepMeter::drain);
@@ -120,6 +165,7 @@ impl StepMeter {
         Self {
             intended: LatencyRecorder::new(),
             actual: LatencyRecorder::new(),
+            failures: None,
             failed: 0,
             bytes_in: 0,
             bytes_out: 0,
@@ -128,12 +174,13 @@ impl StepMeter {
     }
 
     fn drain(&mut self) -> Option<StepSecond> {
-        if self.intended.is_empty() {
+        if self.intended.is_empty() && self.failed == 0 {
             return None;
         }
         Some(StepSecond {
             intended: self.intended.drain(),
             actual: self.actual.drain(),
+            failures: self.failures.as_mut().map(LatencyRecorder::drain).unwrap_or_default(),
             failed: std::mem::take(&mut self.failed),
             bytes_in: std::mem::take(&mut self.bytes_in),
             bytes_out: std::mem::take(&mut self.bytes_out),
@@ -172,6 +219,7 @@ impl LatencyRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generator::Control;
 
     fn outcome(ms: u64, fault: Option<Fault>) -> RequestOutcome {
         let took = Duration::from_millis(ms);
@@ -181,7 +229,7 @@ mod tests {
     #[test]
     fn request_is_counted_in_the_second_in_which_it_ended() {
         let start = Instant::now();
-        let mut meter = Meter::new(start, 2);
+        let mut meter = Meter::new(Control::new().clock(start), 2);
         let at = |ms| start + Duration::from_millis(ms);
         meter.record(at(100), 0, outcome(10, None), 1);
         meter.record(at(2_500), 1, outcome(30, Some(Fault::Timeout)), 3);
@@ -190,6 +238,32 @@ mod tests {
         assert_eq!(seconds[0].steps[&0].intended.quantile_us(0.5), 20_000);
         assert_eq!((seconds[1].requests(), seconds[2].failed()), (0, 1));
         assert_eq!(seconds[2].steps[&1].faults[&Fault::Timeout], 1);
+    }
+
+    #[test]
+    fn seconds_say_how_long_the_run_was_active() {
+        let start = Instant::now();
+        let mut meter = Meter::new(Control::new().clock(start), 1);
+        let at = |ms| start + Duration::from_millis(ms);
+        meter.roll(at(1_002), 0);
+        meter.roll(at(2_003), 0);
+        let ran: Vec<u128> =
+            meter.finish(at(2_250), 0).iter().map(|second| second.generator.ran.as_millis()).collect();
+        assert_eq!(ran, [1000, 1000, 250]);
+    }
+
+    #[test]
+    fn failed_requests_have_a_histogram_apart() {
+        let start = Instant::now();
+        let mut meter = Meter::new(Control::new().clock(start), 1);
+        meter.record(start, 0, outcome(10, None), 1);
+        meter.record(start, 0, outcome(1, Some(Fault::Connect)), 1);
+        let step = meter.finish(start, 0).remove(0).steps.remove(&0).unwrap();
+        assert_eq!((step.requests(), step.failed, step.intended.count()), (2, 1, 1));
+        assert_eq!(
+            (step.intended.max_us(), step.actual.max_us(), step.failures.max_us()),
+            (20_000, 10_000, 2_000)
+        );
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! A virtual user: runs the steps of a scenario with its own cookies, variables and connections.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use super::context::WorkerContext;
 use super::control::RunClock;
 use super::meter::RequestOutcome;
 use super::response::RequestKind;
-use crate::plan::{ResponseView, Step, ThinkTime};
+use crate::plan::{Check, ResponseView, Step, ThinkTime};
 use crate::results::second::Fault;
 
 #[derive(Debug)]
@@ -24,8 +23,18 @@ pub(super) struct User {
     request: Vec<u8>,
     /// The number of the current user of the run.
     number: u64,
-    /// The size of the last request in bytes.
+    /// The bytes that were sent for the last request.
     sent: usize,
+}
+
+/// How an iteration ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum IterationEnd {
+    Completed,
+    /// A step failed, or the run was stopped.
+    Early,
+    /// The target did not accept a connection or closed it.
+    NoConnection,
 }
 
 impl User {
@@ -44,8 +53,9 @@ impl User {
         }
     }
 
-    /// Runs all steps once as the user with this number. `intended` is the intended start of the first request.
-    pub(super) async fn iterate(&mut self, number: u64, iteration: u64, intended: Instant) {
+    /// Runs all steps once as the user with this number, up to the first that fails. `intended` is the intended start of the
+    /// first request.
+    pub(super) async fn iterate(&mut self, number: u64, iteration: u64, intended: Instant) -> IterationEnd {
         let context = Arc::clone(&self.context);
         self.number = number;
         self.reset(iteration);
@@ -58,21 +68,26 @@ impl User {
                 throttle.acquire().await;
             }
             if self.clock.is_stopped() {
-                return;
+                return IterationEnd::Early;
             }
             // Later steps have no intended start, because they start when the previous step has ended.
-            if self.request(*index, step, intended.take()).await.is_break() {
-                return;
-            }
+            let fault = self.request(*index, step, intended.take()).await;
+            // Also after a failure: otherwise a failing target would get more requests than a healthy one.
             let think = step.think.unwrap_or(plan.scenarios[self.scenario].think);
             if think.max > Duration::ZERO {
                 tokio::time::sleep(think.pick()).await;
             }
+            match fault {
+                None => {}
+                Some(fault) if fault.is_connection_failure() => return IterationEnd::NoConnection,
+                Some(_) => return IterationEnd::Early,
+            }
         }
+        IterationEnd::Completed
     }
 
-    /// Sends the request of a step and records it; `Break` ends the iteration.
-    async fn request(&mut self, index: usize, step: &Step, intended: Option<Instant>) -> ControlFlow<()> {
+    /// Sends the request of a step and records it. Returns why it failed, if it did.
+    async fn request(&mut self, index: usize, step: &Step, intended: Option<Instant>) -> Option<Fault> {
         let begun = Instant::now();
         let intended = intended.unwrap_or(begun).min(begun);
         let outcome = self.exchange(step, begun).await;
@@ -90,10 +105,7 @@ impl User {
         let bytes_out = self.sent as u64;
         let measured = RequestOutcome { intended: now - intended, actual: took, fault, bytes_in, bytes_out };
         self.context.record(now, index, self.number, measured);
-        match (outcome, fault) {
-            (Err(_), _) | (_, Some(Fault::Extract)) => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        }
+        fault
     }
 
     /// Sends a request on an open or a new connection.
@@ -107,7 +119,7 @@ impl User {
             request.write(&mut self.request, &self.values, cookies);
         }
         let bytes = fixed.unwrap_or(&self.request);
-        self.sent = bytes.len();
+        self.sent = 0;
         let kind = if request.is_head() { RequestKind::Head } else { RequestKind::Other };
         let body = if step.needs_body { BodyMode::Keep } else { BodyMode::Skip };
         let slot = &mut self.connections[request.origin];
@@ -121,7 +133,9 @@ impl User {
                     slot.insert(opened)
                 }
             };
-            match connection.exchange(bytes, kind, body, deadline).await {
+            let outcome = connection.exchange(bytes, kind, body, deadline).await;
+            self.sent += connection.sent;
+            match outcome {
                 Ok(received) => return Ok(received),
                 // The server closed an idle connection: the request is sent again on a new one.
                 Err(ExchangeError::NoResponse) => *slot = None,
@@ -146,9 +160,10 @@ impl User {
             ResponseView { status, head: connection.head(received), body: connection.body(), took };
         let mut expects_status = false;
         for (index, check) in step.checks.iter().enumerate() {
-            expects_status |= matches!(check, crate::plan::Check::Status(_));
+            let is_status = matches!(check, Check::Status(_));
+            expects_status |= is_status;
             if !check.holds(&response) {
-                return Some(Fault::Check(index as u16));
+                return Some(if is_status { Fault::Status(status) } else { Fault::Check(index as u16) });
             }
         }
         if !expects_status && status >= 400 {

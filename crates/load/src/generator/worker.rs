@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::context::WorkerContext;
 use super::control::RunClock;
 use super::timer::PreciseTimer;
-use super::user::User;
+use super::user::{IterationEnd, User};
 use crate::plan::{ArrivalKind, Curve, LoadModel, Spacing};
 use crate::results::second::Second;
 
@@ -19,6 +19,9 @@ use crate::results::second::Second;
 const MAX_QUEUED_ARRIVALS: usize = 1_000_000;
 /// A second is sent this long after its end.
 const CLOSE_DELAY: Duration = Duration::from_millis(2);
+/// The longest delay of a user after its first connection failure.
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// Runs the thread's share of the plan to its end.
 pub(super) async fn work(
@@ -90,6 +93,7 @@ async fn run_closed_user(context: Arc<WorkerContext>, scenario: usize, number: u
     let mut user = User::new(&context, scenario);
     let pacing = context.plan.scenarios[scenario].pacing;
     let timer = pacing.and_then(|_| PreciseTimer::new().ok());
+    let mut backoff = Backoff::default();
     let mut iteration = 0;
     while let Some((enter, exit)) = users.above(number as f64, clock.elapsed()) {
         wait_for_time(&mut clock, enter).await;
@@ -105,13 +109,42 @@ async fn run_closed_user(context: Arc<WorkerContext>, scenario: usize, number: u
                 // A delay before `ready` was caused by a slow server, not by the generator.
                 context.record_slip(begun.max(ready).elapsed());
             }
-            user.iterate(number, iteration, begun).await;
+            let end = user.iterate(number, iteration, begun).await;
             iteration += 1;
             // A user that is late for its pacing continues at once; its latency counts from the intended start.
             due += pacing.unwrap_or_default();
+            if let Some(delay) = backoff.after(end) {
+                let until = (clock.elapsed() + delay).min(exit);
+                context.record_backoff(until.saturating_sub(clock.elapsed()));
+                wait_for_time(&mut clock, until).await;
+                // The wait is not a delay that the target caused.
+                due = due.max(until);
+            }
             clock.wait_while_paused().await;
         }
         context.user_finished();
+    }
+}
+
+/// How long a user of a closed scenario waits after connection failures. Without it, users would try again as fast as the
+/// machine can, because a connection that is refused takes no time. In open scenarios the plan sets the rate.
+#[derive(Debug, Default)]
+struct Backoff {
+    /// Connection failures in a row.
+    failures: u32,
+}
+
+impl Backoff {
+    /// The delay before the next iteration: between half of a limit and the limit, so that users do not try again at the same
+    /// time. The limit doubles with every failure, up to [`MAX_BACKOFF`].
+    fn after(&mut self, end: IterationEnd) -> Option<Duration> {
+        if end != IterationEnd::NoConnection {
+            self.failures = 0;
+            return None;
+        }
+        let limit = (MIN_BACKOFF * 2_u32.pow(self.failures.min(10))).min(MAX_BACKOFF);
+        self.failures += 1;
+        Some(limit.mul_f64(0.5 + rand::random::<f64>() / 2.0))
     }
 }
 
@@ -151,6 +184,7 @@ async fn run_arrivals(
             let due = clock.instant_at(time);
             let late = Instant::now().checked_duration_since(due);
             if let Some(late) = late {
+                context.record_arrival();
                 context.record_slip(late);
                 pool.start(number, due);
                 break;
@@ -162,6 +196,8 @@ async fn run_arrivals(
             tokio::task::yield_now().await;
         }
     }
+    // The time after the last arrival is part of the run.
+    wait_for_time(&mut clock, rate.duration()).await;
 }
 
 /// The users of an open scenario, and the arrivals that wait for a free one.

@@ -65,6 +65,13 @@ impl Check {
         }
     }
 
+    /// The expected statuses, such as `200 or 204`.
+    #[must_use]
+    pub fn statuses(&self) -> Option<String> {
+        let Self::Status(any) = self else { return None };
+        Some(any.iter().map(u16::to_string).collect::<Vec<_>>().join(" or "))
+    }
+
     pub(super) fn needs_body(&self) -> bool {
         matches!(self, Self::Contains(_) | Self::Matches(_) | Self::Json { .. })
     }
@@ -73,10 +80,7 @@ impl Check {
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Status(any) => {
-                let any: Vec<String> = any.iter().map(u16::to_string).collect();
-                write!(f, "status {}", any.join(" or "))
-            }
+            Self::Status(_) => write!(f, "status {}", self.statuses().unwrap_or_default()),
             Self::Contains(text) => write!(f, "contains {text:?}"),
             Self::Matches(regex) => write!(f, "matches {regex}"),
             Self::Header { name, contains } => write!(f, "header {name} contains {contains:?}"),

@@ -17,7 +17,7 @@ use self::step::{Defaults, split_url, step};
 use super::document::{self, PlanDocument};
 use super::request::{Origin, Request};
 use super::template::{Template, Variables};
-use super::threshold::Threshold;
+use super::threshold::{Threshold, ThresholdMetric};
 use super::{Format, LoadModel, Mistake, Plan, Scenario, Step, ThinkTime};
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ pub(super) fn quick(url: &str, load: LoadModel) -> std::result::Result<Plan, Str
         scenarios: vec![scenario],
         steps: vec![step],
         origins: vec![origin],
-        thresholds: vec![],
+        thresholds: vec![Threshold::default_error_rate()],
         run_types: vec![default_run_type()],
         values: vec![String::new(); variables.len()],
         variables,
@@ -147,6 +147,11 @@ fn thresholds(document: &PlanDocument, steps: &[Step]) -> Result<Vec<Threshold>>
             return Err(wrong(path, format!("there is no step {name:?}")));
         }
         thresholds.push(threshold);
+    }
+    let limits_errors =
+        |threshold: &Threshold| threshold.step.is_none() && threshold.metric == ThresholdMetric::ErrorRate;
+    if !thresholds.iter().any(limits_errors) {
+        thresholds.push(Threshold::default_error_rate());
     }
     Ok(thresholds)
 }

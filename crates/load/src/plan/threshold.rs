@@ -1,5 +1,5 @@
 //! Thresholds: `p99 < 300ms`, `error_rate < 1%`, `login: p95 < 200ms`. A run that misses one fails;
-//! with `abort_after` it ends early.
+//! with `abort_after` it ends early. Latencies are those of successful requests.
 
 use std::time::Duration;
 
@@ -51,6 +51,20 @@ impl Bound {
 }
 
 impl Threshold {
+    /// The highest error rate of a plan that does not set one, in per cent.
+    pub const MAX_ERROR_RATE: f64 = 5.0;
+
+    /// Applies to plans without a threshold for the error rate of all steps, so that a run against a dead target fails.
+    pub(super) fn default_error_rate() -> Self {
+        Self {
+            text: format!("error_rate <= {}% (default)", Self::MAX_ERROR_RATE),
+            step: None,
+            metric: ThresholdMetric::ErrorRate,
+            bound: Bound::AtMost(Self::MAX_ERROR_RATE),
+            abort_after: None,
+        }
+    }
+
     pub(super) fn parse(text: &str, abort_after: Option<Duration>) -> Result<Self, String> {
         let (step, condition) = match text.rsplit_once(": ") {
             Some((step, condition)) => (Some(step.trim().to_owned()), condition),

@@ -69,9 +69,12 @@ fn users(report: &Report) -> Markup {
 }
 
 fn latency(report: &Report) -> Markup {
-    // A second without requests is a gap, not zero.
+    // A second without successful requests is a gap, not zero.
     let of = |value: fn(&TimelinePoint) -> f64| {
-        report.points.iter().map(move |point| (at(report, point), (point.requests > 0).then(|| value(point))))
+        report
+            .points
+            .iter()
+            .map(move |point| (at(report, point), (point.requests > point.failed).then(|| value(point))))
     };
     line(report, "Latency from the intended start", Unit::Millis)
         .series("p50", of(|point| point.latency.p50))

@@ -1,12 +1,15 @@
-//! The binary format of stored measurements: varints only.
+//! The binary format of stored measurements: varints only. Rows of earlier versions end before the fields that were added
+//! later.
 //!
 //! A histogram is the number of its buckets, the sum, the minimum and the maximum, then for each bucket its count, and
 //! the difference between its upper bound and that of the previous bucket.
 
+use std::time::Duration;
+
 use hob_histogram::{DecodeError, varint};
 
 use super::histogram::{Bucket, Histogram, LatencyHistogram};
-use super::second::{Fault, GeneratorSecond, StepSecond};
+use super::second::{Backoffs, Fault, GeneratorSecond, StepSecond};
 
 /// The code of the first check; 100 to 999 are status codes.
 const FIRST_CHECK: u64 = 1000;
@@ -18,12 +21,25 @@ impl GeneratorSecond {
         varint::write(&mut out, self.active_users);
         varint::write(&mut out, self.queued_arrivals);
         write_histogram(&mut out, &self.slip);
+        let Backoffs { count, total } = self.backoffs;
+        for number in [micros(self.ran), self.arrivals, count, micros(total)] {
+            varint::write(&mut out, number);
+        }
         out
     }
 
     pub fn decode(mut bytes: &[u8]) -> Result<Self, DecodeError> {
         let [active_users, queued_arrivals] = read_numbers(&mut bytes)?;
-        let second = Self { active_users, queued_arrivals, slip: read_histogram(&mut bytes)? };
+        let slip = read_histogram(&mut bytes)?;
+        let (ran, arrivals, backoffs) = if bytes.is_empty() {
+            // An earlier version: a whole second, and the slip of every arrival.
+            (Duration::from_secs(1), slip.count(), Backoffs::default())
+        } else {
+            let [ran_us, arrivals, count, total_us] = read_numbers(&mut bytes)?;
+            let total = Duration::from_micros(total_us);
+            (Duration::from_micros(ran_us), arrivals, Backoffs { count, total })
+        };
+        let second = Self { ran, active_users, slip, arrivals, queued_arrivals, backoffs };
         if bytes.is_empty() { Ok(second) } else { Err(DecodeError) }
     }
 }
@@ -41,6 +57,7 @@ impl StepSecond {
         }
         write_histogram(&mut out, &self.intended);
         write_histogram(&mut out, &self.actual);
+        write_histogram(&mut out, &self.failures);
         out
     }
 
@@ -53,6 +70,9 @@ impl StepSecond {
         }
         step.intended = read_histogram(&mut bytes)?;
         step.actual = read_histogram(&mut bytes)?;
+        if !bytes.is_empty() {
+            step.failures = read_histogram(&mut bytes)?;
+        }
         if bytes.is_empty() { Ok(step) } else { Err(DecodeError) }
     }
 }
@@ -111,6 +131,10 @@ fn read_histogram(bytes: &mut &[u8]) -> Result<LatencyHistogram, DecodeError> {
     Ok(LatencyHistogram::new(histogram, sum_us, min_us, max_us))
 }
 
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
 fn read_numbers<const N: usize>(bytes: &mut &[u8]) -> Result<[u64; N], DecodeError> {
     let mut numbers = [0; N];
     for number in &mut numbers {
@@ -121,11 +145,12 @@ fn read_numbers<const N: usize>(bytes: &mut &[u8]) -> Result<[u64; N], DecodeErr
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use proptest::prelude::*;
 
     use super::*;
+    use crate::generator::Control;
     use crate::generator::meter::{Meter, RequestOutcome};
     use crate::results::second::Second;
 
@@ -135,6 +160,7 @@ mod tests {
         let step = StepSecond {
             intended: [(10, 2), (1000, 1)].into_iter().collect(),
             actual: [(10, 3)].into_iter().collect(),
+            failures: [(7, 6)].into_iter().collect(),
             failed: 6,
             bytes_in: 1 << 40,
             bytes_out: 0,
@@ -142,20 +168,30 @@ mod tests {
         };
         assert_eq!(StepSecond::decode(&step.encode()), Ok(step));
         let slip = [(5, 1)].into_iter().collect();
-        let generator = GeneratorSecond { active_users: 7, slip, queued_arrivals: 3 };
+        let backoffs = Backoffs { count: 2, total: Duration::from_millis(350) };
+        let ran = Duration::from_micros(120_500);
+        let generator =
+            GeneratorSecond { ran, active_users: 7, slip, arrivals: 9, queued_arrivals: 3, backoffs };
         assert_eq!(GeneratorSecond::decode(&generator.encode()), Ok(generator));
     }
 
-    /// One second with the requests of `stored_requests`, as earlier versions stored it.
-    const STORED_STEP: &str = "04f0870d8475030301f70302e907010e89d493db0400808c8d9e0200010101fe07010101ff070102010201881701\
+    /// One second with the requests of `stored_requests`, as earlier versions stored it: with the failed requests in the
+    /// histograms of all requests.
+    const EARLIER_STEP: &str = "04f0870d8475030301f70302e907010e89d493db0400808c8d9e0200010101fe07010101ff070102010201881701\
         b43901f03bc80190f10401c0b2290180c0a01c018080d08102020caa87f9d80100d5c4a16f0002d50202d502020101d70701911301fc13c801\
         b0d00101c0e50d018096b509018080eb55018080f80f01";
-    const STORED_GENERATOR: &str =
+    const EARLIER_GENERATOR: &str =
         "ac02010ba4a75300e0dc2a0002010201030301070108c8014f01a60501d6ce0301a0fb200180900601";
+    /// The same second as it is stored now.
+    const STORED_STEP: &str = "04f0870d8475030301f70302e907010a89c493db04ff0f808c8d9e02ff0f0102010201881701b43901f03bc80190\
+        f10401c0b2290180c0a01c018080d08102020a8082f9d801aa05d5c4a16faa05020101d70701911301fc13c801b0d00101c0e50d018096b509\
+        018080eb55018080f80f0104801000800800010101fe07010101";
+    const STORED_GENERATOR: &str =
+        "ac02010ba4a75300e0dc2a0002010201030301070108c8014f01a60501d6ce0301a0fb200180900601a0f7360101f09309";
 
     fn stored_requests() -> Second {
         let start = Instant::now();
-        let mut meter = Meter::new(start, 1);
+        let mut meter = Meter::new(Control::new().clock(start), 1);
         let us = [
             0,
             1,
@@ -184,28 +220,50 @@ mod tests {
             );
             meter.record_slip(Duration::from_micros(us / 1_000));
         }
+        meter.record_arrival();
         meter.record_queued_arrival();
-        meter.finish(start, 300).remove(0)
+        meter.record_backoff(Duration::from_millis(150));
+        meter.finish(start + Duration::from_millis(900), 300).remove(0)
     }
 
     fn bytes(hex: &str) -> Vec<u8> {
         (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
     }
 
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     #[test]
     fn stored_seconds_can_be_read() {
         let second = stored_requests();
         let (step, generator) = (bytes(STORED_STEP), bytes(STORED_GENERATOR));
+        assert_eq!(
+            (hex(&second.steps[&0].encode()), hex(&second.generator.encode())),
+            (hex(&step), hex(&generator))
+        );
         assert_eq!(StepSecond::decode(&step).as_ref(), Ok(&second.steps[&0]));
         assert_eq!(GeneratorSecond::decode(&generator).as_ref(), Ok(&second.generator));
-        assert_eq!((second.steps[&0].encode(), second.generator.encode()), (step, generator));
+    }
+
+    #[test]
+    fn seconds_of_earlier_versions_can_be_read() {
+        let generator = GeneratorSecond::decode(&bytes(EARLIER_GENERATOR)).unwrap();
+        let slip = stored_requests().generator.slip;
+        assert_eq!(
+            (generator.active_users, generator.queued_arrivals, generator.arrivals),
+            (300, 1, slip.count())
+        );
+        assert_eq!((generator.slip, generator.ran), (slip, Duration::from_secs(1)));
+        let step = StepSecond::decode(&bytes(EARLIER_STEP)).unwrap();
+        assert_eq!((step.requests(), step.failed, step.failures.count()), (214, 4, 0));
         let quantiles = [0.01, 0.03, 0.5, 0.95, 0.99, 0.995, 0.999, 1.0];
-        let intended = quantiles.map(|quantile| second.steps[&0].intended.quantile_us(quantile));
+        let intended = quantiles.map(|quantile| step.intended.quantile_us(quantile));
         assert_eq!(
             intended,
             [1_023, 2_051, 20_015, 20_015, 60_030_975, 600_000_000, 600_000_000, 600_000_000]
         );
-        let actual = quantiles.map(|quantile| second.steps[&0].actual.quantile_us(quantile));
+        let actual = quantiles.map(|quantile| step.actual.quantile_us(quantile));
         assert_eq!(actual, [341, 683, 6_671, 6_671, 20_004_863, 200_015_871, 233_333_333, 233_333_333]);
     }
 

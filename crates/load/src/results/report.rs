@@ -28,14 +28,23 @@ pub struct Report {
     pub failed: u64,
     /// Per cent.
     pub error_rate: f64,
-    /// Requests per second.
+    /// Requests per second, over the time that the run was active.
     pub rate: f64,
     pub bytes_in: u64,
     pub bytes_out: u64,
-    /// From the intended start, in milliseconds: the time that a user waits.
+    /// Of successful requests, from the intended start, in milliseconds: the time that a user waits.
     pub latency: LatencySummary,
-    /// From the actual start.
+    /// Of successful requests, from the actual start.
     pub latency_actual: LatencySummary,
+    /// Of failed requests, from the intended start.
+    #[serde(default)]
+    pub latency_failed: LatencySummary,
+    /// How often users waited after connection failures.
+    #[serde(default)]
+    pub backoffs: u64,
+    /// The sum of these waits, in seconds.
+    #[serde(default)]
+    pub backoff_seconds: f64,
     /// How late the generator started its iterations.
     pub slip: LatencySummary,
     /// Why the generator was the bottleneck, if it was.
@@ -43,7 +52,7 @@ pub struct Report {
     pub steps: Vec<StepReport>,
     pub faults: Vec<FaultCount>,
     pub thresholds: Vec<ThresholdResult>,
-    /// The latencies of the whole run, from the intended start.
+    /// The latencies of successful requests in the whole run, from the intended start.
     pub histogram: Vec<HistogramBar>,
     pub points: Vec<TimelinePoint>,
 }
@@ -58,6 +67,8 @@ pub struct StepReport {
     pub failed: u64,
     pub latency: LatencySummary,
     pub latency_actual: LatencySummary,
+    #[serde(default)]
+    pub latency_failed: LatencySummary,
 }
 
 /// How often a step failed for one reason.
@@ -86,10 +97,11 @@ impl Report {
         let step = |(index, measured): (usize, &crate::StepSecond)| StepReport {
             name: plan.steps[index].name.clone(),
             group: plan.steps[index].group.clone(),
-            requests: measured.intended.count(),
+            requests: measured.requests(),
             failed: measured.failed,
             latency: measured.intended.summary(),
             latency_actual: measured.actual.summary(),
+            latency_failed: measured.failures.summary(),
         };
         let sum = |field: fn(&crate::StepSecond) -> u64| totals.steps().iter().map(field).sum::<u64>();
         Self {
@@ -100,19 +112,39 @@ impl Report {
             requests: totals.requests(),
             failed: totals.failed(),
             error_rate: per_cent(totals.failed(), totals.requests()),
-            rate: totals.requests() as f64 / totals.duration(plan),
+            rate: totals.rate_of(totals.requests(), plan),
             bytes_in: sum(|step| step.bytes_in),
             bytes_out: sum(|step| step.bytes_out),
             latency: totals.intended().summary(),
             latency_actual: totals.actual().summary(),
+            latency_failed: totals.failures().summary(),
+            backoffs: totals.backoffs().count,
+            backoff_seconds: totals.backoffs().total.as_secs_f64(),
             slip: totals.slip().summary(),
             generator_limited: totals.generator_limited(),
             steps: totals.steps().iter().enumerate().map(step).collect(),
             faults: faults(plan, totals),
-            thresholds: totals.threshold_results(plan),
+            thresholds: totals.threshold_results(plan, run_type),
             histogram: bars(totals.intended()),
             points: downsample(totals.points()),
         }
+    }
+
+    /// What a reader has to know to interpret the results.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.backoffs > 0 {
+            warnings.push(format!(
+                "Users backed off {} times after connection failures, {:.1} s in total: the load was lower than planned.",
+                self.backoffs, self.backoff_seconds
+            ));
+        }
+        if let Some(reason) = &self.generator_limited {
+            warnings
+                .push(format!("Generator-limited: {reason}. The latencies include delays of the generator."));
+        }
+        warnings
     }
 
     /// Whether all thresholds were met.
@@ -165,6 +197,7 @@ fn downsample(points: &[TimelinePoint]) -> Vec<TimelinePoint> {
             requests: chunk.iter().map(|point| point.requests).sum::<u64>() / chunk.len() as u64,
             failed: chunk.iter().map(|point| point.failed).sum::<u64>().div_ceil(chunk.len() as u64),
             users: chunk.iter().map(|point| point.users).max().unwrap_or(0),
+            ran_ms: chunk.iter().map(|point| point.ran_ms).sum::<u32>() / chunk.len() as u32,
             latency: worst.latency,
             heat,
         }

@@ -246,7 +246,7 @@ impl Coordinator {
             let message = format!("The runner {} failed: {}", failed.node, failed.message);
             self.stop(RunState::Failed, &message).await?;
         }
-        if let Some(threshold) = self.totals.abort(&self.plan) {
+        if let Some(threshold) = self.totals.abort(&self.plan, self.run_type) {
             let message = format!("Aborted: threshold {} was missed", threshold.text);
             self.stop(RunState::Failed, &message).await?;
         }
@@ -272,7 +272,7 @@ impl Coordinator {
         self.merge(Publish::Yes).await?;
         let missed: Vec<String> = self
             .totals
-            .threshold_results(&self.plan)
+            .threshold_results(&self.plan, self.run_type)
             .into_iter()
             .filter(|result| !result.met)
             .map(|result| result.threshold)

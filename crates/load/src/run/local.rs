@@ -47,7 +47,7 @@ impl LocalRun {
     pub async fn next(&mut self) -> Option<&Totals> {
         let second = self.generator.next().await?;
         self.totals.add(&second);
-        if let Some(threshold) = self.totals.abort(&self.plan) {
+        if let Some(threshold) = self.totals.abort(&self.plan, self.run_type) {
             self.aborted.get_or_insert_with(|| threshold.text.clone());
             self.generator.control().stop();
         }

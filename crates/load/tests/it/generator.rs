@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hob_load::generator::{Generator, Job, Share, Targets};
 use hob_load::plan::{Format, LoadModel, Plan};
-use hob_load::{Fault, Second, Totals};
+use hob_load::{Fault, LocalRun, Second, Totals};
 use hob_testkit::{LIMIT, wait_for};
 
 use crate::accuracy::{repeat_until_ok, run};
@@ -110,12 +110,12 @@ async fn status_of_400_or_above_fails_unless_expected() {
     let server = TestServer::start(|_| raw("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\nload = {{ rate = 1, for = '1s' }}\n\
-         step = [{{ name = 'a', request = 'GET /' }}, {{ name = 'b', request = 'GET /', expect = {{ status = 404 }} }}]",
+         step = [{{ name = 'a', request = 'GET /', expect = {{ status = 404 }} }}, {{ name = 'b', request = 'GET /' }}]",
         server.url("")
     ));
     let totals = run(&plan, 1).await;
-    assert_eq!(faults(&totals, 0), [Fault::Status(404)]);
-    assert_eq!(faults(&totals, 1), []);
+    assert_eq!(faults(&totals, 0), []);
+    assert_eq!(faults(&totals, 1), [Fault::Status(404)]);
 }
 
 #[tokio::test]
@@ -237,4 +237,65 @@ async fn pacing_limits_the_rate_of_a_user() {
         if expected { Ok(()) } else { Err(format!("{requests} instead of 5 × 10/s × 2 s")) }
     })
     .await;
+}
+
+#[tokio::test]
+async fn failed_expectation_ends_the_iteration() {
+    let server = TestServer::start(|_| raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"));
+    let plan = read(&format!(
+        "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\nload = {{ rate = 3, for = '1s' }}\n\
+         step = [{{ name = 'a', request = 'GET /a', expect = {{ contains = 'yes' }}, extract = {{ id = 'regex i(d)' }} }}, \
+         {{ name = 'b', request = 'GET /b/${{id}}' }}]",
+        server.url("")
+    ));
+    let totals = run(&plan, 1).await;
+    assert_eq!((totals.requests(), totals.failed()), (3, 3));
+    assert!(
+        server.received().iter().all(|request| request.starts_with("GET /a ")),
+        "{:?}",
+        server.received()
+    );
+}
+
+/// Nothing listens on this port.
+const DEAD: &str = "http://127.0.0.1:1/";
+
+#[tokio::test]
+async fn bytes_count_only_when_they_were_sent() {
+    let plan = Plan::quick(DEAD, LoadModel::rate(5.0, Duration::from_secs(1), 5)).unwrap();
+    let totals = run(&plan, 1).await;
+    assert_eq!((totals.requests(), totals.steps()[0].bytes_out), (5, 0));
+    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+    let plan = Plan::quick(&server.url("/"), LoadModel::rate(5.0, Duration::from_secs(1), 5)).unwrap();
+    let totals = run(&plan, 1).await;
+    let received: usize = server.received().iter().map(String::len).sum();
+    assert_eq!(totals.steps()[0].bytes_out, received as u64);
+}
+
+#[tokio::test]
+async fn users_back_off_while_the_target_is_dead() {
+    let plan = read(
+        "name = 's'\ntarget = 'http://127.0.0.1:1'\n[[scenario]]\nname = 's'\nload = { users = 20, for = '2s' }\n\
+         think = '1ms'\nstep = [{ name = 'a', request = 'GET /' }]",
+    );
+    let totals = run(&plan, 1).await;
+    assert_eq!(totals.requests(), totals.failed());
+    // A user waits 50 ms at least after its first failure, then longer.
+    assert!((20..=20 * 10).contains(&totals.requests()), "{} attempts", totals.requests());
+    assert_eq!(totals.backoffs().count, totals.requests());
+    assert!(totals.backoffs().total >= Duration::from_millis(50) * 20, "{:?}", totals.backoffs());
+}
+
+#[tokio::test]
+async fn users_continue_when_the_target_is_back() {
+    let server = TestServer::start(|n| if n < 6 { Reply::Close } else { Reply::After(Duration::ZERO) });
+    let plan = Plan::quick(&server.url("/"), LoadModel::users(2, Duration::from_secs(60))).unwrap();
+    let mut local = LocalRun::start(plan, 0, &Targets::default(), 1).await.unwrap();
+    loop {
+        let totals = local.next().await.expect("the run ended before the target was back");
+        if totals.requests() > totals.failed() {
+            break;
+        }
+    }
+    local.stop();
 }

@@ -11,3 +11,4 @@ mod plan;
 mod probe;
 mod server;
 mod tls;
+mod verdict;

@@ -26,8 +26,11 @@ impl Report {
             } else {
                 let _ = writeln!(
                     out,
-                    r#"  <testcase classname="load" name="{name}"><failure message="measured {}"/></testcase>"#,
-                    result.measured()
+                    r#"  <testcase classname="load" name="{name}"><failure message="{}"/></testcase>"#,
+                    escape(&match result.value {
+                        Some(_) => format!("measured {}", result.measured()),
+                        None => result.measured(),
+                    })
                 );
             }
         }

@@ -29,6 +29,9 @@ impl Report {
         );
         line(&mut out, "from the intended start", &self.latency);
         line(&mut out, "from the actual start", &self.latency_actual);
+        if self.failed > 0 {
+            line(&mut out, "failed requests", &self.latency_failed);
+        }
         if self.steps.len() > 1 {
             out.push('\n');
             for step in &self.steps {
@@ -56,10 +59,11 @@ impl Report {
         }
         for result in &self.thresholds {
             let sign = if result.met { "✓" } else { "✗" };
-            let _ = writeln!(out, "  {sign} {} (measured {})", result.threshold, result.measured());
+            let measured = if result.value.is_some() { "measured " } else { "" };
+            let _ = writeln!(out, "  {sign} {} ({measured}{})", result.threshold, result.measured());
         }
-        if let Some(reason) = &self.generator_limited {
-            let _ = writeln!(out, "  ! generator-limited: {reason}");
+        for warning in self.warnings() {
+            let _ = writeln!(out, "  ! {warning}");
         }
     }
 }
