@@ -42,13 +42,18 @@ pub(crate) fn compare(calls: usize) -> Result<()> {
     })
 }
 
-/// Only the calls of the script, on one thread: `valgrind --tool=callgrind` counts their instructions, which do not depend on
-/// how busy the machine is.
-pub(crate) fn profile(calls: usize) -> Result<()> {
+/// Only one kind of call, on one thread: `valgrind --tool=callgrind` counts their instructions, which do not depend on how
+/// busy the machine is.
+pub(crate) fn profile(kind: &str, calls: usize) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let store = Store::embedded(&Engine::default());
-        println!("{:.0} calls of the GCRA script per second", gcra(&store, calls).await?);
+        let per_second = match kind {
+            "incr" => store_incr(&store, calls).await?,
+            "gcra" => gcra(&store, calls).await?,
+            other => anyhow::bail!("cannot profile {other:?}; use incr or gcra"),
+        };
+        println!("{:.2} µs for each call", 1e6 / per_second);
         Ok(())
     })
 }

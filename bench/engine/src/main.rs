@@ -2,7 +2,7 @@
 //!
 //!     cargo run --profile dist -p bench-engine            prints the table of docs/benchmarks/engine.md
 //!     cargo run --profile dist -p bench-engine -- quick   the same with a tenth of the work
-//!     … -- profile 10000                                  only the script in process, to run under a profiler
+//!     … -- profile gcra 10000                             only this call (incr, gcra) in process, for a profiler
 //!
 //! Runs alternate, and the median of three is printed. Absolute numbers depend on the machine: compare the ratios.
 
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
         [] => compare(1),
         ["quick"] => compare(10),
         ["serve"] => process::serve(),
-        ["profile", count] => in_process::profile(count.parse()?),
+        ["profile", kind, count] => in_process::profile(kind, count.parse()?),
         ["fill", count] => memory::fill(count.parse()?),
         other => anyhow::bail!("unknown arguments {other:?}; usage: bench-engine [quick]"),
     }

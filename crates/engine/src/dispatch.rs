@@ -1,7 +1,5 @@
 //! Runs one command, from its arguments to its reply, with the same order of checks as Redis.
 
-use std::time::Instant;
-
 use hob_commands::{Command, Flags};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -75,14 +73,15 @@ impl<'a> CommandContext<'a> {
         if self.session.transaction.is_some() && !NOT_QUEUED.contains(&command.name) {
             return self.queue(&mut core, command, args);
         }
+        let started_us = core.now_us;
         let outcome = match Handler::of(command) {
             Handler::Data(run) if !self.is_subscribers_ping(command, args) => {
                 self.show_to_monitors(&core, command, args);
-                core.call(command, |core| run(core, args))
+                core.call(command, started_us, |core| run(core, args))
             }
             Handler::Blocking(attempt) => {
                 self.show_to_monitors(&core, command, args);
-                core.call(command, |core| self.run_or_wait(core, attempt, args))
+                core.call(command, started_us, |core| self.run_or_wait(core, attempt, args))
             }
             _ => {
                 drop(core);
@@ -185,19 +184,19 @@ impl<'a> CommandContext<'a> {
         if shown_first {
             self.show_to_monitors(&self.core(), command, args);
         }
+        let started_us = self.core().read_clock();
         let outcome = match Handler::of(command) {
             Handler::Data(_) if self.is_subscribers_ping(command, args) => {
                 let text = args.get(1).copied().unwrap_or_default();
                 Ok(Reply::Array(vec![Reply::bulk("pong"), Reply::bulk(text)]))
             }
-            Handler::Data(run) => self.core().call(command, |core| run(core, args)),
+            Handler::Data(run) => self.core().call(command, started_us, |core| run(core, args)),
             Handler::Blocking(attempt) => {
-                self.core().call(command, |core| Ok(attempt(core, args)?.without_wait()))
+                self.core().call(command, started_us, |core| Ok(attempt(core, args)?.without_wait()))
             }
             Handler::Session(run) => {
-                let started = Instant::now();
                 let outcome = run(self, args);
-                self.core().count_call(command.name, started, &outcome);
+                self.core().count_call(command.name, started_us, &outcome);
                 outcome
             }
         };

@@ -3,18 +3,18 @@
 mod busy_after;
 mod core;
 mod lock;
+mod script_thread;
 mod stats;
 
 pub(crate) use self::core::Core;
 pub(crate) use stats::CommandStats;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hob_commands::Command;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::blocked::Pending;
@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::dispatch::CommandContext;
 use crate::engine::busy_after::BusyAfter;
 use crate::engine::lock::{StoreLock, StoreLockGuard};
+use crate::engine::script_thread::ScriptThread;
 use crate::interface::{Connection, Subscriber};
 use crate::reply::{CommandResult, Reply};
 use crate::script::{Scripts, Watchdog};
@@ -42,12 +43,10 @@ struct Shared {
     /// takes it alone, between the commands of a script.
     core: Arc<Mutex<Core>>,
     watchdog: Arc<Watchdog>,
-    /// Permits for scripts of clients. Several, so that the next script is ready when one ends.
-    script_permits: Arc<Semaphore>,
+    /// Started by the first script of a client.
+    script_thread: OnceLock<ScriptThread>,
     busy_after: BusyAfter,
 }
-
-const MAX_CLIENT_SCRIPTS: usize = 16;
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
@@ -58,8 +57,8 @@ impl Engine {
         let core = Arc::new(Mutex::new(core));
         let lock =
             StoreLock::new(Scripts::new(Arc::clone(&core), Arc::clone(&watchdog), memory, max_scripts));
-        let script_permits = Arc::new(Semaphore::new(MAX_CLIENT_SCRIPTS));
-        Engine { shared: Arc::new(Shared { lock, core, watchdog, script_permits, busy_after }) }
+        let script_thread = OnceLock::new();
+        Engine { shared: Arc::new(Shared { lock, core, watchdog, script_thread, busy_after }) }
     }
 
     /// A handle for redis-rs. Clones may be used concurrently.
@@ -196,17 +195,25 @@ impl Engine {
         self.context(None, session).execute(args)
     }
 
-    /// A permit to run a script; `None` when another script holds the lock for too long.
-    pub(crate) async fn script_permit(&self) -> Option<OwnedSemaphorePermit> {
-        let permit = Arc::clone(&self.shared.script_permits).acquire_owned();
-        tokio::pin!(permit);
+    /// Runs the scripts of a client on their thread.
+    pub(crate) async fn on_script_thread<T: Send + 'static>(
+        &self,
+        client: T,
+        run: fn(&mut T),
+    ) -> ScriptRun<T> {
+        let mut submitted = self.shared.script_thread.get_or_init(ScriptThread::start).submit(client, run);
         loop {
             // A short timeout, because other scripts end and start meanwhile.
             let time_until_busy = self.time_until_busy().min(Duration::from_millis(50));
-            match timeout(time_until_busy, &mut permit).await {
-                Ok(permit) => return permit.ok(),
-                Err(_) if self.time_until_busy().is_zero() => return None,
-                Err(_) => {}
+            match timeout(time_until_busy, &mut submitted.done).await {
+                Ok(Ok(client)) => return ScriptRun::Done(client),
+                Ok(Err(_)) => return ScriptRun::Panicked,
+                Err(_) if !self.time_until_busy().is_zero() => {}
+                Err(_) => match submitted.withdraw() {
+                    Some(client) => return ScriptRun::Busy(client),
+                    // This client's own script keeps the store busy.
+                    None => return (&mut submitted.done).await.map_or(ScriptRun::Panicked, ScriptRun::Done),
+                },
             }
         }
     }
@@ -216,7 +223,7 @@ impl Engine {
     pub(crate) async fn stop_client_scripts(&self) {
         const TRIES: usize = 100;
         for _ in 0..TRIES {
-            if self.shared.script_permits.available_permits() == MAX_CLIENT_SCRIPTS {
+            if self.shared.script_thread.get().is_none_or(ScriptThread::is_idle) {
                 return;
             }
             self.shared.watchdog.stop_client_script();
@@ -252,6 +259,15 @@ impl Engine {
     fn time_until_busy(&self) -> Duration {
         self.shared.watchdog.time_until_busy(self.shared.busy_after.get())
     }
+}
+
+/// What became of a client whose next request is a script.
+pub(crate) enum ScriptRun<T> {
+    Done(T),
+    /// Nothing was run, because another script has kept the store busy for too long.
+    Busy(T),
+    /// The client is lost.
+    Panicked,
 }
 
 /// Holds the store's lock for some commands of a pipeline, which is cheaper than locking it for each of them.

@@ -247,7 +247,9 @@ impl Store {
     }
 
     async fn timed(&self, kind: OperationKind, call: &Call) -> Result<Value> {
-        let answer = self.shared.meter.time(kind, self.answer(call)).await;
+        let started = Instant::now();
+        let answer = self.answer(call, started).await;
+        self.shared.meter.record(kind, started.elapsed(), answer.as_ref().err());
         answer.inspect_err(|error| self.record_refusal(call, error))
     }
 
@@ -267,7 +269,7 @@ impl Store {
             Some(key) => redis::cmd("ZADD").arg(key).arg("XX").arg(0).arg("hob:probe").clone(),
             None => redis::cmd("PING"),
         };
-        match self.answer(&call.into()).await {
+        match self.answer(&call.into(), Instant::now()).await {
             Ok(_) => true,
             // The user may not run the probe. Then only the time without refusals counts.
             Err(error) => match Fault::of(&error) {
@@ -278,11 +280,10 @@ impl Store {
         }
     }
 
-    async fn answer(&self, call: &Call) -> Result<Value> {
-        let asked = Instant::now();
-        let deadline = asked + self.deadline;
+    async fn answer(&self, call: &Call, started: Instant) -> Result<Value> {
+        let deadline = started + self.deadline;
         match &self.shared.backend {
-            Backend::Embedded(engine) => engine.call(call, asked..deadline).await,
+            Backend::Embedded(engine) => engine.call(call, started..deadline).await,
             Backend::Single(connection) => loop {
                 match connection.call(call, deadline).await {
                     Err(error) if refused_for_now(connection, &error, deadline) => sleep(PAUSE).await,

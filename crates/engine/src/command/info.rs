@@ -172,8 +172,8 @@ fn cpu(_: &Core) -> Facts {
 
 fn command_stats(core: &Core) -> Facts {
     let line = |(name, stats): (&str, crate::engine::CommandStats)| {
-        let usec = stats.time.as_micros();
-        let per_call = stats.time.as_secs_f64() * 1e6 / stats.calls.max(1) as f64;
+        let usec = stats.time_us;
+        let per_call = usec as f64 / stats.calls.max(1) as f64;
         let value = format!(
             "calls={},usec={usec},usec_per_call={per_call:.2},rejected_calls={},failed_calls={}",
             stats.calls, stats.rejected, stats.failed

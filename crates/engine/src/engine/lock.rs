@@ -83,7 +83,7 @@ impl StoreLock {
         }
     }
 
-    /// Called between two scripts of a client, on a thread of the blocking pool, which may sleep. Without a pause, this thread
+    /// Called between two scripts of clients, on the thread for scripts, which may sleep. Without a pause, this thread
     /// would get the lock again and again while the tasks wait.
     pub(crate) fn yield_to_tasks(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {

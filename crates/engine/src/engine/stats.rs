@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::BuildHasherDefault;
-use std::time::Duration;
 
 use hob_commands::FnvHasher;
 
@@ -20,7 +19,7 @@ pub(crate) struct Stats {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CommandStats {
     pub(crate) calls: u64,
-    pub(crate) time: Duration,
+    pub(crate) time_us: u64,
     /// Refused before they ran.
     pub(crate) rejected: u64,
     /// Returned an error.

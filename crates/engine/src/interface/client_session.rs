@@ -10,10 +10,10 @@ use super::request::RequestParser;
 use crate::blocked::Pending;
 use crate::command::resolve;
 use crate::dispatch::runs_lua;
-use crate::engine::Engine;
+use crate::engine::{Engine, ScriptRun};
 use crate::hub::{Delivery, MessageReceiver};
 use crate::reply::Reply;
-use crate::session::{Protocol, Session};
+use crate::session::{Protocol, Session, SessionOrigin};
 
 /// How many commands of a pipeline run before others get the store's lock.
 const COMMANDS_PER_LOCK: usize = 16;
@@ -48,6 +48,17 @@ impl ClientSession {
             RequestParser::new(core.settings.max_value_bytes, core.settings.max_command_bytes)
         });
         ClientSession { engine, session, parser, input: BytesMut::new(), outgoing: Outgoing::new(incoming) }
+    }
+
+    /// Stands for a client whose session is on the script's thread. Made and dropped without locking the data.
+    fn placeholder(&self) -> ClientSession {
+        ClientSession {
+            engine: self.engine.clone(),
+            session: self.engine.handle_session(),
+            parser: RequestParser::new(0, 0),
+            input: BytesMut::new(),
+            outgoing: Outgoing::new(MessageReceiver::closed()),
+        }
     }
 
     /// Runs the requests that have arrived, for as long as the client's task is not needed.
@@ -96,23 +107,20 @@ impl ClientSession {
         }
     }
 
-    /// Runs a script, and the requests after it, on a thread of the blocking pool: a script may take long and would block
-    /// the other tasks of this thread. `None` if it panicked there and the session is lost.
+    /// Runs a script, and the requests after it, on the thread for scripts. `None` if it panicked there and the session is
+    /// lost.
     pub(super) async fn run_script(&mut self) -> Option<()> {
-        let Some(script_permit) = self.engine.script_permit().await else {
-            self.refuse_as_busy();
-            return Some(());
-        };
         // The session moves to the script's thread: it is needed until the script ends, even if this task ends before.
-        let placeholder =
-            ClientSession::new(self.engine.clone(), self.engine.handle_session(), MessageReceiver::closed());
-        let mut client = std::mem::replace(self, placeholder);
-        let running = tokio::task::spawn_blocking(move || {
-            client.run_batch();
-            drop(script_permit);
-            client
-        });
-        *self = running.await.ok()?;
+        let placeholder = self.placeholder();
+        let client = std::mem::replace(self, placeholder);
+        match self.engine.on_script_thread(client, Self::run_batch).await {
+            ScriptRun::Done(client) => *self = client,
+            ScriptRun::Busy(client) => {
+                *self = client;
+                self.refuse_as_busy();
+            }
+            ScriptRun::Panicked => return None,
+        }
         Some(())
     }
 
@@ -160,6 +168,10 @@ impl ClientSession {
     }
 
     pub(super) fn disconnect(&mut self) {
+        if self.session.origin == SessionOrigin::Handle {
+            // A placeholder.
+            return;
+        }
         // A command that blocked on a script's thread, after the client's task had ended.
         drop(self.pending());
         let session = &mut self.session;

@@ -10,7 +10,6 @@ use super::request::RequestParser;
 use crate::engine::Engine;
 use crate::number::write_float;
 use crate::reply::Reply;
-use crate::session::Session;
 
 /// A handle to an engine that implements redis-rs's connection trait. Clones may be used concurrently, so commands that
 /// change the state of a connection (WATCH, SUBSCRIBE, MONITOR…) are refused; an atomic [`Pipeline`] runs as a
@@ -21,14 +20,12 @@ use crate::session::Session;
 #[derive(Clone)]
 pub struct Connection {
     engine: Engine,
-    session: Session,
     deadline: Option<Instant>,
 }
 
 impl Connection {
     pub(crate) fn new(engine: Engine) -> Connection {
-        let session = engine.handle_session();
-        Connection { engine, session, deadline: None }
+        Connection { engine, deadline: None }
     }
 
     /// The same handle, whose calls wait for a script until this deadline at most. A call that then fails with `BUSY`
@@ -36,6 +33,11 @@ impl Connection {
     #[must_use]
     pub fn until(&self, deadline: Instant) -> Connection {
         Connection { deadline: Some(deadline), ..self.clone() }
+    }
+
+    /// Runs one command; like `req_packed_command`, but without an allocation.
+    pub async fn send(&self, command: &Cmd) -> RedisResult<Value> {
+        self.run(command).await?.extract_error()
     }
 }
 
@@ -47,7 +49,7 @@ impl fmt::Debug for Connection {
 
 impl ConnectionLike for Connection {
     fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
-        Box::pin(async move { self.run(command).await?.extract_error() })
+        Box::pin(self.send(command))
     }
 
     fn req_packed_commands<'a>(
@@ -77,27 +79,29 @@ impl ConnectionLike for Connection {
 }
 
 impl Connection {
-    async fn run(&mut self, command: &Cmd) -> RedisResult<Value> {
-        let immediate = with_words(command, |words| self.engine.try_run(&mut self.session, words));
+    async fn run(&self, command: &Cmd) -> RedisResult<Value> {
+        let mut session = self.engine.handle_session();
+        let immediate = with_words(command, |words| self.engine.try_run(&mut session, words));
         let reply = match immediate {
             Some(reply) => reply,
             None => {
                 let words = owned_words(command);
                 let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                self.engine.run(&mut self.session, &words, self.deadline).await
+                self.engine.run(&mut session, &words, self.deadline).await
             }
         };
-        match self.engine.pending(&mut self.session) {
+        match self.engine.pending(&mut session) {
             Some(mut pending) => to_value(pending.reply().await),
             None => to_value(reply),
         }
     }
 
-    async fn run_transaction(&mut self, pipeline: &Pipeline) -> RedisResult<Value> {
+    async fn run_transaction(&self, pipeline: &Pipeline) -> RedisResult<Value> {
         let owned: Vec<Vec<Vec<u8>>> = pipeline.cmd_iter().map(owned_words).collect();
         let queue: Vec<Vec<&[u8]>> =
             owned.iter().map(|words| words.iter().map(Vec::as_slice).collect()).collect();
-        let reply = self.engine.run_transaction(&mut self.session, &queue, self.deadline).await;
+        let mut session = self.engine.handle_session();
+        let reply = self.engine.run_transaction(&mut session, &queue, self.deadline).await;
         match to_value(reply)? {
             error @ Value::ServerError(_) => error.extract_error(),
             replies => Ok(replies),

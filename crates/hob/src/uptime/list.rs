@@ -62,7 +62,9 @@ async fn snapshot(config: &Config, database: &Database) -> Result<Snapshot> {
     let keys = Keys::from_env(layout, &|name| std::env::var(name).ok()).context("HOB_KEY_PREFIX")?;
     match nodes::holder(&store, &keys).await? {
         Some(holder) if holder == database.id().to_string() => {}
-        Some(_) => bail!("{address} is used with another database; check HOB_DATABASE_URL and HOB_REDIS_URL"),
+        Some(_) => bail!(
+            "the Redis at {address} belongs to another Hob database; check HOB_DATABASE_URL and HOB_REDIS_URL"
+        ),
         None => bail!("no Hob server uses {address}; start `hob serve`, or check HOB_REDIS_URL"),
     }
     Ok(Schedule::new(&store, layout)?.snapshot().await?)

@@ -169,7 +169,7 @@ impl File {
     }
 
     /// The offset of a value in the file. If the file does not contain the value, the offset of the innermost table or list
-    /// around it that the file does contain.
+    /// around it that the section in the file does contain.
     fn offset_of(&self, section: &str, path: &str) -> Option<usize> {
         let table = DeTable::parse(&self.text).ok()?;
         let (_, mut value) = table.get_ref().iter().find(|(name, _)| name.get_ref() == section)?;

@@ -28,9 +28,9 @@ impl<T> Live<T> {
         Arc::clone(&self.0.borrow())
     }
 
-    /// Waits until the value is replaced. If it was replaced since the previous call of `changed` (since [`Live::new`], for
-    /// the first call), returns at once. A new clone
-    /// returns at once if its original would have. Reading the value with `current` makes no difference.
+    /// Waits until the value is replaced, and returns the new value. Returns at once if there was a replacement that this
+    /// handle's `changed` has not returned yet. A clone starts from the state of its original. Reading the value with
+    /// `current` changes nothing about this.
     pub async fn changed(&mut self) -> Arc<T> {
         if self.0.changed().await.is_err() {
             // The other end was dropped, so the value cannot change any more.

@@ -77,7 +77,7 @@ impl Embedded {
 
     async fn send(&self, call: &Call, time: &Range<Instant>) -> Result<Value> {
         let command = call.command_for(&History::unknown());
-        let answer = self.connection.until(time.end).req_packed_command(&command).await;
+        let answer = self.connection.until(time.end).send(&command).await;
         answer.map_err(|error| refusal(error, time.start))
     }
 

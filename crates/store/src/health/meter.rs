@@ -11,7 +11,7 @@ use hob_units::unix_ms;
 use serde::Serialize;
 
 use crate::connection::history::field;
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::health::degraded::{Degradation, Fault, System};
 use crate::health::latency::{Latency, Summary};
 use crate::health::peak::{BusyMinute, Peak};
@@ -120,19 +120,8 @@ impl Meter {
         systems.iter().filter_map(|system| system.degradation()).collect()
     }
 
-    /// Times one operation. It has failed if there is no answer, or a refusal that concerns the whole server. Any other
+    /// Records one operation. It has failed if there is no answer, or a refusal that concerns the whole server. Any other
     /// error reply is an answer.
-    pub(crate) async fn time<T>(
-        &self,
-        kind: OperationKind,
-        call: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let started = std::time::Instant::now();
-        let answer = call.await;
-        self.record(kind, started.elapsed(), answer.as_ref().err());
-        answer
-    }
-
     pub(crate) fn record(&self, kind: OperationKind, took: Duration, error: Option<&Error>) {
         let operations = &self.operations[kind as usize];
         self.peak.count(unix_ms());
