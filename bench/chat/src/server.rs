@@ -96,7 +96,7 @@ impl Server {
             let member = |number| MemberId { room, number };
             let others: Vec<String> = (1..members).map(|number| member(number).user()).collect();
             let body = serde_json::json!({
-                "id": member(0).room_name(), "title": "Room", "createdBy": member(0).user(), "members": others,
+                "id": member(0).room_name(), "title": "Room", "created_by": member(0).user(), "members": others,
             });
             self.post("/api/v1/chat/conversations", &body.to_string())?;
         }

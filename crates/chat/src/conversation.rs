@@ -22,7 +22,6 @@ pub(crate) const MAX_TITLE_BYTES: usize = 200;
 
 /// A conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Conversation {
     #[schema(value_type = String)]
     pub id: ConversationId,

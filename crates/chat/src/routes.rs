@@ -4,6 +4,7 @@ mod conversations;
 mod feed;
 mod messages;
 mod users;
+mod view;
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! `hob serve`: opens store and database, starts the services, serves until a signal, and shuts down.
 
+#[cfg(test)]
+mod api_names;
 pub(crate) mod backends;
 pub(crate) mod http;
 mod log;

@@ -3,7 +3,7 @@
 use hob_web::components::{Quantity, Tone};
 use hob_web::{Card, CardProblem, Figure, Service as _};
 
-use crate::pages::{path, state_label, tone};
+use crate::pages::{path, tone};
 use crate::schedule::state::MonitorState;
 use crate::uptime::Uptime;
 
@@ -42,7 +42,7 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         .take(12)
         .map(|monitor| CardProblem {
             tone: tone(snapshot.state(monitor)),
-            text: format!("{} is {}", monitor.spec.name, state_label(snapshot.state(monitor))),
+            text: format!("{} is {}", monitor.spec.name, snapshot.state(monitor).label()),
             href: path(&monitor.id),
             since_ms: Some(snapshot.health(&monitor.id).first_failure_ms).filter(|since| *since > 0),
         })

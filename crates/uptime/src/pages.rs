@@ -75,18 +75,6 @@ pub(crate) fn tone(state: MonitorState) -> Tone {
     }
 }
 
-pub(crate) fn state_label(state: MonitorState) -> &'static str {
-    match state {
-        MonitorState::Up => "up",
-        MonitorState::Pending => "pending",
-        MonitorState::Recovering => "recovering",
-        MonitorState::Suspect => "suspect",
-        MonitorState::Stale => "stale",
-        MonitorState::Down => "down",
-        MonitorState::Paused => "paused",
-    }
-}
-
 /// The state of a monitor as the status page and the badges show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PublicState {
@@ -114,7 +102,7 @@ impl PublicState {
 }
 
 fn badge(state: MonitorState) -> Badge {
-    tone(state).badge(state_label(state))
+    tone(state).badge(state.label())
 }
 
 /// The path of a monitor's page.
@@ -137,7 +125,7 @@ fn recent_results(row: &MonitorRow) -> Markup {
             MonitorState::Pending | MonitorState::Paused | MonitorState::Stale => Pulse::Silent,
         },
         latency_ms: Some(beat.ms as f64),
-        note: state_label(beat.state).to_owned(),
+        note: beat.state.label().to_owned(),
     };
     Heartbeat::new(row.monitor.spec.name.as_str(), row.status.recent.iter().map(beat)).render()
 }

@@ -30,7 +30,7 @@ pub(crate) async fn set(
 ) -> Answer<bool> {
     if blocker == blocked {
         return Ok(Err(Refusal::InvalidField {
-            field: "userId",
+            field: "user_id",
             reason: "you cannot block yourself".to_owned(),
         }));
     }

@@ -20,7 +20,6 @@ pub(crate) enum MemberStatus {
 
 /// A member of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Member {
     #[schema(value_type = String)]
     pub user_id: UserId,
@@ -41,8 +40,8 @@ pub(crate) struct Membership {
     pub(crate) sequence: u64,
 }
 
-/// How far a member has received and read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+/// How far a member has received and read, as a client gets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
     pub read_sequence: u64,

@@ -2,7 +2,6 @@
 
 use hob_database::{Database, Isolation, Read, Transaction, from_row};
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::Error;
 use crate::conversation::block;
@@ -17,17 +16,14 @@ use crate::keys::{ConversationId, UserId};
 pub(crate) const MAX_CONTENT_BYTES: usize = 4 * 1024;
 const MAX_CLIENT_ID_BYTES: usize = 128;
 
-/// A message.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+/// A message, as clients get it and Redis holds it (C7).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     pub id: String,
     pub content: String,
-    #[schema(value_type = String)]
     pub sender_id: UserId,
-    #[schema(value_type = String)]
     pub timestamp: Timestamp,
-    #[schema(value_type = String)]
     pub conversation_id: ConversationId,
     /// The number of the message in the conversation: 1, 2, 3, …
     pub number: u64,
@@ -37,7 +33,6 @@ pub struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
     pub edited_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
@@ -192,7 +187,7 @@ pub(crate) fn check(content: &str, client_id: Option<&str>) -> Result<(), Refusa
     }
     match client_id {
         Some(id) if id.is_empty() || id.len() > MAX_CLIENT_ID_BYTES || id.contains('\0') => {
-            bad("clientId", "1 to 128 bytes")
+            bad("client_id", "1 to 128 bytes")
         }
         _ => Ok(()),
     }

@@ -24,7 +24,7 @@ pub(super) fn routes() -> Routes<Chat> {
 
 /// A page of a list.
 #[derive(Debug, Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
     /// Only the conversations of this user.
     #[param(max_length = 128)]
@@ -38,7 +38,6 @@ pub(crate) struct ListQuery {
 
 /// A conversation in a list.
 #[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct ListedConversation {
     id: String,
     title: String,
@@ -68,7 +67,7 @@ async fn list_conversations(
     let request = PageRequest::parse(query.after.as_deref(), query.limit)?;
     let list = match &query.user_id {
         Some(user) => {
-            let user = user_id("userId", user)?;
+            let user = user_id("user_id", user)?;
             let (unread, _) = chat.unread(&user).await?;
             let page = chat.conversations_of(&user, &request).await?;
             let next = page.next.as_ref().map(ToString::to_string);
@@ -98,7 +97,7 @@ async fn list_conversations(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ConversationBody {
     /// Generated if missing. `total` is reserved.
     #[schema(max_length = 128)]
@@ -107,7 +106,7 @@ pub(crate) struct ConversationBody {
     title: String,
     #[schema(max_length = 128)]
     created_by: String,
-    /// The members besides `createdBy`.
+    /// The members besides `created_by`.
     #[serde(default)]
     #[schema(max_items = 9999, value_type = Vec<hob_web::Text128>)]
     members: Vec<String>,
@@ -125,7 +124,7 @@ async fn open_conversation(
     let new = NewConversation {
         id: conversation_id(&id)?,
         title: body.title,
-        created_by: user_id("createdBy", &body.created_by)?,
+        created_by: user_id("created_by", &body.created_by)?,
         members: members?,
     };
     let opened = ok_or_problem(chat.open_conversation(&new).await)?;
@@ -144,7 +143,7 @@ async fn get_conversation(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct RenameBody {
     #[schema(max_length = 128)]
     user_id: String,
@@ -160,12 +159,13 @@ async fn rename_conversation(
     Path(id): Path<String>,
     Json(body): Json<RenameBody>,
 ) -> Result<StatusCode, Problem> {
-    let by = user_id("userId", &body.user_id)?;
+    let by = user_id("user_id", &body.user_id)?;
     ok_or_problem(chat.rename(&conversation_id(&id)?, &by, &body.title).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct MembersQuery {
     /// The last user of the previous page.
     #[serde(default)]
@@ -194,7 +194,7 @@ async fn list_members(
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct MemberBody {
     #[schema(max_length = 128)]
     user_id: String,
@@ -212,13 +212,13 @@ async fn add_member(
     Json(body): Json<MemberBody>,
 ) -> Result<StatusCode, Problem> {
     let by = body.by.as_deref().map(|by| user_id("by", by)).transpose()?;
-    let user = user_id("userId", &body.user_id)?;
+    let user = user_id("user_id", &body.user_id)?;
     ok_or_problem(chat.add_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
+#[serde(deny_unknown_fields)]
 pub(crate) struct RemovalQuery {
     #[param(max_length = 128)]
     user_id: String,
@@ -235,7 +235,7 @@ async fn remove_member(
     Query(query): Query<RemovalQuery>,
 ) -> Result<StatusCode, Problem> {
     let by = query.by.as_deref().map(|by| user_id("by", by)).transpose()?;
-    let user = user_id("userId", &query.user_id)?;
+    let user = user_id("user_id", &query.user_id)?;
     ok_or_problem(chat.remove_member(&conversation_id(&id)?, &user, by.as_ref()).await)?;
     Ok(StatusCode::NO_CONTENT)
 }

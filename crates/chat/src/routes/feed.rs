@@ -28,6 +28,7 @@ pub(super) fn routes() -> Routes<Chat> {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct EventsQuery {
     /// The number of the last event seen. 0 for all that are stored. A `Last-Event-ID` header takes precedence.
     #[param(maximum = 9_223_372_036_854_775_807i64)]

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
+use super::view::{MessageView, ReceiptView};
 use super::{READ, WRITE, conversation_id, ok_or_problem, sequence_number, user_id};
-use crate::{Chat, Message, MessageRange, NewMessage, Receipt, ReceiptKind, TypingState};
+use crate::{Chat, MessageRange, NewMessage, ReceiptKind, TypingState};
 
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
@@ -22,7 +23,7 @@ pub(super) fn routes() -> Routes<Chat> {
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
+#[serde(deny_unknown_fields)]
 pub(crate) struct MessagesQuery {
     /// Messages after this sequence, oldest first.
     #[param(maximum = 9_223_372_036_854_775_807i64)]
@@ -40,7 +41,7 @@ pub(crate) struct MessagesQuery {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MessageList {
     /// In the order of their sequence.
-    messages: Vec<Message>,
+    messages: Vec<MessageView>,
 }
 
 /// List messages of a conversation: the newest, or those after or before a sequence.
@@ -57,14 +58,14 @@ async fn list_messages(
         (None, Some(before)) => MessageRange::Before(sequence_number("before", before)?),
         (Some(_), Some(_)) => return Err(Problem::invalid("before", "cannot be combined with `after`")),
     };
-    let viewer = query.user_id.as_deref().map(|user| user_id("userId", user)).transpose()?;
+    let viewer = query.user_id.as_deref().map(|user| user_id("user_id", user)).transpose()?;
     let limit = query.limit.unwrap_or(50);
     let messages = ok_or_problem(chat.messages(&conversation_id(&id)?, viewer.as_ref(), range, limit).await)?;
-    Ok(Json(MessageList { messages }))
+    Ok(Json(MessageList { messages: messages.into_iter().map(MessageView::from).collect() }))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct MessageBody {
     #[schema(max_length = 128)]
     sender_id: String,
@@ -77,23 +78,23 @@ pub(crate) struct MessageBody {
 
 /// Send a message. It is in the database when the response arrives.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/messages", params(("id" = String, Path, max_length = 128)), tag = "chat",
-    request_body = MessageBody, responses((status = 201, body = Message)))]
+    request_body = MessageBody, responses((status = 201, body = MessageView)))]
 async fn send_message(
     State(chat): State<Chat>,
     Path(id): Path<String>,
     Json(body): Json<MessageBody>,
-) -> Result<(StatusCode, Json<Message>), Problem> {
+) -> Result<(StatusCode, Json<MessageView>), Problem> {
     let new = NewMessage {
         conversation: conversation_id(&id)?,
-        sender: user_id("senderId", &body.sender_id)?,
+        sender: user_id("sender_id", &body.sender_id)?,
         content: body.content,
         client_id: body.client_id,
     };
-    Ok((StatusCode::CREATED, Json(ok_or_problem(chat.send(&new).await)?)))
+    Ok((StatusCode::CREATED, Json(ok_or_problem(chat.send(&new).await)?.into())))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct EditBody {
     #[schema(max_length = 128)]
     user_id: String,
@@ -104,18 +105,19 @@ pub(crate) struct EditBody {
 /// Replace the content of a message.
 #[utoipa::path(patch, path = "/api/v1/chat/conversations/{id}/messages/{message}", tag = "chat",
     params(("id" = String, Path, max_length = 128), ("message" = String, Path, max_length = 128)), request_body = EditBody,
-    responses((status = 200, body = Message)))]
+    responses((status = 200, body = MessageView)))]
 async fn edit_message(
     State(chat): State<Chat>,
     Path((id, message)): Path<(String, String)>,
     Json(body): Json<EditBody>,
-) -> Result<Json<Message>, Problem> {
-    let by = user_id("userId", &body.user_id)?;
-    Ok(Json(ok_or_problem(chat.edit(&conversation_id(&id)?, &message, &by, &body.content).await)?))
+) -> Result<Json<MessageView>, Problem> {
+    let by = user_id("user_id", &body.user_id)?;
+    let edited = ok_or_problem(chat.edit(&conversation_id(&id)?, &message, &by, &body.content).await)?;
+    Ok(Json(edited.into()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]
-#[serde(rename_all = "camelCase")]
+#[serde(deny_unknown_fields)]
 pub(crate) struct DeletionQuery {
     #[param(max_length = 128)]
     user_id: String,
@@ -129,13 +131,13 @@ async fn delete_message(
     Path((id, message)): Path<(String, String)>,
     Query(query): Query<DeletionQuery>,
 ) -> Result<StatusCode, Problem> {
-    let by = user_id("userId", &query.user_id)?;
+    let by = user_id("user_id", &query.user_id)?;
     ok_or_problem(chat.delete(&conversation_id(&id)?, &message, &by).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ProgressBody {
     #[schema(max_length = 128)]
     user_id: String,
@@ -146,23 +148,23 @@ pub(crate) struct ProgressBody {
 
 /// Mark everything up to a sequence as read by a member.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/read", params(("id" = String, Path, max_length = 128)), tag = "chat",
-    request_body = ProgressBody, responses((status = 200, body = Receipt)))]
+    request_body = ProgressBody, responses((status = 200, body = ReceiptView)))]
 async fn mark_read(
     State(chat): State<Chat>,
     Path(id): Path<String>,
     Json(body): Json<ProgressBody>,
-) -> Result<Json<Receipt>, Problem> {
+) -> Result<Json<ReceiptView>, Problem> {
     record_receipt(&chat, &id, &body, ReceiptKind::Read).await
 }
 
 /// Mark everything up to a sequence as delivered to a device of a member.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/delivered", params(("id" = String, Path, max_length = 128)), tag = "chat",
-    request_body = ProgressBody, responses((status = 200, body = Receipt)))]
+    request_body = ProgressBody, responses((status = 200, body = ReceiptView)))]
 async fn mark_delivered(
     State(chat): State<Chat>,
     Path(id): Path<String>,
     Json(body): Json<ProgressBody>,
-) -> Result<Json<Receipt>, Problem> {
+) -> Result<Json<ReceiptView>, Problem> {
     record_receipt(&chat, &id, &body, ReceiptKind::Delivered).await
 }
 
@@ -170,15 +172,16 @@ async fn record_receipt(
     chat: &Chat,
     id: &str,
     body: &ProgressBody,
-    record_receipt: ReceiptKind,
-) -> Result<Json<Receipt>, Problem> {
-    let user = user_id("userId", &body.user_id)?;
+    kind: ReceiptKind,
+) -> Result<Json<ReceiptView>, Problem> {
+    let user = user_id("user_id", &body.user_id)?;
     let up_to = sequence_number("sequence", body.sequence)?;
-    Ok(Json(ok_or_problem(chat.record_receipt(&conversation_id(id)?, &user, up_to, record_receipt).await)?))
+    let receipt = chat.record_receipt(&conversation_id(id)?, &user, up_to, kind).await;
+    Ok(Json(ok_or_problem(receipt)?.into()))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct TypingBody {
     #[schema(max_length = 128)]
     user_id: String,
@@ -194,6 +197,6 @@ async fn set_typing(
     Json(body): Json<TypingBody>,
 ) -> Result<StatusCode, Problem> {
     let state = if body.typing { TypingState::Typing } else { TypingState::Stopped };
-    ok_or_problem(chat.typing(&conversation_id(&id)?, &user_id("userId", &body.user_id)?, state).await)?;
+    ok_or_problem(chat.typing(&conversation_id(&id)?, &user_id("user_id", &body.user_id)?, state).await)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
+use super::view::UnreadCountView;
 use super::{READ, WRITE, ok_or_problem, user_id};
 use crate::keys::{Keys, SocketId};
-use crate::{BlockAction, Chat, Presence, PresenceChange, UnreadCount};
+use crate::{BlockAction, Chat, Presence, PresenceChange};
 
 /// The most users of one request.
 const MAX_USERS: usize = 1_000;
@@ -74,7 +75,7 @@ async fn get_presences(
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct UnreadList {
     total: u64,
-    conversations: Vec<UnreadCount>,
+    conversations: Vec<UnreadCountView>,
 }
 
 /// Get the unread counts of a user.
@@ -82,6 +83,7 @@ pub(crate) struct UnreadList {
     responses((status = 200, body = UnreadList)))]
 async fn get_unread(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<UnreadList>, Problem> {
     let (conversations, total) = chat.unread(&user_id("id", &id)?).await?;
+    let conversations = conversations.into_iter().map(UnreadCountView::from).collect();
     Ok(Json(UnreadList { total, conversations }))
 }
 
@@ -99,7 +101,7 @@ async fn list_sockets(State(chat): State<Chat>, Path(id): Path<String>) -> Resul
 }
 
 #[derive(Debug, Deserialize, IntoParams, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SocketBody {
     #[schema(max_length = 128)]
     #[param(max_length = 128)]
@@ -136,7 +138,6 @@ async fn remove_socket(
 
 /// The message rate limit of a user.
 #[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Limit {
     allowed: bool,
     limit: u32,
@@ -180,7 +181,7 @@ async fn list_blocked(
 }
 
 #[derive(Debug, Deserialize, IntoParams, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct BlockBody {
     #[schema(max_length = 128)]
     #[param(max_length = 128)]
@@ -210,12 +211,12 @@ async fn unblock_user(
 }
 
 async fn set_block(chat: &Chat, id: &str, other: &str, action: BlockAction) -> Result<StatusCode, Problem> {
-    ok_or_problem(chat.block(&user_id("id", id)?, &user_id("userId", other)?, action).await)?;
+    ok_or_problem(chat.block(&user_id("id", id)?, &user_id("user_id", other)?, action).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct TokenBody {
     /// How long the token is valid, in seconds.
     #[serde(default = "an_hour")]
@@ -260,7 +261,7 @@ fn an_hour() -> u64 {
 }
 
 fn socket_id(id: &str) -> Result<SocketId, Problem> {
-    SocketId::new(id).map_err(|error| Problem::invalid("socketId", error.to_string()))
+    SocketId::new(id).map_err(|error| Problem::invalid("socket_id", error.to_string()))
 }
 
 impl From<Decision> for Limit {

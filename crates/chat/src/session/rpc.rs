@@ -144,8 +144,20 @@ pub(crate) fn error_of(refusal: &Refusal) -> ReplyError {
             ReplyError::TOO_MANY_REQUESTS.with_detail(format_args!("retry in {retry_after:.0?}"))
         }
         Refusal::LimitExceeded { .. } => ReplyError::LIMIT_EXCEEDED.with_detail(refusal),
-        Refusal::InvalidField { .. } => ReplyError::BAD_REQUEST.with_detail(refusal),
+        Refusal::InvalidField { field, reason } => {
+            ReplyError::BAD_REQUEST.with_detail(format_args!("{}: {reason}", camel_case(field)))
+        }
     }
+}
+
+/// The name of a field in the data of a call: `client_id` is `clientId`.
+fn camel_case(field: &str) -> String {
+    let mut words = field.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| {
+        let (initial, rest) = word.split_at(1);
+        name + &initial.to_ascii_uppercase() + rest
+    })
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(data: Option<&RawValue>) -> Result<T, ReplyError> {

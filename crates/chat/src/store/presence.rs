@@ -45,7 +45,6 @@ pub enum PresenceChange {
 
 /// Whether a user is online, and when they were last seen.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Presence {
     #[schema(value_type = String)]
     pub user_id: UserId,

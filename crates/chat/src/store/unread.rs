@@ -5,7 +5,6 @@ use hob_database::{Database, from_row};
 use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call, FromRedisValue as _, Reply, Script, Store};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::keys::{ConversationId, Keys, UserId};
 use crate::{Error, database};
@@ -13,11 +12,10 @@ use crate::{Error, database};
 static WRITE: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
 static INCREMENT: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
 
-/// The unread messages of a user in one conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
+/// The unread messages of a user in one conversation, as a client gets them.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UnreadCount {
-    #[schema(value_type = String)]
     pub conversation_id: ConversationId,
     pub unread: u64,
     /// Grows with every change that can affect the count.

@@ -21,42 +21,45 @@ every_service! {
     /// C16, and everything else that services need.
     async fn services_can_do_everything_over_http(context: TestContext) {
         let (_chat, app) = app(&context).await;
-        let new = json!({ "id": "conv123", "title": "Team", "createdBy": "anna", "members": ["bert"] });
+        let new = json!({ "id": "conv123", "title": "Team", "created_by": "anna", "members": ["bert"] });
         let opened = app.post("/api/v1/chat/conversations", &new).await;
         assert_eq!(opened.status, 201, "{}", opened.text());
         assert_eq!(app.post("/api/v1/chat/conversations", &new).await.status, 409);
         let members = "/api/v1/chat/conversations/conv123/members";
-        assert_eq!(app.post(members, &json!({ "userId": "carl" })).await.status, 204);
+        assert_eq!(app.post(members, &json!({ "user_id": "carl" })).await.status, 204);
         let messages = "/api/v1/chat/conversations/conv123/messages";
-        let body = json!({ "senderId": "anna", "content": "hello", "clientId": "1" });
+        let body = json!({ "sender_id": "anna", "content": "hello", "client_id": "1" });
         let sent: Value = app.post(messages, &body).await.json();
+        let shown = ["sender_id", "client_id", "conversation_id"].map(|field| &sent[field]);
+        assert_eq!(shown, ["anna", "1", "conv123"]);
         let again: Value = app.post(messages, &body).await.json();
         assert_eq!(sent, again);
-        let list: Value = app.get(&format!("{messages}?after=0&limit=10&userId=bert")).await.json();
+        let list: Value = app.get(&format!("{messages}?after=0&limit=10&user_id=bert")).await.json();
         assert_eq!(list["messages"].as_array().unwrap().len(), 1);
         let unread: Value = app.get("/api/v1/chat/users/bert/unread").await.json();
         assert_eq!(unread["total"], 1);
-        let read = json!({ "userId": "bert", "sequence": sent["sequence"] });
+        assert_eq!(unread["conversations"][0]["conversation_id"], "conv123");
+        let read = json!({ "user_id": "bert", "sequence": sent["sequence"] });
         let receipt: Value = app.post("/api/v1/chat/conversations/conv123/read", &read).await.json();
-        assert_eq!(receipt["readSequence"], sent["sequence"]);
-        let mine: Value = app.get("/api/v1/chat/conversations?userId=bert").await.json();
+        assert_eq!(receipt["read_sequence"], sent["sequence"]);
+        let mine: Value = app.get("/api/v1/chat/conversations?user_id=bert").await.json();
         assert_eq!((&mine["conversations"][0]["id"], &mine["conversations"][0]["unread"]), (&"conv123".into(), &0.into()));
         let sockets = "/api/v1/chat/users/bert/sockets";
-        let online: Value = app.post(sockets, &json!({ "socketId": "s1" })).await.json();
+        let online: Value = app.post(sockets, &json!({ "socket_id": "s1" })).await.json();
         assert_eq!(online["online"], true);
         let many: Value = app.post("/api/v1/chat/users/presence", &json!({ "users": ["anna", "bert"] })).await.json();
         assert_eq!((&many["users"][0]["online"], &many["users"][1]["online"]), (&false.into(), &true.into()));
-        let offline: Value = app.delete(&format!("{sockets}?socketId=s1")).await.json();
+        let offline: Value = app.delete(&format!("{sockets}?socket_id=s1")).await.json();
         assert_eq!(offline["online"], false);
         let limit: Value = app.post("/api/v1/chat/users/bert/limit", &json!({})).await.json();
         assert_eq!(limit["allowed"], true);
         let id = sent["id"].as_str().unwrap();
-        assert_eq!(app.delete(&format!("{messages}/{id}?userId=bert")).await.status, 403);
-        assert_eq!(app.delete(&format!("{messages}/{id}?userId=anna")).await.status, 204);
-        assert_eq!(app.delete(&format!("{members}?userId=carl")).await.status, 204);
-        assert_eq!(app.post(messages, &json!({ "senderId": "carl", "content": "x" })).await.status, 403);
-        assert_eq!(app.post("/api/v1/chat/users/anna/blocks", &json!({ "userId": "bert" })).await.status, 204);
-        assert_eq!(app.post(messages, &json!({ "senderId": "bert", "content": "x" })).await.status, 403);
+        assert_eq!(app.delete(&format!("{messages}/{id}?user_id=bert")).await.status, 403);
+        assert_eq!(app.delete(&format!("{messages}/{id}?user_id=anna")).await.status, 204);
+        assert_eq!(app.delete(&format!("{members}?user_id=carl")).await.status, 204);
+        assert_eq!(app.post(messages, &json!({ "sender_id": "carl", "content": "x" })).await.status, 403);
+        assert_eq!(app.post("/api/v1/chat/users/anna/blocks", &json!({ "user_id": "bert" })).await.status, 204);
+        assert_eq!(app.post(messages, &json!({ "sender_id": "bert", "content": "x" })).await.status, 403);
     }
 
     /// C10: the stream of events, at least once, from any event on.
@@ -102,19 +105,19 @@ async fn invalid_input_is_reported_by_field() {
     room(&chat, "r", &["anna"]).await;
     let base = "/api/v1/chat/conversations";
     for (path, body, status, field) in [
-        (base.to_owned(), json!({ "id": "total", "title": "x", "createdBy": "anna" }), 422, "id"),
-        (base.to_owned(), json!({ "title": "", "createdBy": "anna" }), 422, "title"),
-        (base.to_owned(), json!({ "title": "x", "createdBy": "" }), 422, "createdBy"),
-        (format!("{base}/r/messages"), json!({ "senderId": "anna", "content": "" }), 422, "content"),
+        (base.to_owned(), json!({ "id": "total", "title": "x", "created_by": "anna" }), 422, "id"),
+        (base.to_owned(), json!({ "title": "", "created_by": "anna" }), 422, "title"),
+        (base.to_owned(), json!({ "title": "x", "created_by": "" }), 422, "created_by"),
+        (format!("{base}/r/messages"), json!({ "sender_id": "anna", "content": "" }), 422, "content"),
         (
             format!("{base}/r/messages"),
-            json!({ "senderId": "anna", "content": "x", "clientId": "" }),
+            json!({ "sender_id": "anna", "content": "x", "client_id": "" }),
             422,
-            "clientId",
+            "client_id",
         ),
-        (format!("{base}/r/read"), json!({ "userId": "anna", "sequence": u64::MAX }), 422, "sequence"),
-        ("/api/v1/chat/users/anna/sockets".to_owned(), json!({ "socketId": "version" }), 422, "socketId"),
-        ("/api/v1/chat/users/anna/blocks".to_owned(), json!({ "userId": "anna" }), 422, "userId"),
+        (format!("{base}/r/read"), json!({ "user_id": "anna", "sequence": u64::MAX }), 422, "sequence"),
+        ("/api/v1/chat/users/anna/sockets".to_owned(), json!({ "socket_id": "version" }), 422, "socket_id"),
+        ("/api/v1/chat/users/anna/blocks".to_owned(), json!({ "user_id": "anna" }), 422, "user_id"),
     ] {
         let answer = app.post(&path, &body).await;
         assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());

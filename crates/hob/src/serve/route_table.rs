@@ -150,14 +150,21 @@ async fn ask(app: &TestApp, entry: &RouteEntry) -> u16 {
     app.request(method, &path.join("/"), None).await.status.as_u16()
 }
 
-/// A client can see from the document which values are refused.
-#[tokio::test]
-async fn every_value_that_a_client_sends_has_a_limit_in_the_api_document() {
+/// The OpenAPI document of all services.
+pub(super) async fn api_document() -> Value {
     let context = TestContext::embedded(needs(), Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     let routes = routes(&context, &web).await;
     let app = TestApp::start_with_config(&context, Live::fixed(Config::default()), |_| routes).await;
-    let document: Value = serde_json::from_str(&app.get("/api/openapi.json").await.text()).unwrap();
+    let document = serde_json::from_str(&app.get("/api/openapi.json").await.text()).unwrap();
+    app.stop().await;
+    document
+}
+
+/// A client can see from the document which values are refused.
+#[tokio::test]
+async fn every_value_that_a_client_sends_has_a_limit_in_the_api_document() {
+    let document = api_document().await;
     let mut unlimited = Unlimited { document: &document, seen: BTreeSet::new(), found: Vec::new() };
     let mut operations = 0;
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -176,7 +183,6 @@ async fn every_value_that_a_client_sends_has_a_limit_in_the_api_document() {
     }
     assert!(operations > 50, "{operations}");
     assert_eq!(unlimited.found, [] as [String; 0]);
-    app.stop().await;
 }
 
 /// Looks for texts, numbers and lists without a limit.

@@ -146,9 +146,9 @@ impl Seed {
             serde_json::from_slice(&response.body).unwrap_or_default()
         };
         let text = |value: &Value| value.as_str().expect("text").to_owned();
-        let room = json!({ "id": "kitchen", "title": "Kitchen", "createdBy": "bert", "members": ["anna"] });
+        let room = json!({ "id": "kitchen", "title": "Kitchen", "created_by": "bert", "members": ["anna"] });
         create("/api/v1/chat/conversations", room).await;
-        let message = json!({ "senderId": "bert", "content": "The soup is ready" });
+        let message = json!({ "sender_id": "bert", "content": "The soup is ready" });
         create("/api/v1/chat/conversations/kitchen/messages", message).await;
 
         let shop = json!({ "name": "Shop", "kind": "http", "target": "http://127.0.0.1:1/", "interval_s": 3600,
@@ -253,7 +253,7 @@ async fn get_and_head_change_nothing() {
         assert_ne!(before.keys, after.keys, "{route}");
         before = after;
     }
-    let read = json!({ "userId": "anna", "sequence": 3 });
+    let read = json!({ "user_id": "anna", "sequence": 3 });
     app.post("/api/v1/chat/conversations/kitchen/read", &read).await;
     assert_ne!(before.rows, Contents::of(&context).await.rows);
 }

@@ -107,7 +107,7 @@ fn every(spec: &MonitorSpec) -> String {
 
 fn line(monitor: &Monitor, state: Option<MonitorState>, outage: Option<&Incident>) -> String {
     let spec = &monitor.spec;
-    let (state, every) = (state.map_or("?", MonitorState::as_str), every(spec));
+    let (state, every) = (state.map_or("?", MonitorState::label), every(spec));
     let (id, kind, target) = (monitor.id.as_str(), spec.kind.as_str(), &spec.target);
     let line = format!("{state:10}  {id:24}  {:24}  {kind:11}  {every:12}  {target}", spec.name);
     match outage {

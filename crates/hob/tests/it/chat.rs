@@ -14,7 +14,7 @@ use crate::program::{Server, hob};
 
 /// Opens a socket for a user and waits until the documented keys show the user as online.
 async fn open_socket(server: &Server, redis: &RedisServer) {
-    let response = server.post("/api/v1/chat/users/anna/sockets", &json!({ "socketId": "s1" }).to_string());
+    let response = server.post("/api/v1/chat/users/anna/sockets", &json!({ "socket_id": "s1" }).to_string());
     assert_eq!(response.status, 200, "{}", response.body);
     wait_for("anna to be online", LIMIT, async || {
         redis.command::<Option<String>>(&["GET", "user:anna:online"]).as_deref() == Some("true")
@@ -61,7 +61,7 @@ fn store_supports_the_documented_monitoring_commands() {
     let server = Server::start(&["--only", "chat"]);
     for user in 0..20 {
         let path = format!("/api/v1/chat/users/u{user}/sockets");
-        assert_eq!(server.post(&path, &json!({ "socketId": format!("s{user}") }).to_string()).status, 200);
+        assert_eq!(server.post(&path, &json!({ "socket_id": format!("s{user}") }).to_string()).status, 200);
         assert_eq!(server.post(&format!("/api/v1/chat/users/u{user}/limit"), "{}").status, 200);
     }
     let client = redis::Client::open(("127.0.0.1", server.store_port.unwrap())).unwrap();
@@ -130,11 +130,12 @@ async fn chat_needs_no_more_than_the_schemas_acl_allows() {
     let url = redis.tls_url().replace("rediss://", "rediss://chat:secret@");
     let server = Server::start(&["--only", "chat", "--redis", &format!("{url}?ca={}", authority.display())]);
     open_socket(&server, &redis).await;
-    let room = json!({ "id": "room", "title": "Room", "createdBy": "anna", "members": ["bert"] }).to_string();
+    let room =
+        json!({ "id": "room", "title": "Room", "created_by": "anna", "members": ["bert"] }).to_string();
     assert_eq!(server.post("/api/v1/chat/conversations", &room).status, 201);
-    let typing = json!({ "userId": "bert", "typing": true }).to_string();
+    let typing = json!({ "user_id": "bert", "typing": true }).to_string();
     assert_eq!(server.post("/api/v1/chat/conversations/room/typing", &typing).status, 204);
-    let message = json!({ "senderId": "bert", "content": "Hello" }).to_string();
+    let message = json!({ "sender_id": "bert", "content": "Hello" }).to_string();
     assert_eq!(server.post("/api/v1/chat/conversations/room/messages", &message).status, 201);
     wait_for("the unread counter", LIMIT, async || {
         redis.command::<Option<String>>(&["GET", "unread:anna:total"]).as_deref() == Some("1")

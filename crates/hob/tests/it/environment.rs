@@ -276,7 +276,7 @@ fn documented_message_window_takes_effect() {
     server.post("/api/v1/chat/users/anna/limit", "{}");
     let response = server.post("/api/v1/chat/users/anna/limit", "{}");
     let body: serde_json::Value = serde_json::from_str(&response.body).unwrap();
-    let wait_ms = body["retryAfterMs"].as_u64().unwrap_or_else(|| panic!("{body}"));
+    let wait_ms = body["retry_after_ms"].as_u64().unwrap_or_else(|| panic!("{body}"));
     // The default is one minute.
     assert!((60_001..=3_600_000).contains(&wait_ms), "{body}");
 }

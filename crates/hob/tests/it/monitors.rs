@@ -155,9 +155,9 @@ async fn list_shows_the_state_of_monitors() {
         })
         .await;
     };
-    shows("UP", 0).await;
+    shows("up", 0).await;
     target.broken.store(true, Ordering::SeqCst);
-    shows("DOWN", 4).await;
+    shows("down", 4).await;
 
     let denied = list("not-the-token-that-it-wants");
     let (stderr, stdout) = (String::from_utf8_lossy(&denied.stderr), String::from_utf8_lossy(&denied.stdout));

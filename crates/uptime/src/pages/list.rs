@@ -62,9 +62,7 @@ pub(super) async fn show(
     // Without the database, the states are shown without the uptime.
     let downtime = history::availability(uptime.database(), &ids, UnixMs::now()).await.ok();
     let counts = snapshot.state_counts(&monitors);
-    let tiles = MonitorState::ALL
-        .into_iter()
-        .map(|state| (super::state_label(state), Quantity::count(counts.of(state))));
+    let tiles = MonitorState::ALL.into_iter().map(|state| (state.label(), Quantity::count(counts.of(state))));
     let body = Dashboard {
         here: "monitors",
         total: monitors.len(),

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 /// The state of a monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
-#[serde(rename_all = "UPPERCASE")]
+#[serde(rename_all = "snake_case")]
 #[schema(as = MonitorState)]
 pub enum MonitorState {
     /// Not checked since it was added, or since the store was lost.
@@ -136,6 +136,7 @@ impl MonitorHealth {
     }
 }
 
+// As Redis holds them; elsewhere they have a label.
 hob_units::names!(MonitorState {
     Down = "DOWN",
     Suspect = "SUSPECT",
@@ -147,6 +148,20 @@ hob_units::names!(MonitorState {
 });
 
 impl MonitorState {
+    /// The name of the state in the API, on pages and in the terminal.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Suspect => "suspect",
+            Self::Recovering => "recovering",
+            Self::Stale => "stale",
+            Self::Pending => "pending",
+            Self::Up => "up",
+            Self::Paused => "paused",
+        }
+    }
+
     /// Whether the state needs attention.
     #[must_use]
     pub fn is_failing(self) -> bool {

@@ -24,18 +24,18 @@ async fn monitor_is_added_changed_paused_and_removed() {
     let (app, target) = (&service.app, StatusTarget::start().await);
     let id = service.add_monitor(&target, json!({"tags": ["eu"], "group": "Web"})).await;
     let path = format!("/api/v1/uptime/monitors/{id}");
-    service.wait_for_state(&id, "UP").await;
+    service.wait_for_state(&id, "up").await;
 
     let patched: Value = app.patch(&path, &json!({"interval_s": 30, "tags": null})).await.json();
     assert_eq!((patched["interval_s"].as_u64(), patched["tags"].as_array().unwrap().len()), (Some(30), 0));
     let same: Value = app.patch(&path, &json!({"interval_s": 30})).await.json();
     assert_eq!(same["generation"], patched["generation"], "nothing changed");
 
-    assert_eq!(app.post(&format!("{path}/pause"), &json!({})).await.json::<Value>()["state"], "PAUSED");
+    assert_eq!(app.post(&format!("{path}/pause"), &json!({})).await.json::<Value>()["state"], "paused");
     let now = app.post(&format!("{path}/check"), &json!({})).await;
     assert_eq!(now.status, 409);
     assert_eq!(app.post(&format!("{path}/resume"), &json!({})).await.status, 200);
-    service.wait_for_state(&id, "UP").await;
+    service.wait_for_state(&id, "up").await;
 
     assert_eq!(app.delete(&path).await.status, 204);
     assert_eq!(app.get(&path).await.status, 404);
@@ -152,8 +152,8 @@ async fn state_after_a_requested_check_is_that_of_the_check() {
     let (_context, service) = service().await;
     let target = StatusTarget::start().await;
     let id = service.add_monitor(&target, json!({"interval_s": 3600, "retries": 0})).await;
-    service.wait_for_state(&id, "UP").await;
-    for (status, state) in [(500, "DOWN"), (200, "UP"), (503, "DOWN"), (200, "UP")] {
+    service.wait_for_state(&id, "up").await;
+    for (status, state) in [(500, "down"), (200, "up"), (503, "down"), (200, "up")] {
         target.respond_with(status);
         service.monitor(&id).await;
         let checked: Value =
@@ -210,16 +210,16 @@ async fn heartbeat_is_up_until_the_job_misses_its_deadline() {
     let added: Value = service.app.post("/api/v1/uptime/monitors", &spec).await.json();
     let (id, path) =
         (added["id"].as_str().unwrap().to_owned(), added["heartbeat_path"].as_str().unwrap().to_owned());
-    assert_eq!(added["state"], "PENDING");
+    assert_eq!(added["state"], "pending");
     assert_eq!(service.app.get(&format!("{path}/start")).await.status, 200);
     assert_eq!(service.app.post(&path, &json!({})).await.status, 200);
-    service.wait_for_state(&id, "UP").await;
-    service.wait_for_state(&id, "DOWN").await;
+    service.wait_for_state(&id, "up").await;
+    service.wait_for_state(&id, "down").await;
     assert!(service.monitor(&id).await["error"].as_str().unwrap().starts_with("silent"));
     service.app.get(&path).await;
-    service.wait_for_state(&id, "UP").await;
+    service.wait_for_state(&id, "up").await;
     assert_eq!(service.app.get(&format!("{path}/fail")).await.status, 200);
-    service.wait_for_state(&id, "DOWN").await;
+    service.wait_for_state(&id, "down").await;
     assert_eq!(service.app.get("/heartbeat/0000").await.status, 404);
 }
 
@@ -284,7 +284,7 @@ async fn certificate_authorities_are_reloaded() {
                          "interval_s": 3600, "retries": 0});
     let added: Value = service.app.post("/api/v1/uptime/monitors", &monitor).await.json();
     let id = added["id"].as_str().unwrap();
-    service.wait_for_state(id, "DOWN").await;
+    service.wait_for_state(id, "down").await;
     let error = service.monitor(id).await["error"].as_str().unwrap().to_owned();
     assert!(error.starts_with("tls: "), "{error}");
 

@@ -15,15 +15,15 @@ every_service! {
     async fn failure_and_recovery_of_a_target_is_one_incident(context: TestContext) {
         let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
         let id = service.add_monitor(&target, json!({})).await;
-        service.wait_for_state(&id, "UP").await;
+        service.wait_for_state(&id, "up").await;
         target.respond_with(500);
-        service.wait_for_state(&id, "DOWN").await;
+        service.wait_for_state(&id, "down").await;
         let monitor = service.monitor(&id).await;
         assert!(monitor["error"].as_str().unwrap().contains("500"), "{monitor}");
         wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
 
         target.respond_with(200);
-        service.wait_for_state(&id, "UP").await;
+        service.wait_for_state(&id, "up").await;
         wait_for("the incident to be resolved", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
         let incidents = service.incidents().await;
         assert_eq!((incidents.len(), incidents[0].class.as_str()), (1, "assertion"));
@@ -40,16 +40,16 @@ every_service! {
         let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
         let up = service.add_monitor(&target, json!({})).await;
         let down = service.add_monitor(&target, json!({"name": "Down", "assertions": ["status == 418"], "retries": 0})).await;
-        service.wait_for_state(&down, "DOWN").await;
-        service.wait_for_state(&up, "UP").await;
+        service.wait_for_state(&down, "down").await;
+        service.wait_for_state(&up, "up").await;
         wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
         for _ in 0..3 {
             context.test_store().flush_all().await;
             let before = target.request_count();
             wait_for("more checks", LIMIT, async || target.request_count() > before + 2).await;
         }
-        service.wait_for_state(&up, "UP").await;
-        service.wait_for_state(&down, "DOWN").await;
+        service.wait_for_state(&up, "up").await;
+        service.wait_for_state(&down, "down").await;
         assert_eq!(service.incidents().await.len(), 1, "no second incident");
     }
 }
@@ -62,7 +62,7 @@ async fn node_sees_the_monitors_of_another() {
     let target = StatusTarget::start().await;
     let (first, second) = (Service::start(&context).await, Service::start(&other_context).await);
     let id = first.add_monitor(&target, json!({})).await;
-    second.wait_for_state(&id, "UP").await;
+    second.wait_for_state(&id, "up").await;
     let renamed = first.app.patch(&format!("/api/v1/uptime/monitors/{id}"), &json!({"name": "Store"})).await;
     assert_eq!(renamed.status, 200);
     wait_for("the new name on the other node", LIMIT, async || {
@@ -81,7 +81,7 @@ async fn outage_without_the_database_is_saved_later() {
     let hob_testkit::TestDatabase::Postgres(postgres) = context.test_database() else { panic!("PostgreSQL") };
     let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
     let id = service.add_monitor(&target, json!({"retries": 0})).await;
-    service.wait_for_state(&id, "UP").await;
+    service.wait_for_state(&id, "up").await;
     postgres.freeze();
     target.respond_with(500);
     let key = service.uptime.schedule().keys().incident(&hob_uptime::monitor::MonitorId::new(&id).unwrap());
@@ -122,6 +122,6 @@ async fn failures_do_not_count_without_a_network() {
         due.is_some_and(|due| due > now + 3.0)
     })
     .await;
-    assert_eq!(service.monitor(&id).await["state"], "PENDING");
+    assert_eq!(service.monitor(&id).await["state"], "pending");
     assert!(service.incidents().await.is_empty());
 }

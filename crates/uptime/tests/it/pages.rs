@@ -30,7 +30,7 @@ async fn monitor_is_added_and_edited_with_the_form() {
     assert_eq!(added.status, 303, "{}", added.text());
     let page = added.header("location").to_owned();
     let id = page.rsplit('/').next().unwrap().to_owned();
-    service.wait_for_state(&id, "UP").await;
+    service.wait_for_state(&id, "up").await;
     let assertion = app.get(&page).await.text();
     assert!(
         assertion.contains("<code>status == 200</code> <span class=\"quiet\">found 200</span>"),
@@ -105,9 +105,9 @@ async fn status_page_shows_published_monitors_only() {
     let target = StatusTarget::start().await;
     service.add_monitor(&target, json!({"name": "Internal", "group": "Secret"})).await;
     let id = service.add_monitor(&target, json!({"name": "Website", "published": true, "retries": 0})).await;
-    service.wait_for_state(&id, "UP").await;
+    service.wait_for_state(&id, "up").await;
     target.respond_with(500);
-    service.wait_for_state(&id, "DOWN").await;
+    service.wait_for_state(&id, "down").await;
     // The incident is in the database a moment after the state is in the store.
     wait_for("the incident on the status page", LIMIT, async || {
         service.app.get("/status").await.text().contains("has been down since")
@@ -143,7 +143,7 @@ async fn status_page_shows_maintenance() {
         service.app.post(&format!("/api/v1/uptime/monitors/{id}/resume"), &json!({})).await.status,
         200
     );
-    service.wait_for_state(&id, "DOWN").await;
+    service.wait_for_state(&id, "down").await;
     let page = wait_for("the incident on the status page", LIMIT, async || {
         let page = service.app.get("/status").await.text();
         if page.contains("has been in maintenance since") { Ok(page) } else { Err(page) }

@@ -40,7 +40,7 @@ trait Chat {
 impl Chat for Server {
     #[track_caller]
     fn add_socket(&self, user: &str, socket: &str) {
-        let body = json!({ "socketId": socket }).to_string();
+        let body = json!({ "socket_id": socket }).to_string();
         let added = self.post(&format!("/api/v1/chat/users/{user}/sockets"), &body);
         assert_eq!(added.status, 200, "{}", added.body);
         assert!(added.body.contains("\"online\":true"), "{}", added.body);
@@ -48,21 +48,21 @@ impl Chat for Server {
 
     #[track_caller]
     fn remove_socket(&self, user: &str, socket: &str) {
-        let removed = self.delete(&format!("/api/v1/chat/users/{user}/sockets?socketId={socket}"));
+        let removed = self.delete(&format!("/api/v1/chat/users/{user}/sockets?socket_id={socket}"));
         assert_eq!(removed.status, 200, "{}", removed.body);
     }
 
     #[track_caller]
     fn open(&self, id: &str, members: &[&str]) {
         let body =
-            json!({ "id": id, "title": id, "createdBy": members[0], "members": members[1..] }).to_string();
+            json!({ "id": id, "title": id, "created_by": members[0], "members": members[1..] }).to_string();
         let opened = self.post("/api/v1/chat/conversations", &body);
         assert_eq!(opened.status, 201, "{}", opened.body);
     }
 
     #[track_caller]
     fn send(&self, conversation: &str, sender: &str, content: &str) -> Value {
-        let body = json!({ "senderId": sender, "content": content }).to_string();
+        let body = json!({ "sender_id": sender, "content": content }).to_string();
         let sent = self.post(&format!("/api/v1/chat/conversations/{conversation}/messages"), &body);
         assert_eq!(sent.status, 201, "{}", sent.body);
         serde_json::from_str(&sent.body).unwrap()
@@ -70,14 +70,14 @@ impl Chat for Server {
 
     #[track_caller]
     fn type_in(&self, conversation: &str, user: &str) {
-        let body = json!({ "userId": user, "typing": true }).to_string();
+        let body = json!({ "user_id": user, "typing": true }).to_string();
         let typing = self.post(&format!("/api/v1/chat/conversations/{conversation}/typing"), &body);
         assert_eq!(typing.status, 204, "{}", typing.body);
     }
 
     #[track_caller]
     fn read(&self, conversation: &str, user: &str, sequence: &Value) {
-        let body = json!({ "userId": user, "sequence": sequence }).to_string();
+        let body = json!({ "user_id": user, "sequence": sequence }).to_string();
         let read = self.post(&format!("/api/v1/chat/conversations/{conversation}/read"), &body);
         assert_eq!(read.status, 200, "{}", read.body);
     }
@@ -321,7 +321,7 @@ on_every_store! {
         };
         assert!((0..100).any(|_| !take()), "the limit is not enforced");
         assert_eq!(deployment.run::<Vec<u8>>(&["GET", key]), b"20");
-        let body = json!({ "senderId": "user1", "content": "one too many" }).to_string();
+        let body = json!({ "sender_id": "user1", "content": "one too many" }).to_string();
         let refused = deployment.server.post("/api/v1/chat/conversations/conv123/messages", &body);
         assert_eq!(refused.status, 429, "{}", refused.body);
         // A refused message does not extend the window, and does not affect other users.
@@ -360,7 +360,7 @@ on_every_store! {
         deployment.run::<()>(&["LTRIM", RECENT, "0", "2"]);
         assert_eq!(deployment.contents(50), all[all.len() - 50..]);
 
-        let edit = json!({ "userId": "user1", "content": "Good morning" }).to_string();
+        let edit = json!({ "user_id": "user1", "content": "Good morning" }).to_string();
         let path = format!("/api/v1/chat/conversations/conv123/messages/{id}");
         assert_eq!(server.patch(&path, &edit).status, 200);
         assert_eq!(deployment.contents(200)[0], "Good morning");
@@ -388,7 +388,7 @@ on_every_store! {
             digits(deployment.text(key));
         }
         let path = format!("/api/v1/chat/conversations/conv123/messages/{}", deleted["id"].as_str().unwrap());
-        assert_eq!(server.delete(&format!("{path}?userId=user2")).status, 204);
+        assert_eq!(server.delete(&format!("{path}?user_id=user2")).status, 204);
         deployment.wait_for_text(one, Some("2"));
         deployment.wait_for_text(total, Some("3"));
         server.read("conv123", "user1", &last["sequence"]);
@@ -396,7 +396,7 @@ on_every_store! {
         deployment.wait_for_text(total, Some("1"));
 
         // A conversation with this id would have the key of the total.
-        let body = json!({ "id": "total", "title": "Total", "createdBy": "user1" }).to_string();
+        let body = json!({ "id": "total", "title": "Total", "created_by": "user1" }).to_string();
         assert_eq!(server.post("/api/v1/chat/conversations", &body).status, 422);
         deployment.assert_audit_is_clean();
     }
@@ -406,7 +406,7 @@ on_every_store! {
         let deployment = patient(store);
         let server = &deployment.server;
         server.open("conv123", &["user1", "user2", "user3"]);
-        let block = json!({ "userId": "user2" }).to_string();
+        let block = json!({ "user_id": "user2" }).to_string();
         assert_eq!(server.post("/api/v1/chat/users/user1/blocks", &block).status, 204);
         server.send("conv123", "user2", "not for user1");
         server.send("conv123", "user3", "for all");
@@ -460,15 +460,15 @@ on_every_store! {
         members(&["user1", "user2"]);
         deployment.assert_type(PARTICIPANTS, "set");
         deployment.assert_ttl(PARTICIPANTS, 3600);
-        let add = json!({ "userId": "user3" }).to_string();
+        let add = json!({ "user_id": "user3" }).to_string();
         assert_eq!(server.post("/api/v1/chat/conversations/conv123/members", &add).status, 204);
         server.send("conv123", "user1", "Welcome");
         members(&["user1", "user2", "user3"]);
-        assert_eq!(server.delete("/api/v1/chat/conversations/conv123/members?userId=user2").status, 204);
+        assert_eq!(server.delete("/api/v1/chat/conversations/conv123/members?user_id=user2").status, 204);
         server.send("conv123", "user1", "Goodbye");
         members(&["user1", "user3"]);
         deployment.run::<u8>(&["SADD", PARTICIPANTS, "user2"]);
-        let body = json!({ "senderId": "user2", "content": "still here?" }).to_string();
+        let body = json!({ "sender_id": "user2", "content": "still here?" }).to_string();
         let refused = server.post("/api/v1/chat/conversations/conv123/messages", &body);
         assert_eq!(refused.status, 403, "{}", refused.body);
         deployment.assert_audit_is_clean();

@@ -143,7 +143,7 @@ on_every_store! {
         let good = ["status_code", "latency_ms", "checked_at"].map(|field| deployment.field(key, field));
         target.respond_with(503);
         deployment.run::<u64>(&["EXPIRE", key, "400"]);
-        assert_eq!(deployment.check(id), "DOWN");
+        assert_eq!(deployment.check(id), "down");
         assert_eq!(["status_code", "latency_ms", "checked_at"].map(|field| deployment.field(key, field)), good);
         assert_eq!(deployment.field(key, "state").as_deref(), Some(&b"DOWN"[..]));
         let error = String::from_utf8(deployment.field(key, "error").unwrap()).unwrap();
@@ -160,14 +160,14 @@ on_every_store! {
         let heartbeat = json!({"name": "Backup", "kind": "heartbeat", "interval_s": HOUR_S});
         let path = "/api/v1/uptime/monitors/backup";
         let added: Value = serde_json::from_str(&deployment.server.put(path, &heartbeat.to_string()).body).unwrap();
-        assert_eq!(added["state"], "PENDING");
+        assert_eq!(added["state"], "pending");
         assert!(!deployment.exists(&status("backup")));
         assert!(deployment.run::<Option<f64>>(&["ZSCORE", SCHEDULE, "backup"]).is_some());
         assert_eq!(deployment.server.get(added["heartbeat_path"].as_str().unwrap()).status, 200);
         // A job has no status code.
         assert_eq!(deployment.field(&status("backup"), "status_code").as_deref(), Some(&b"0"[..]));
         let shown: Value = serde_json::from_str(&deployment.server.get(path).body).unwrap();
-        assert_eq!(shown["state"], "UP");
+        assert_eq!(shown["state"], "up");
     }
 
     /// U3 U5 U6 U8: an incident exists exactly while the monitor is down. It starts with the first failed check.
@@ -178,10 +178,10 @@ on_every_store! {
 
         target.respond_with(500);
         let before = now_s();
-        assert_eq!(deployment.check(id), "SUSPECT");
+        assert_eq!(deployment.check(id), "suspect");
         let after = now_s();
         assert!(!deployment.exists(key), "a suspect monitor has no incident");
-        assert_eq!(deployment.check(id), "DOWN");
+        assert_eq!(deployment.check(id), "down");
         deployment.assert_type(key, "hash");
         assert_eq!(deployment.ttl(key), Ttl::None);
         let fields: Vec<String> = deployment.hash(key).into_keys().collect();
@@ -192,16 +192,16 @@ on_every_store! {
         assert!((first..=now_s()).contains(&time(&deployment, key, "last_failure_at")));
         wait_until("the alert", || deployment.field(key, "alerted").as_deref() == Some(b"1"));
 
-        assert_eq!(deployment.check(id), "DOWN");
+        assert_eq!(deployment.check(id), "down");
         let now = deployment.hash(key);
         assert_eq!((now["failure_count"].as_str(), now["alerted"].as_str()), ("3", "1"));
         assert_eq!(digits(&now["first_failure_at"]), first);
         wait_until("the incident in the database", || deployment.incidents().len() == 1);
 
         target.respond_with(200);
-        assert_eq!(deployment.check(id), "RECOVERING");
+        assert_eq!(deployment.check(id), "recovering");
         assert!(deployment.exists(key), "a recovering monitor keeps its incident");
-        assert_eq!(deployment.check(id), "UP");
+        assert_eq!(deployment.check(id), "up");
         assert!(!deployment.exists(key));
         wait_until("the resolved incident in the database", || {
             let incidents = deployment.incidents();
@@ -217,7 +217,7 @@ on_every_store! {
         assert!(!deployment.exists(key));
         target.respond_with(500);
         for count in ["1", "2"] {
-            assert_eq!(deployment.check(id), "SUSPECT");
+            assert_eq!(deployment.check(id), "suspect");
             deployment.assert_type(key, "string");
             assert_eq!(deployment.run::<Vec<u8>>(&["GET", key]), count.as_bytes());
             // Three retries, each after a delay, with its timeout, and a margin.
@@ -228,7 +228,7 @@ on_every_store! {
         let next: f64 = deployment.run(&["ZSCORE", SCHEDULE, id]);
         assert!(next > now_s() as f64 + HOUR_S as f64 - 300.0, "{next}");
         target.respond_with(200);
-        assert_eq!(deployment.check(id), "UP");
+        assert_eq!(deployment.check(id), "up");
         assert_eq!(deployment.ttl(key), Ttl::NoKey);
 
         // The documented 300 s are the least.
@@ -262,7 +262,7 @@ on_every_store! {
         assert!(!deployment.exists(&incident("monitor_up")));
         assert_eq!(deployment.incidents().len(), 1);
         target.respond_with(200);
-        assert_eq!(deployment.check("monitor_down"), "UP");
+        assert_eq!(deployment.check("monitor_down"), "up");
         assert!(!deployment.exists(&key));
     }
 }

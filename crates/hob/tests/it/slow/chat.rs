@@ -84,7 +84,7 @@ impl Cluster {
 
 fn open_room(node: &Server, room: &str, members: &[String]) {
     let body =
-        json!({ "id": room, "title": room, "createdBy": members[0], "members": &members[1..] }).to_string();
+        json!({ "id": room, "title": room, "created_by": members[0], "members": &members[1..] }).to_string();
     let response = node.post(CONVERSATIONS, &body);
     assert_eq!(response.status, 201, "{}", response.body);
 }
@@ -169,7 +169,7 @@ fn send_messages(
     let mut acknowledged = vec![BTreeMap::new(); rooms];
     for n in 0.. {
         let at = n % rooms;
-        let body = json!({ "senderId": format!("user{at}-0"), "content": format!("message {n}"), "clientId": n.to_string() });
+        let body = json!({ "sender_id": format!("user{at}-0"), "content": format!("message {n}"), "client_id": n.to_string() });
         let (path, body) = (format!("{CONVERSATIONS}/room{at}/messages"), body.to_string());
         for attempt in 0.. {
             let address = {

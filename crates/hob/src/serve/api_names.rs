@@ -1,0 +1,79 @@
+//! Tests that the API has one style: fields, parameters and values of enumerations are in snake_case.
+
+use serde_json::Value;
+
+use super::route_table::api_document;
+
+/// Schemas with names that are not ours, and whose they are.
+const FOREIGN: [(&str, &str); 3] = [
+    ("LimitHeaders", "headers of HTTP, which a service copies into its response"),
+    ("HttpVersion", "versions of HTTP: 1.1"),
+    ("RecordType", "types of DNS records: AAAA"),
+];
+
+/// Schemas that are still to be renamed.
+const LATER: [&str; 4] = ["LoadLogLevel", "LoadLogLine", "LoadPlanGroup", "LoadRunState"];
+
+#[tokio::test]
+async fn names_in_the_api_are_in_snake_case() {
+    let document = api_document().await;
+    let mut names = Names::default();
+    names.visit("paths", &document["paths"]);
+    for (schema, definition) in document["components"]["schemas"].as_object().unwrap() {
+        let mut inside = Names::default();
+        inside.visit(schema, definition);
+        names.total += inside.total;
+        let is_foreign = FOREIGN.iter().any(|(foreign, _)| foreign == schema) || LATER.contains(&&**schema);
+        assert!(!is_foreign || !inside.found.is_empty(), "{schema} needs no exception");
+        if !is_foreign {
+            names.found.append(&mut inside.found);
+        }
+    }
+    assert!(names.total > 500, "{}", names.total);
+    assert_eq!(names.found, [] as [String; 0]);
+}
+
+/// Looks for names in another style.
+#[derive(Default)]
+struct Names {
+    total: usize,
+    found: Vec<String>,
+}
+
+impl Names {
+    fn visit(&mut self, at: &str, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                // A parameter.
+                if let (Some(name), Some(_)) = (value["name"].as_str(), value["in"].as_str()) {
+                    self.check(at, name);
+                }
+                for name in
+                    fields.get("properties").and_then(Value::as_object).into_iter().flat_map(|map| map.keys())
+                {
+                    self.check(at, name);
+                }
+                let constants = value["enum"].as_array().into_iter().flatten().chain([&value["const"]]);
+                for name in constants.filter_map(Value::as_str) {
+                    self.check(at, name);
+                }
+                for (name, field) in fields.iter().filter(|(name, _)| !name.starts_with("example")) {
+                    self.visit(&format!("{at}.{name}"), field);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.visit(at, item)),
+            _ => {}
+        }
+    }
+
+    fn check(&mut self, at: &str, name: &str) {
+        self.total += 1;
+        // A length of time such as 24h begins with a digit.
+        let is_word = |word: &str| {
+            !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        if !name.split('_').all(is_word) {
+            self.found.push(format!("{at}: {name}"));
+        }
+    }
+}
