@@ -4,6 +4,7 @@ use std::process::Output;
 
 use tempfile::TempDir;
 
+use crate::contract::{Deployment, Settings, Store};
 use crate::program::{Server, hob, stderr_line};
 
 struct Folder(TempDir);
@@ -279,4 +280,66 @@ fn documented_message_window_takes_effect() {
     let wait_ms = body["retry_after_ms"].as_u64().unwrap_or_else(|| panic!("{body}"));
     // The default is one minute.
     assert!((60_001..=3_600_000).contains(&wait_ms), "{body}");
+}
+
+/// C10: the channel on which other services receive new messages.
+#[test]
+fn documented_notification_channel_takes_effect() {
+    let settings = Settings::new("chat").variable("NOTIFICATION_REDIS_CHANNEL", "notify:messages");
+    let deployment = Deployment::start_with(Store::Embedded, settings);
+    let events = deployment.subscribe(&["notify:messages", "events:message.created"]);
+    let room = r#"{"id": "conv123", "title": "Team", "created_by": "anna"}"#;
+    assert_eq!(deployment.server.post("/api/v1/chat/conversations", room).status, 201);
+    let message = r#"{"sender_id": "anna", "content": "Hello"}"#;
+    let messages = "/api/v1/chat/conversations/conv123/messages";
+    assert_eq!(deployment.server.post(messages, message).status, 201);
+    let (channel, payload) = events.next();
+    assert_eq!(channel, "notify:messages");
+    assert!(payload.starts_with(r#"{"conversationId":"conv123","#), "{payload}");
+}
+
+/// The TTL of the only key with this prefix is this many hours. The hour may change during a test.
+#[track_caller]
+fn assert_ttl_hours(deployment: &Deployment, prefix: &str, hours: u64) {
+    let keys: Vec<String> = deployment.run(&["KEYS", &format!("{prefix}*")]);
+    assert!((1..=2).contains(&keys.len()), "{keys:?}");
+    for key in &keys {
+        deployment.assert_ttl(key, hours * 3600);
+    }
+}
+
+/// P1, P2: how long the counters of an hour are kept.
+#[test]
+fn documented_counter_ttl_takes_effect() {
+    let settings = Settings::new("pipeline").variable("REDIS_COUNTER_TTL_HOURS", "5");
+    let deployment = Deployment::start_with(Store::Embedded, settings);
+    assert_eq!(deployment.server.post("/api/v1/quota/courtlistener/reserve", "{}").status, 200);
+    for family in ["courtlistener:rate_limit:", "courtlistener:counter:"] {
+        assert_ttl_hours(&deployment, family, 5);
+    }
+}
+
+/// P3, P5: how long the state of a run is kept, and, with the counters, the list of its failures.
+#[test]
+fn documented_state_ttl_takes_effect() {
+    let settings = Settings::new("pipeline").variable("REDIS_STATE_TTL_HOURS", "30");
+    let settings = settings.variable("REDIS_COUNTER_TTL_HOURS", "5");
+    let deployment = Deployment::start_with(Store::Embedded, settings);
+    let refused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let plan = format!(
+        "name = \"dockets\"\nquota = {{ name = \"courtlistener\", windows = \"1000/1h\" }}\n\
+         [source]\nstep = \"docket\"\nlist = [\"1\"]\n[step.docket]\nget = \"http://{refused}/${{key}}\"\n\
+         [retry]\nnetwork = {{ attempts = 1 }}\n"
+    );
+    let plan = serde_json::json!({ "source": plan }).to_string();
+    let saved = deployment.server.post("/api/v1/pipelines", &plan);
+    assert_eq!(saved.status, 201, "{}", saved.body);
+    let started = deployment.server.post("/api/v1/pipelines/dockets/runs", r#"{"id": "first"}"#);
+    assert_eq!(started.status, 201, "{}", started.body);
+    hob_testkit::wait_until("the failure", || {
+        let keys: Vec<String> = deployment.run(&["KEYS", "courtlistener:failed:*"]);
+        !keys.is_empty()
+    });
+    deployment.assert_ttl("courtlistener:pipeline:first", 30 * 3600);
+    assert_ttl_hours(&deployment, "courtlistener:failed:", 5);
 }
