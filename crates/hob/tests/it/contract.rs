@@ -162,6 +162,11 @@ impl Deployment {
         settings.start(Some(&format!("redis://127.0.0.1:{}", self.port)))
     }
 
+    /// Connects to Redis again after it was restarted.
+    pub(crate) fn reconnect(&self) {
+        self.client.replace(connect(self.port));
+    }
+
     /// Sends a command to the store.
     #[track_caller]
     pub(crate) fn run<T: FromRedisValue>(&self, words: &[&str]) -> T {

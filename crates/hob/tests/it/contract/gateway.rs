@@ -25,7 +25,7 @@ fn settings(target: &Target, more: &str) -> Settings {
     let upstream = target.url.trim_end_matches('/');
     let config = format!(
         "[gateway]\nupstream = [\"{upstream}\"]\ntrusted_proxies = [\"127.0.0.1\"]\ncount_loopback = false\n\
-         header_timeout = \"10m\"\nstore_timeout = \"30s\"\n{more}"
+         header_timeout = \"10m\"\n{more}"
     );
     Settings::new("gateway").config(&config).lasting_database().variable("pm_id", "0")
 }
@@ -119,7 +119,7 @@ fn is_decimal(text: &str) -> bool {
 /// A public rule of this algorithm, which counts users by name and others by address.
 fn public_rule(algorithm: &str) -> String {
     format!(
-        "[[gateway.rules]]\nname = \"public\"\nwindows = \"3/15m\"\nalgorithm = \"{algorithm}\"\npublic = true\n\
+        "store_timeout = \"30s\"\n[[gateway.rules]]\nname = \"public\"\nwindows = \"3/15m\"\nalgorithm = \"{algorithm}\"\npublic = true\n\
          by = \"header:x-user-id as user\"\n"
     )
 }
@@ -395,6 +395,30 @@ on_every_store! {
         assert_eq!(gateway.counter("ha:requests:total"), "7");
         gateway.deployment.assert_ttl("ha:requests:instance:1", DAY_S);
     }
+}
+
+/// P12: without Redis, a rule does what it is configured to do. The requests are counted when Redis is back.
+#[test]
+fn requests_are_counted_after_an_outage_of_redis() {
+    let rule = |name: &str, failure: &str| {
+        format!(
+            "[[gateway.rules]]\nname = \"{name}\"\nroute = \"/{name}\"\nwindows = \"100/1h\"\n\
+             on_store_failure = \"{failure}\"\n"
+        )
+    };
+    let gateway = Gateway::start(Store::Redis, &(rule("shop", "open") + &rule("login", "closed")));
+    let redis = gateway.deployment.redis.as_ref().expect("Redis runs");
+    assert_eq!(gateway.request("GET /shop", 200).status, 200);
+    gateway.wait_for("ha:requests:total", 1);
+    redis.kill();
+    assert_eq!(gateway.request("GET /shop", 200).status, 200);
+    assert_eq!(gateway.request("GET /login", 200).status, 503);
+    redis.restart();
+    gateway.deployment.reconnect();
+    gateway.wait_for("ha:requests:total", 3);
+    gateway.wait_for("ha:requests:endpoint:GET /shop", 2);
+    gateway.wait_for("ha:errors:status:503", 1);
+    wait_until("the rule to allow requests again", || gateway.request("GET /login", 200).status == 200);
 }
 
 /// G1 G5: the last instance that stops leaves no gauges behind.

@@ -1,4 +1,4 @@
-//! P1–P11: the keys of pipelines, as `redis-cli` or a dashboard reads them.
+//! P1–P12: the keys of pipelines, as `redis-cli` or a dashboard reads them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use hob_testkit::{LIMIT, wait_for};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::{Deployment, digits, matches_form, on_every_store};
+use super::{Deployment, Store, digits, matches_form, on_every_store};
 
 /// An id like those of Airflow, with colons.
 const RUN: &str = "manual_2024-09-17T14:30:00+00:00";
@@ -147,6 +147,36 @@ fn used(deployment: &Deployment) -> u64 {
     let quota: Value =
         serde_json::from_str(&deployment.server.get("/api/v1/quota/courtlistener").body).expect("JSON");
     quota["usage"][0]["used"].as_u64().expect("a number of calls")
+}
+
+/// P12: without Redis, no calls are granted and none are made. Runs continue when Redis is back.
+#[test]
+fn quota_grants_nothing_without_redis() {
+    let deployment = Deployment::start(Store::Redis, "pipeline");
+    let redis = deployment.redis.as_ref().expect("Redis runs");
+    assert_eq!(reserve(&deployment, 1)["granted"], true);
+    redis.kill();
+    let refused = deployment.server.post("/api/v1/quota/courtlistener/reserve", "{}");
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert!(refused.head.contains("retry-after: "), "{}", refused.head);
+    let api = Api::start(Duration::ZERO);
+    api.start_run(&deployment);
+    let get = |path: &str| serde_json::from_str::<Value>(&deployment.server.get(path).body).expect("JSON");
+    api.wait_for("the health without Redis", || {
+        let health = get("/api/v1/pipelines/health");
+        let failures = health["consecutive_failures"].as_u64().filter(|failures| *failures > 0)?;
+        (health["is_connection_healthy"] == false).then_some(failures)
+    });
+    assert_eq!(api.api.served(), 0);
+    redis.restart();
+    deployment.reconnect();
+    let state = api.wait_for_status(&deployment, "completed");
+    assert_eq!(state["dockets_processed"], "[\"1\"]");
+    // A page, two dockets and an entry; each was counted before it was made.
+    assert_eq!(api.api.served(), 4);
+    assert!(counted(&deployment, "courtlistener:counter:") >= 4);
+    assert_eq!(reserve(&deployment, 1)["granted"], true);
+    assert_eq!(get("/api/v1/pipelines/health")["is_connection_healthy"], true);
 }
 
 on_every_store! {

@@ -170,6 +170,30 @@ on_every_store! {
         assert_eq!(shown["state"], "up");
     }
 
+    /// U7: a monitor without a result in time is stale, and not up. The store keeps its last result.
+    fn monitor_without_a_result_in_time_is_stale(deployment: Deployment) {
+        let (target, id) = (Target::start(), "monitor_123");
+        deployment.add(id, &target, json!({"interval_s": 1, "timeout_s": 1}));
+        let state = || {
+            let path = format!("/api/v1/uptime/monitors/{id}");
+            let shown: Value = serde_json::from_str(&deployment.server.get(&path).body).unwrap();
+            shown["state"].as_str().unwrap().to_owned()
+        };
+        let move_to = |time_s: u64| deployment.run::<u64>(&["ZADD", SCHEDULE, &time_s.to_string(), id]);
+        wait_until("the stale state", || {
+            // Again if a check was running, whose result has moved it back.
+            move_to(now_s() + HOUR_S);
+            let state = state();
+            if state == "stale" { Ok(()) } else { Err(state) }
+        });
+        let summary: Value = serde_json::from_str(&deployment.server.get("/api/v1/uptime/summary").body).unwrap();
+        assert_eq!((&summary["stale"], &summary["up"]), (&json!(1), &json!(0)), "{summary}");
+        assert_eq!(deployment.field(&status(id), "state").as_deref(), Some(&b"UP"[..]));
+        assert!(!deployment.exists(&incident(id)));
+        move_to(now_s());
+        wait_until("the next result", || state() == "up");
+    }
+
     /// U3 U5 U6 U8: an incident exists exactly while the monitor is down. It starts with the first failed check.
     fn incident_exists_while_the_monitor_is_down(deployment: Deployment) {
         let (target, id, key) = (Target::start(), "monitor_123", "monitor:incident:monitor_123");
