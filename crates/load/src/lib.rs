@@ -30,8 +30,9 @@ pub use run::lifecycle::Transition;
 pub use run::local::LocalRun;
 pub use run::logs::{LogLevel, LogLine, LogStream, RunLogs};
 pub use run::pending::PendingQueue;
-pub use run::views::{CurrentMetrics, LiveSample, Notification, Progress, RunStatus, RunViews};
-pub use run::{Ending, Run, RunEvent, RunState, Runner, RunnerState};
+pub use run::views::{CurrentMetrics, LiveSample, Notification, Progress, Registration, RunStatus, RunViews};
+pub use run::{Ending, PublicStatus, Run, RunEvent, RunState, Runner, RunnerState};
 
 /// The tables of load.
-pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("load": "0001_load", "0002_files");
+pub const MIGRATIONS: hob_database::Migrations =
+    hob_database::migrations!("load": "0001_load", "0002_files", "0003_users");

@@ -24,7 +24,7 @@ use crate::results::totals::Totals;
 use crate::routes::SERVICE;
 use crate::run::lifecycle::{self, Actor, InsertOutcome, NewRun, Transition};
 use crate::run::logs::{LogLevel, LogLine, RunLogs};
-use crate::run::pending::{PendingQueue, PushedEntry};
+use crate::run::pending::{EntryOrigin, PendingQueue, PushedEntry, PushedRun};
 use crate::run::views::{Progress, RunViews};
 use crate::run::{Run, RunEvent, RunState, Runner, coordinator};
 use crate::{Error, card, demo, metrics, pages, routes};
@@ -212,23 +212,39 @@ impl Load {
             },
         };
         self.targets().check(&plan, run_type)?;
+        let run_id = new_id(&plan.name, id);
+        match self.enqueue(&run_id, id, plan, run_type, request).await? {
+            InsertOutcome::PlanNotFound => Ok(QueueOutcome::PlanNotFound),
+            InsertOutcome::Inserted | InsertOutcome::Exists => Ok(QueueOutcome::Queued(run_id)),
+        }
+    }
+
+    async fn enqueue(
+        &self,
+        id: &TestId,
+        plan_id: PlanId,
+        plan: Plan,
+        run_type: usize,
+        request: &RunRequest,
+    ) -> Result<InsertOutcome, Error> {
+        let config = self.config();
+        let max_users = request.max_users.unwrap_or_else(|| plan.max_users(run_type)).min(config.max_users);
         let run = NewRun {
-            id: new_id(&plan.name, id),
-            plan_id: id,
+            id: id.clone(),
+            plan_id,
             run_type: plan.run_types[run_type].name.clone(),
             priority: request.priority,
-            max_users: request.max_users,
+            max_users,
+            target_users: plan.capped(max_users, run_type).target_users(run_type),
             runners: request.runners.unwrap_or(1).clamp(1, MAX_RUNNERS),
         };
-        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get())
-            .await?
-        {
-            InsertOutcome::PlanNotFound => return Ok(QueueOutcome::PlanNotFound),
-            InsertOutcome::Inserted | InsertOutcome::Exists => {}
+        let database = &self.inner.context.database;
+        let outcome = lifecycle::enqueue(database, &run, config.aging_interval.get()).await?;
+        if outcome == InsertOutcome::Inserted {
+            self.publish_state(id).await;
+            self.inner.work_available.notify_one();
         }
-        self.publish_state(&run.id, Progress::default()).await;
-        self.inner.work_available.notify_one();
-        Ok(QueueOutcome::Queued(run.id))
+        Ok(outcome)
     }
 
     pub async fn run(&self, id: &TestId) -> Result<Option<Run>, Error> {
@@ -327,7 +343,7 @@ impl Load {
         let database = &self.inner.context.database;
         let transition = lifecycle::change(database, id, Actor::User, event, ending, message).await?;
         if let Transition::Applied(_) = transition {
-            self.publish_state(id, Progress::default()).await;
+            self.publish_state(id).await;
             self.inner.work_available.notify_one();
         }
         Ok(transition)
@@ -335,8 +351,8 @@ impl Load {
 
     /// Writes the state of a run to its views and its log, and notifies live clients. Failures are logged: the views are
     /// written again within seconds.
-    pub(crate) async fn publish_state(&self, id: &TestId, progress: Progress) {
-        let written = self.write_state(id, progress).await;
+    pub(crate) async fn publish_state(&self, id: &TestId) {
+        let written = self.write_state(id).await;
         self.notify_pages();
         if let Err(error) = written
             && !error.is_reported()
@@ -345,14 +361,9 @@ impl Load {
         }
     }
 
-    async fn write_state(&self, id: &TestId, progress: Progress) -> Result<(), Error> {
+    async fn write_state(&self, id: &TestId) -> Result<(), Error> {
         let Some(run) = self.run(id).await? else { return Ok(()) };
-        let progress = match self.inner.views.current(id).await? {
-            Some(current) if progress.target_users == 0 => {
-                Progress { users: current.active_users, percent: current.progress, ..progress }
-            }
-            _ => progress,
-        };
+        let progress = self.inner.views.progress(&run).await?;
         if run.state.is_final() {
             self.inner.views.finish(&run, progress).await?;
         } else {
@@ -391,7 +402,8 @@ impl Load {
         }
     }
 
-    /// One round of maintenance: it synchronizes the public queue every time, and removes old data in every few rounds.
+    /// One round of maintenance: it synchronizes the public queue every time, and every few rounds it writes the other
+    /// views again and removes old data.
     pub async fn maintain_once(&self, round: u32) -> Result<(), Error> {
         let pending = self.sync_queue().await?;
         if round.is_multiple_of(SWEEP_ROUNDS) {
@@ -399,8 +411,11 @@ impl Load {
             metrics::runs(pending.len(), &active);
             self.inner.views.sweep_active(&active).await?;
             for run in &pending {
-                self.inner.views.status(run, Progress::default()).await?;
+                self.inner.views.status(run, Progress::of(run)).await?;
             }
+            let now = database::now(&self.inner.context.database).await?;
+            let ended = runs::ended(&self.inner.context.database, now.minus(Keys::STATUS_TTL_AFTER)).await?;
+            self.inner.views.restore_ended(&ended, now).await?;
         }
         if round.is_multiple_of(DELETE_ROUNDS) {
             lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep_results.get())
@@ -418,7 +433,8 @@ impl Load {
         let has_new = !pushed.is_empty();
         for entry in pushed {
             match entry {
-                PushedEntry::Run(run) => self.import_run(run).await?,
+                PushedEntry::Run(run) => self.import_run(&run).await?,
+                PushedEntry::Repeated(id) => warn_repeated(&id),
                 PushedEntry::Invalid(text) => {
                     let entry: String = text.chars().take(200).collect();
                     tracing::warn!(entry, "invalid entry dropped from the load queue");
@@ -432,10 +448,16 @@ impl Load {
         Ok(pending)
     }
 
-    async fn import_run(&self, mut run: NewRun) -> Result<(), Error> {
-        let id = run.id.clone();
-        let Some(cached) = self.plan(run.plan_id).await? else {
-            tracing::warn!(run = %id, plan = %run.plan_id, "queued load run dropped, its plan does not exist");
+    async fn import_run(&self, pushed: &PushedRun) -> Result<(), Error> {
+        let id = &pushed.id;
+        if let Some(existing) = self.run(id).await? {
+            if self.inner.queue.origin(pushed, &existing) == EntryOrigin::OtherClient {
+                warn_repeated(id);
+            }
+            return Ok(());
+        }
+        let Some(cached) = self.plan(pushed.plan_id).await? else {
+            warn_without_plan(id, pushed.plan_id);
             return Ok(());
         };
         let plan = cached.read()?;
@@ -443,21 +465,21 @@ impl Load {
             tracing::warn!(run = %id, %error, "queued load run dropped, its target is not allowed");
             return Ok(());
         }
-        run.run_type = plan.run_types[0].name.clone();
-        match lifecycle::enqueue(&self.inner.context.database, &run, self.config().aging_interval.get())
-            .await?
-        {
-            InsertOutcome::Inserted => {
-                self.publish_state(&id, Progress::default()).await;
-                self.inner.work_available.notify_one();
-            }
-            // The run was claimed after it was pushed, another node has imported the entry, or the plan was deleted.
-            InsertOutcome::Exists | InsertOutcome::PlanNotFound => {
-                tracing::debug!(run = %id, "queued load run skipped, it is already in the database or its plan was deleted");
-            }
+        match self.enqueue(id, pushed.plan_id, plan, 0, &pushed.request).await? {
+            // Another node has imported the entry at the same time.
+            InsertOutcome::Inserted | InsertOutcome::Exists => {}
+            InsertOutcome::PlanNotFound => warn_without_plan(id, pushed.plan_id),
         }
         Ok(())
     }
+}
+
+fn warn_repeated(id: &TestId) {
+    tracing::warn!(run = %id, "queued load run dropped, its test id is already used");
+}
+
+fn warn_without_plan(id: &TestId, plan: PlanId) {
+    tracing::warn!(run = %id, plan = %plan, "queued load run dropped, its plan does not exist");
 }
 
 /// `checkout_1_20250828183842_3f9a`: the documented form, with a random part that distinguishes runs of the same

@@ -19,16 +19,16 @@ pub(crate) const METRICS: &[Metric] = &[
 ];
 
 pub(crate) fn runs(pending: usize, active: &[Run]) {
-    gauge!(RUNS, "state" => label(RunState::Pending)).set(pending as f64);
+    gauge!(RUNS, "state" => RunState::Pending.as_str()).set(pending as f64);
     for state in RunState::ALL.into_iter().filter(|state| state.is_active()) {
         let count = active.iter().filter(|run| run.state == state).count();
-        gauge!(RUNS, "state" => label(state)).set(count as f64);
+        gauge!(RUNS, "state" => state.as_str()).set(count as f64);
     }
 }
 
 /// Counts a run that this node coordinated.
 pub(crate) fn ended(ending: Ending) {
-    counter!(ENDED, "state" => label(ending.into())).increment(1);
+    counter!(ENDED, "state" => RunState::from(ending).as_str()).increment(1);
 }
 
 /// Records a second of this node's generator.
@@ -43,8 +43,4 @@ pub(crate) fn second(second: &Second) {
 /// Resets the gauge of a generator that has stopped.
 pub(crate) fn idle() {
     gauge!(LATE).set(0.0);
-}
-
-fn label(state: RunState) -> String {
-    state.to_string().to_lowercase()
 }

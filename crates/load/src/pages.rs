@@ -93,5 +93,5 @@ fn badge(state: &RunState) -> Badge {
         RunState::Completed => Tone::Good,
         RunState::Failed | RunState::Lost => Tone::Bad,
     };
-    tone.badge(state.to_string().to_lowercase())
+    tone.badge(state.as_str())
 }

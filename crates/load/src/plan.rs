@@ -177,6 +177,16 @@ impl Plan {
         self.scenarios.iter().map(users).sum()
     }
 
+    /// The highest possible number of concurrent users: those of the closed scenarios, and the maximum of each open one.
+    #[must_use]
+    pub fn max_users(&self, run_type: usize) -> u32 {
+        let open = self.scenarios.iter().map(|scenario| match &scenario.load {
+            LoadModel::Open { max_users, .. } => *max_users,
+            LoadModel::Closed { .. } => 0,
+        });
+        open.fold(self.target_users(run_type), u32::saturating_add)
+    }
+
     /// The peak rate of the open scenarios, in requests per second.
     #[must_use]
     pub fn planned_rate(&self, run_type: usize) -> f64 {

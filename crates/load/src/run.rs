@@ -8,6 +8,8 @@ pub(crate) mod pending;
 pub(crate) mod runner;
 pub(crate) mod views;
 
+use std::time::Duration;
+
 use hob_database::{UnixMs, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -19,7 +21,7 @@ use crate::plan::catalog::PlanId;
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize, ToSchema,
 )]
-#[serde(rename_all = "UPPERCASE")]
+#[serde(rename_all = "lowercase")]
 #[schema(as = LoadRunState)]
 pub enum RunState {
     /// In the queue.
@@ -35,6 +37,18 @@ pub enum RunState {
     Cancelled,
     /// A runner or the coordinator was lost.
     Lost,
+}
+
+/// The state of a run in the documented status (L2), which has five values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, serde::Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = LoadRunStatus)]
+pub enum PublicStatus {
+    Pending,
+    Running,
+    Completed,
+    Failed,
+    Cancelled,
 }
 
 /// How a run ends.
@@ -66,15 +80,15 @@ pub enum RunEvent {
 }
 
 hob_units::names!(RunState {
-    Pending = "PENDING",
-    Starting = "STARTING",
-    Running = "RUNNING",
-    Paused = "PAUSED",
-    Stopping = "STOPPING",
-    Completed = "COMPLETED",
-    Failed = "FAILED",
-    Cancelled = "CANCELLED",
-    Lost = "LOST",
+    Pending = "pending",
+    Starting = "starting",
+    Running = "running",
+    Paused = "paused",
+    Stopping = "stopping",
+    Completed = "completed",
+    Failed = "failed",
+    Cancelled = "cancelled",
+    Lost = "lost",
 });
 
 impl RunState {
@@ -109,15 +123,14 @@ impl RunState {
         !self.is_final() && self != Self::Pending
     }
 
-    /// The documented status (L2), which has five values.
     #[must_use]
-    pub fn public_status(self) -> &'static str {
+    pub fn public_status(self) -> PublicStatus {
         match self {
-            Self::Pending | Self::Starting => "PENDING",
-            Self::Running | Self::Paused | Self::Stopping => "RUNNING",
-            Self::Completed => "COMPLETED",
-            Self::Failed | Self::Lost => "FAILED",
-            Self::Cancelled => "CANCELLED",
+            Self::Pending | Self::Starting => PublicStatus::Pending,
+            Self::Running | Self::Paused | Self::Stopping => PublicStatus::Running,
+            Self::Completed => PublicStatus::Completed,
+            Self::Failed | Self::Lost => PublicStatus::Failed,
+            Self::Cancelled => PublicStatus::Cancelled,
         }
     }
 }
@@ -148,14 +161,19 @@ impl Ending {
 column!(RunState as text);
 
 /// A run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     pub id: TestId,
     pub plan_id: PlanId,
     pub plan_version: u32,
     pub run_type: String,
     pub priority: i32,
+    /// The highest number of concurrent users. Runs that an earlier version queued have none if none was requested.
     pub max_users: Option<u32>,
+    /// The planned number of users; once the run has ended, at least the highest number that it had.
+    pub target_users: u32,
+    /// Per cent; set when the run ends.
+    pub progress: f64,
     /// The requested number of runners.
     pub runners: u32,
     pub seed: u64,
@@ -175,6 +193,14 @@ pub struct Run {
     pub ended_at: Option<UnixMs>,
 }
 
+impl Run {
+    /// The rest of a time that begins with the end of the run; nothing before its end.
+    #[must_use]
+    pub fn time_left(&self, now: UnixMs, after_end: Duration) -> Duration {
+        self.ended_at.map_or(Duration::ZERO, |ended| ended.plus(after_end).since(now))
+    }
+}
+
 from_row!(Run {
     id,
     plan_id,
@@ -182,6 +208,8 @@ from_row!(Run {
     run_type,
     priority,
     max_users,
+    target_users,
+    progress,
     runners,
     seed,
     state,

@@ -216,7 +216,7 @@ mod slow {
     }
 
     fn is_final(state: &str) -> bool {
-        ["COMPLETED", "FAILED", "CANCELLED", "LOST"].contains(&state)
+        ["completed", "failed", "cancelled", "lost"].contains(&state)
     }
 
     /// Kills nodes or Redis, depending on the round, and then restores the full cluster.
@@ -273,7 +273,7 @@ mod slow {
                 counted <= served,
                 "{counted} requests were counted, but {served} were served, in round {round}"
             );
-            assert!(state != "COMPLETED" || counted == 200, "{counted} of 200 requests in a complete run");
+            assert!(state != "completed" || counted == 200, "{counted} of 200 requests in a complete run");
         }
         let rows = cluster
             .postgres

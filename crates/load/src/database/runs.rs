@@ -6,6 +6,7 @@ use super::Result;
 use crate::keys::TestId;
 use crate::plan::catalog::PlanId;
 use crate::run::lifecycle::NewRun;
+use crate::run::views::Progress;
 use crate::run::{Run, RunState};
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("queued_at", ValueKind::Int), ("id", ValueKind::Text)]);
@@ -23,12 +24,13 @@ pub(crate) async fn insert(
     rank: i64,
 ) -> Result<()> {
     let insert = sql(
-        "INSERT INTO load_run (id, plan_id, plan_version, run_type, priority, max_users, runners, seed, state,
-             message, fence, epoch, lease_until, rank, queued_at)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'In the queue', 0, 0, 0, $10, $11)",
+        "INSERT INTO load_run (id, plan_id, plan_version, run_type, priority, max_users, target_users, runners, seed,
+             state, message, fence, epoch, lease_until, rank, queued_at)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'In the queue', 0, 0, 0, $11, $12)",
     );
     let insert = insert.bind(&run.id).bind(run.plan_id).bind(plan_version).bind(run.run_type.as_str());
-    let insert = insert.bind(run.priority).bind(run.max_users).bind(run.runners).bind(seed);
+    let insert = insert.bind(run.priority).bind(run.max_users).bind(run.target_users);
+    let insert = insert.bind(run.runners).bind(seed);
     tx.execute(insert.bind(RunState::Pending).bind(rank).bind(tx.now())).await?;
     Ok(())
 }
@@ -108,6 +110,13 @@ pub(crate) async fn set_start(tx: &Transaction, id: &TestId, start_at: UnixMs) -
     Ok(())
 }
 
+/// Stores how far a run came.
+pub(crate) async fn set_progress(tx: &Transaction, id: &TestId, progress: Progress) -> Result<()> {
+    let update = sql("UPDATE load_run SET target_users = $2, progress = $3 WHERE id = $1");
+    tx.execute(update.bind(id).bind(progress.target_users).bind(progress.percent)).await?;
+    Ok(())
+}
+
 pub(crate) async fn insert_report(tx: &Transaction, id: &TestId, report: &str) -> Result<()> {
     let insert = sql("INSERT INTO load_report (run_id, report) VALUES ($1, $2) ON CONFLICT DO NOTHING");
     tx.execute(insert.bind(id).bind(report)).await?;
@@ -130,6 +139,12 @@ pub(crate) async fn pending(database: &Database) -> Result<Vec<Run>> {
 /// The runs that have a coordinator.
 pub(crate) async fn active(database: &Database) -> Result<Vec<Run>> {
     database.all(sql("SELECT * FROM load_run WHERE state IN ($1...) LIMIT 1000").bind_list(ACTIVE)).await
+}
+
+/// The newest of the runs that ended after `since`.
+pub(crate) async fn ended(database: &Database, since: UnixMs) -> Result<Vec<Run>> {
+    let select = sql("SELECT * FROM load_run WHERE ended_at > $1 ORDER BY ended_at DESC LIMIT 1000");
+    database.all(select.bind(since)).await
 }
 
 /// Runs of several runners that have not started yet.

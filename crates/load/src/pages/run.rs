@@ -96,7 +96,7 @@ pub(super) async fn run(
         .await
         .map(|entries| entries.entries)
         .unwrap_or_default();
-    let lines = entries.iter().rev().filter_map(|entry| serde_json::from_slice::<LogLine>(entry).ok());
+    let lines = entries.iter().rev().filter_map(|entry| LogLine::parse(entry));
     let lines = lines.filter(|line| level.is_none_or(|level| line.level == level)).take(LINES);
     let current = load.views().current(&run.id).await.ok().flatten();
     let page = RunPage {

@@ -55,9 +55,8 @@ impl CachedPlan {
 }
 
 /// A group of steps, as it is cached.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = LoadPlanGroup)]
 pub struct CachedGroup {
     pub plan_version: u32,
     pub name: String,

@@ -57,7 +57,22 @@ pub(super) struct PlanView {
 #[schema(as = LoadRunType)]
 struct RunTypeView {
     name: String,
-    groups: Vec<CachedGroup>,
+    groups: Vec<GroupView>,
+}
+
+/// A group of steps.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = LoadPlanGroup)]
+struct GroupView {
+    plan_version: u32,
+    name: String,
+    steps: Vec<String>,
+}
+
+impl From<CachedGroup> for GroupView {
+    fn from(CachedGroup { plan_version, name, steps }: CachedGroup) -> Self {
+        Self { plan_version, name, steps }
+    }
 }
 
 /// A plan to save.
@@ -153,6 +168,7 @@ async fn plan_view(load: &Load, id: PlanId) -> Result<PlanView, Problem> {
     let mut run_types = Vec::new();
     for run_type in parsed.run_types {
         let groups = load.cache().groups(id, &run_type.name).await?;
+        let groups = groups.into_iter().map(GroupView::from).collect();
         run_types.push(RunTypeView { name: run_type.name, groups });
     }
     Ok(PlanView {

@@ -86,7 +86,7 @@ pub(super) async fn logs(
     let entries = load.logs().read(&run.id, stream, after, limit).await?;
     let missed = after > 0 && entries.missed_after(after);
     let (newest, first) = (entries.newest, entries.first);
-    let lines = entries.entries.iter().filter_map(|entry| serde_json::from_slice(entry).ok()).collect();
+    let lines = entries.entries.iter().filter_map(|entry| LogLine::parse(entry)).collect();
     Ok(Json(LogView { newest, first, missed, lines }))
 }
 

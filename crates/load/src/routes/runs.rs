@@ -12,7 +12,7 @@ use crate::keys::TestId;
 use crate::load::{Load, QueueOutcome, RunRequest};
 use crate::plan::catalog::PlanId;
 use crate::run::lifecycle::Transition;
-use crate::run::{Run, RunState};
+use crate::run::{PublicStatus, Run, RunState};
 
 /// A new run.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -42,13 +42,13 @@ pub(super) struct RunView {
     plan_version: u32,
     run_type: String,
     state: RunState,
-    /// The status in the public key `test:status`.
-    status: &'static str,
+    /// The state as the public key `test:status` has it, there in upper case.
+    status: PublicStatus,
     priority: i32,
     max_users: Option<u32>,
     runners: u32,
     /// The node that coordinates the run.
-    conductor: Option<String>,
+    coordinator: Option<String>,
     message: String,
     queued_at: Time,
     started_at: Option<Time>,
@@ -67,7 +67,7 @@ impl From<Run> for RunView {
             priority: run.priority,
             max_users: run.max_users,
             runners: run.runners,
-            conductor: run.holder,
+            coordinator: run.holder,
             message: run.message,
             queued_at: run.queued_at.into(),
             started_at: run.start_at.map(Time::from),

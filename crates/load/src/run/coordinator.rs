@@ -32,7 +32,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A second of a run as live clients receive it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
 #[schema(as = LoadSecond)]
 pub struct LiveSecond {
     /// When the second ended, in Unix milliseconds.
@@ -77,7 +76,7 @@ async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
     let (lease, max_runs) = (load.config().lease.get(), load.config().max_concurrent_runs as usize);
     while let Some(expired) = lifecycle::recover_expired(database, node, lease).await? {
         match expired {
-            ExpiredRun::Requeued(id) => load.publish_state(&id, Progress::default()).await,
+            ExpiredRun::Requeued(id) => load.publish_state(&id).await,
             ExpiredRun::TakenOver(run) => {
                 tracing::warn!(run = %run.id, "load run taken over, the lease of its coordinator expired");
                 jobs.spawn(coordinate(load.clone(), run, Assignment::TakenOver));
@@ -88,7 +87,7 @@ async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
     while has_room() {
         let Some(run) = lifecycle::claim(database, node, lease).await? else { break };
         load.inner.local_runs.lock().insert(run.id.clone());
-        load.publish_state(&run.id, Progress::default()).await;
+        load.publish_state(&run.id).await;
         jobs.spawn(coordinate_and_join(load.clone(), run));
     }
     for run in runs::awaiting_runners(database).await? {
@@ -159,10 +158,11 @@ impl Coordinator {
                 &run,
                 Ending::Failed,
                 "The version of the plan was not found",
+                Progress::of(&run),
                 "null",
             )
             .await?;
-            load.publish_state(&id, Progress::default()).await;
+            load.publish_state(&id).await;
             return Ok(());
         };
         let totals = Totals::new(&plan);
@@ -223,10 +223,12 @@ impl Coordinator {
         let all_joined = runners.len() >= self.run.runners as usize;
         let timed_out = self.claimed.elapsed() > self.load.config().gather_timeout.get();
         if runners.is_empty() || !(all_joined || timed_out) {
+            // Later, every second is written with the status.
+            self.write_view("status", self.load.views().status(&self.run, self.progress())).await;
             return Ok(());
         }
         lifecycle::start(&self.load.inner.context.database, &self.run, START_LEAD).await?;
-        self.load.publish_state(&self.run.id, self.progress()).await;
+        self.load.publish_state(&self.run.id).await;
         Ok(())
     }
 
@@ -263,7 +265,7 @@ impl Coordinator {
         let actor = Actor::Coordinator { fence: self.run.fence };
         let database = &self.load.inner.context.database;
         lifecycle::change(database, &self.run.id, actor, RunEvent::Stop, Some(ending), message).await?;
-        self.load.publish_state(&self.run.id, self.progress()).await;
+        self.load.publish_state(&self.run.id).await;
         Ok(())
     }
 
@@ -288,13 +290,14 @@ impl Coordinator {
         let report = Report::new(&self.plan, self.run_type, start, &self.totals);
         let report = serde_json::to_string(&report)?;
         let database = &self.load.inner.context.database;
-        let transition = lifecycle::finish(database, &self.run, ending, &message, &report).await?;
+        let progress = self.progress();
+        let percent = if ending == Ending::Completed { 100.0 } else { progress.percent };
+        let progress = Progress { percent, ..progress };
+        let transition = lifecycle::finish(database, &self.run, ending, &message, progress, &report).await?;
         if let Transition::Applied(_) = transition {
             metrics::ended(ending);
         }
-        let progress = self.progress();
-        let percent = if ending == Ending::Completed { 100.0 } else { progress.percent };
-        self.load.publish_state(&self.run.id, Progress { percent, ..progress }).await;
+        self.load.publish_state(&self.run.id).await;
         Ok(ControlFlow::Break(()))
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hob_database::{Database, Transaction, UnixMs};
 
+use super::views::Progress;
 use super::{Ending, Run, RunEvent, RunState, RunnerState};
 use crate::Error;
 use crate::database::{plans, runners, runs, seconds};
@@ -13,13 +14,14 @@ use crate::results::second::Second;
 
 /// A run to insert.
 #[derive(Clone, Debug)]
-pub struct NewRun {
-    pub id: TestId,
-    pub plan_id: PlanId,
-    pub run_type: String,
-    pub priority: i32,
-    pub max_users: Option<u32>,
-    pub runners: u32,
+pub(crate) struct NewRun {
+    pub(crate) id: TestId,
+    pub(crate) plan_id: PlanId,
+    pub(crate) run_type: String,
+    pub(crate) priority: i32,
+    pub(crate) max_users: u32,
+    pub(crate) target_users: u32,
+    pub(crate) runners: u32,
 }
 
 /// The result of inserting a run.
@@ -53,7 +55,7 @@ pub(crate) enum Actor {
 }
 
 /// What was done with a run whose coordinator's lease has expired.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ExpiredRun {
     /// It had not started, and is in the queue again.
     Requeued(TestId),
@@ -204,12 +206,13 @@ pub(crate) async fn start(database: &Database, run: &Run, lead: Duration) -> Res
     Ok(transition)
 }
 
-/// Ends a run and saves its report.
+/// Ends a run and saves its progress and its report.
 pub(crate) async fn finish(
     database: &Database,
     run: &Run,
     ending: Ending,
     message: &str,
+    progress: Progress,
     report: &str,
 ) -> Result<Transition, Error> {
     let transition = database
@@ -217,6 +220,7 @@ pub(crate) async fn finish(
             let actor = Actor::Coordinator { fence: run.fence };
             let transition = apply(&tx, &run.id, actor, RunEvent::Finish(ending), None, message).await?;
             if let Transition::Applied(_) = transition {
+                runs::set_progress(&tx, &run.id, progress).await?;
                 runs::insert_report(&tx, &run.id, report).await?;
             }
             Ok::<_, hob_database::Error>(transition)

@@ -10,9 +10,8 @@ use crate::generator::{UserEvent, UserEventKind};
 use crate::keys::{Keys, TestId};
 use crate::plan::Plan;
 
-/// A line of the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
+/// A line of the log. [`LogLine::documented`] is its form in the store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[schema(as = LoadLogLine)]
 pub struct LogLine {
     /// Unix milliseconds.
@@ -23,10 +22,30 @@ pub struct LogLine {
     pub user_id: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "UPPERCASE")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
 #[schema(as = LoadLogLevel)]
 pub enum LogLevel {
+    Info,
+    Warn,
+    Error,
+}
+
+/// The documented form of a [`LogLine`] (L4).
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "LogLine", rename_all = "camelCase")]
+struct DocumentedLine {
+    timestamp: i64,
+    #[serde(with = "DocumentedLevel")]
+    level: LogLevel,
+    message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user_id: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "LogLevel", rename_all = "UPPERCASE")]
+enum DocumentedLevel {
     Info,
     Warn,
     Error,
@@ -55,10 +74,9 @@ impl RunLogs {
 
     /// Appends lines; errors go to both lists.
     pub async fn write(&self, id: &TestId, lines: &[LogLine]) -> Result<(), Error> {
-        let text = |line: &LogLine| serde_json::to_string(line).unwrap_or_default();
-        let all: Vec<String> = lines.iter().map(text).collect();
+        let all: Vec<String> = lines.iter().map(LogLine::documented).collect();
         let is_error = |line: &&LogLine| line.level == LogLevel::Error;
-        let errors: Vec<String> = lines.iter().filter(is_error).map(text).collect();
+        let errors: Vec<String> = lines.iter().filter(is_error).map(LogLine::documented).collect();
         self.append(id, LogStream::All, &all).await?;
         self.append(id, LogStream::Errors, &errors).await
     }
@@ -111,6 +129,20 @@ impl LogLine {
     #[must_use]
     pub fn new(timestamp: i64, level: LogLevel, message: impl Into<String>) -> Self {
         Self { timestamp, level, message: message.into(), user_id: None }
+    }
+
+    /// The line as it is stored, which is JSON.
+    #[must_use]
+    pub fn documented(&self) -> String {
+        let mut text = Vec::new();
+        let written = DocumentedLine::serialize(self, &mut serde_json::Serializer::new(&mut text));
+        written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_default()
+    }
+
+    /// A line from the store; `None` if another program has written something else there.
+    #[must_use]
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        DocumentedLine::deserialize(&mut serde_json::Deserializer::from_slice(text)).ok()
     }
 
     /// The line for an event of a virtual user.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use hob_database::UnixMs;
 use hob_store::Key;
 use hob_store::repair::{self, KeyType};
 use hob_store::{Call, FromRedisValue, Reply, Script, Store, cmd};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::keys::{Keys, MetricType, SessionId, TestId};
 use crate::results::totals::{TimelinePoint, per_cent};
-use crate::run::{Run, RunState};
+use crate::run::{PublicStatus, Run, RunState};
 
 static PUBLISH: Script = Script::new(include_str!("views/publish.lua"));
 static STATUS: Script = Script::new(include_str!("views/status.lua"));
@@ -20,9 +21,8 @@ static BUFFER: Script = Script::new(include_str!("views/buffer.lua"));
 static ADD_SESSION: Script = Script::new(include_str!("views/add_session.lua"));
 
 /// `metrics:current` (L1).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = LoadCurrent)]
 pub struct CurrentMetrics {
     pub test_id: String,
     pub timestamp: i64,
@@ -41,17 +41,28 @@ pub struct CurrentMetrics {
 }
 
 /// `test:status` (L2).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = LoadStatus)]
 pub struct RunStatus {
     pub test_id: String,
-    pub status: String,
+    #[serde(with = "DocumentedStatus")]
+    pub status: PublicStatus,
     pub start_time: i64,
     pub current_users: u64,
     pub target_users: u32,
     pub progress: f64,
     pub message: String,
+}
+
+/// The names of [`PublicStatus`] in the key.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "PublicStatus", rename_all = "UPPERCASE")]
+enum DocumentedStatus {
+    Pending,
+    Running,
+    Completed,
+    Failed,
+    Cancelled,
 }
 
 /// A message on `notifications` (L8).
@@ -82,6 +93,16 @@ pub struct LiveSample<'a> {
     pub succeeded: u64,
     /// Since the start of the run.
     pub failed: u64,
+}
+
+/// The result of adding a live session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    Added,
+    /// The run has too many sessions.
+    Full,
+    /// The run ended so long ago that it has no sessions any more.
+    Over,
 }
 
 /// Writes and reads the views.
@@ -116,12 +137,43 @@ impl RunViews {
         self.run::<Reply>(call, keys.into_iter().zip(kinds)).await.map(drop)
     }
 
-    /// Writes the status only.
+    /// Writes the status of a run that has not ended.
     pub async fn status(&self, run: &Run, progress: Progress) -> Result<(), Error> {
+        self.write_status(run, progress, Keys::STATUS_TTL_BACKSTOP).await
+    }
+
+    /// Writes the final statuses of runs again, each for the rest of its time (L2). The store may have lost them, or
+    /// another client may have changed them.
+    pub async fn restore_ended(&self, runs: &[Run], now: UnixMs) -> Result<(), Error> {
+        for run in runs {
+            let left = run.time_left(now, Keys::STATUS_TTL_AFTER);
+            if !left.is_zero() {
+                self.write_status(run, Progress::of(run), left).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write_status(&self, run: &Run, progress: Progress, ttl: Duration) -> Result<(), Error> {
         let keys = [self.keys.writer(&run.id), self.keys.status(&run.id)];
         let call = STATUS.on(&keys).arg(run.fence).arg(millis(Keys::WRITER_TTL_MAX));
-        let call = call.arg(json(&RunStatus::new(run, progress))).arg(millis(Keys::STATUS_TTL_BACKSTOP));
+        let call = call.arg(json(&RunStatus::new(run, progress))).arg(millis(ttl));
         self.run::<Reply>(call, keys.map(|key| (key, KeyType::String))).await.map(drop)
+    }
+
+    /// How far a run is. Until the run ends, only its public status has this.
+    pub async fn progress(&self, run: &Run) -> Result<Progress, Error> {
+        let known = Progress::of(run);
+        if run.state.is_final() {
+            return Ok(known);
+        }
+        let key = self.keys.status(&run.id);
+        let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, KeyType::String)]).await?;
+        let Some(status) = found.and_then(|text| serde_json::from_str::<RunStatus>(&text).ok()) else {
+            return Ok(known);
+        };
+        let target_users = status.target_users.max(known.target_users);
+        Ok(Progress { users: status.current_users, target_users, percent: status.progress })
     }
 
     /// Writes the final status and deletes the keys of a running test (L11).
@@ -197,26 +249,34 @@ impl RunViews {
         Ok(())
     }
 
-    /// Adds or renews a live session; returns `false` when the run has too many (L6).
+    /// Adds or renews a live session (L6).
     pub async fn add_session(
         &self,
-        id: &TestId,
+        run: &Run,
+        now: UnixMs,
         session: &SessionId,
         client_ip: &str,
         connected_at: i64,
-    ) -> Result<bool, Error> {
+    ) -> Result<Registration, Error> {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Session<'a> {
             client_ip: &'a str,
             connected_at: i64,
         }
-        let call = ADD_SESSION.on(&[self.keys.sessions(id)]).arg(session.as_str());
-        let call =
-            call.arg(json(&Session { client_ip, connected_at })).arg(millis(Keys::SESSIONS_TTL_BACKSTOP));
+        let key = self.keys.sessions(&run.id);
+        let ttl = match run.ended_at {
+            Some(_) => run.time_left(now, Keys::SESSIONS_TTL_AFTER),
+            None => Keys::SESSIONS_TTL_BACKSTOP,
+        };
+        if ttl.is_zero() {
+            return Ok(Registration::Over);
+        }
+        let call = ADD_SESSION.on(&[&key]).arg(session.as_str());
+        let call = call.arg(json(&Session { client_ip, connected_at })).arg(millis(ttl));
         let call = call.arg(Keys::SESSIONS_MAX_LEN);
-        let reply: Reply = self.run(call, [(self.keys.sessions(id), KeyType::Hash)]).await?;
-        Ok(reply.word() == "added")
+        let reply: Reply = self.run(call, [(key, KeyType::Hash)]).await?;
+        Ok(if reply.word() == "added" { Registration::Added } else { Registration::Full })
     }
 
     pub async fn remove_session(&self, id: &TestId, session: &SessionId) -> Result<(), Error> {
@@ -247,6 +307,14 @@ impl RunViews {
     }
 }
 
+impl Progress {
+    /// What the database has: the planned users, and the rest once the run has ended.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        Self { users: 0, target_users: run.target_users, percent: run.progress }
+    }
+}
+
 impl CurrentMetrics {
     fn new(id: &TestId, progress: Progress, sample: &LiveSample<'_>) -> Self {
         let (point, latency) = (sample.point, &sample.point.latency);
@@ -274,7 +342,7 @@ impl RunStatus {
     pub fn new(run: &Run, progress: Progress) -> Self {
         Self {
             test_id: run.id.to_string(),
-            status: run.state.public_status().to_owned(),
+            status: run.state.public_status(),
             start_time: run.start_at.unwrap_or(run.queued_at).0,
             current_users: if run.state.is_final() { 0 } else { progress.users },
             target_users: progress.target_users,

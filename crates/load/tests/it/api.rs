@@ -4,8 +4,9 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use hob_database::sql;
 use hob_fixtures::{TestApp, TestContext};
-use hob_load::{Config, Load, RunState};
+use hob_load::{Config, Load, LogLevel, LogLine, RunState};
 use hob_service::Live;
 use hob_testkit::{LIMIT, wait_for};
 use http::StatusCode;
@@ -21,7 +22,7 @@ pub(crate) struct Site {
     pub(crate) app: TestApp,
     load: Load,
     pub(crate) server: TestServer,
-    _context: TestContext,
+    context: TestContext,
 }
 
 impl Site {
@@ -37,7 +38,7 @@ impl Site {
                 Reply::After(Duration::from_millis(2))
             }
         });
-        Self { app, load, server, _context: context }
+        Self { app, load, server, context }
     }
 
     async fn add(&self, rate: u32, duration: &str) -> i64 {
@@ -181,17 +182,77 @@ async fn reconnected_client_catches_up_by_number() {
     site.wait_for(&run, RunState::Completed).await;
     let (mut socket, _) = connect_async(url(first["seq"].as_u64().unwrap())).await.unwrap();
     let mut seconds = Vec::new();
-    let mut last = Value::Null;
-    while let Some(frame) = next(&mut socket).await {
-        if frame["kind"] == "second" {
-            seconds.push(frame["data"]["second"].as_u64().unwrap());
+    let status = loop {
+        let mut frame = next(&mut socket).await.unwrap();
+        match frame["kind"].as_str().unwrap() {
+            "second" => seconds.push(frame["data"]["second"].as_u64().unwrap()),
+            "status" => break frame["data"].take(),
+            other => panic!("{other}: {frame}"),
         }
-        last = frame;
-    }
+    };
     assert!(seconds.len() >= 3 && seconds[0] == 1, "{seconds:?}");
     assert!(seconds.windows(2).all(|pair| pair[1] == pair[0] + 1), "{seconds:?}");
-    assert_eq!((&last["kind"], &last["data"]["status"]), (&json!("status"), &json!("COMPLETED")));
-    assert!(site.load.views().active().await.unwrap().is_empty());
+    assert_eq!((&status["state"], &status["progress"]), (&json!("completed"), &json!(100.0)));
+    wait_for("no active run", LIMIT, async || site.load.views().active().await.unwrap().is_empty()).await;
+    // The connection of a run that ended long ago is closed.
+    let update = sql("UPDATE load_run SET ended_at = ended_at - 600000 WHERE id = $1").bind(run.as_str());
+    site.context.database.execute(update).await.unwrap();
+    let (mut socket, _) = connect_async(url(0)).await.unwrap();
+    let mut last = Value::Null;
+    while let Some(frame) = next(&mut socket).await {
+        last = frame;
+    }
+    assert_eq!(last["data"]["state"], "completed");
+}
+
+/// The fields of the API and of live frames are in snake case, and the values of states in lower case.
+#[tokio::test]
+async fn api_has_one_style() {
+    let site = Site::open().await;
+    let plan = site.add(30, "1s").await;
+    let run = site.run(plan).await;
+    let url = format!("ws://{}/api/v1/load/runs/{run}/live", site.app.address());
+    let (mut socket, _) = connect_async(url).await.unwrap();
+    let mut shown = Vec::new();
+    while shown.last().is_none_or(|frame: &Value| frame["data"]["state"] != "completed") {
+        let frame = tokio::time::timeout(LIMIT, socket.next()).await.expect("timeout waiting for a frame");
+        if let Message::Text(text) = frame.unwrap().unwrap() {
+            shown.push(serde_json::from_str(&text).unwrap());
+        }
+    }
+    assert!(shown.iter().any(|frame| frame["kind"] == "second" && frame["data"]["total_succeeded"].is_u64()));
+    let line = LogLine::new(1_706_430_000_000, LogLevel::Warn, "slow");
+    let line = LogLine { user_id: Some("user_001".into()), ..line };
+    site.load.logs().write(&run.parse().unwrap(), &[line]).await.unwrap();
+    for path in ["", "/timeline", "/logs", "/report"] {
+        shown.push(site.app.get(&format!("/api/v1/load/runs/{run}{path}")).await.json());
+    }
+    for path in ["plans".to_owned(), format!("plans/{plan}"), "runs".to_owned()] {
+        shown.push(site.app.get(&format!("/api/v1/load/{path}")).await.json());
+    }
+    let lines = shown[shown.len() - 5]["lines"].as_array().unwrap().clone();
+    let written = json!({"timestamp": 1_706_430_000_000_i64, "level": "warn", "message": "slow", "user_id": "user_001"});
+    assert!(lines.contains(&written), "{lines:?}");
+    shown.iter().for_each(assert_style);
+}
+
+fn assert_style(value: &Value) {
+    match value {
+        Value::Array(items) => items.iter().for_each(assert_style),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let snake = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+                assert!(name.bytes().all(snake), "{name}");
+                if let ("state" | "status" | "level" | "kind" | "format", Some(text)) =
+                    (name.as_str(), value.as_str())
+                {
+                    assert_eq!(text, text.to_lowercase(), "{name}");
+                }
+                assert_style(value);
+            }
+        }
+        _ => {}
+    }
 }
 
 #[tokio::test]

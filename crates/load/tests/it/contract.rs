@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use hob_database::PageRequest;
+use hob_database::{PageRequest, UnixMs, sql};
 use hob_fixtures::{TestContext, every_service};
 use hob_load::plan::{Format, PlanFiles, PlanSource};
 use hob_load::{
-    CurrentMetrics, EditOutcome, Keys, LogLevel, LogLine, LogStream, MetricType, Notification, RunRequest,
-    RunState, RunStatus, SessionId, TestId,
+    CurrentMetrics, EditOutcome, Keys, LogLevel, LogLine, LogStream, MetricType, Notification, PublicStatus,
+    Registration, RunRequest, RunState, RunStatus, SessionId, TestId,
 };
 use hob_store::{BusEvent, ChannelFilter, cmd};
 use hob_testkit::{LIMIT, wait_for};
@@ -36,6 +36,17 @@ async fn exists(context: &TestContext, key: impl AsRef<[u8]>) -> bool {
 
 async fn list(context: &TestContext, key: impl AsRef<[u8]>) -> Vec<String> {
     context.store.run(cmd("LRANGE").arg(key.as_ref()).arg(0).arg(-1).clone()).await.unwrap()
+}
+
+async fn now(context: &TestContext) -> UnixMs {
+    context.database.write(|tx| async move { Ok::<_, hob_database::Error>(tx.now()) }).await.unwrap()
+}
+
+/// Moves the end of a run into the past.
+async fn end_earlier(context: &TestContext, id: &TestId, by: Duration) {
+    let update = sql("UPDATE load_run SET ended_at = ended_at - $2 WHERE id = $1");
+    let by = i64::try_from(by.as_millis()).unwrap();
+    context.database.execute(update.bind(id).bind(by)).await.unwrap();
 }
 
 /// Waits until the server receives requests.
@@ -76,7 +87,7 @@ every_service! {
         assert_eq!(wait_for_state(&load, &first, RunState::Completed).await.state, RunState::Completed);
         wait_for("the status", LIMIT, async || {
             let status: Option<RunStatus> = get(&context, keys.status(&first)).await;
-            status.filter(|status| status.status == "COMPLETED")
+            status.filter(|status| status.status == PublicStatus::Completed)
         })
         .await;
         context.test_store().as_outsider(cmd("SET").arg(keys.pending()).arg("x").clone()).await;
@@ -112,7 +123,7 @@ every_service! {
         assert!(current.avg_response_time >= 4.0 && current.p99 <= current.max_response_time);
         assert!(ttl(&context, keys.current(&id)).await <= Duration::from_secs(10));
         let status: RunStatus = get(&context, keys.status(&id)).await.unwrap();
-        assert_eq!(status.status, "RUNNING");
+        assert_eq!(status.status, PublicStatus::Running);
         assert!(ttl(&context, keys.status(&id)).await > Duration::from_secs(3000));
         assert_eq!(load.views().active().await.unwrap(), [id.to_string()]);
         assert!(!list(&context, keys.buffer(&id)).await.is_empty());
@@ -121,7 +132,7 @@ every_service! {
         let ended = wait_for_state(&load, &id, RunState::Completed).await;
         assert_eq!((ended.state, ended.message.as_str()), (RunState::Completed, "Completed"));
         wait_for("the final status", LIMIT, async || {
-            get::<RunStatus>(&context, keys.status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
+            get::<RunStatus>(&context, keys.status(&id)).await.is_some_and(|status| status.status == PublicStatus::Completed)
         }).await;
         let status: RunStatus = get(&context, keys.status(&id)).await.unwrap();
         assert_eq!((status.progress, status.current_users), (100.0, 0));
@@ -172,7 +183,7 @@ every_service! {
         }
         assert_eq!(load.cancel(&TestId::new("unknown").unwrap()).await.unwrap(), Transition::Gone);
         let status: RunStatus = get(&context, keys(&context).status(&id)).await.unwrap();
-        assert_eq!(status.status, "CANCELLED");
+        assert_eq!(status.status, PublicStatus::Cancelled);
         for expected in ["TEST_QUEUED", "TEST_CANCELLED"] {
             let event = tokio::time::timeout(LIMIT, notifications.next()).await.expect("timeout waiting for a notification");
             let Some(BusEvent::Message { payload, .. }) = event else { panic!("{event:?}") };
@@ -213,14 +224,57 @@ every_service! {
     /// L6
     async fn sessions_are_stored_until_they_end(context: TestContext) {
         let load = queue_node(context.context()).await;
-        let (id, session) = (TestId::new("T_1").unwrap(), SessionId::new("session_123").unwrap());
-        assert!(load.views().add_session(&id, &session, "192.168.1.100", 1706430000000).await.unwrap());
+        let plan = add(&load, "http://127.0.0.1:1", 1, "1s").await;
+        let id = queue(&load, plan, RunRequest::default()).await;
+        let session = SessionId::new("session_123").unwrap();
         let key = keys(&context).sessions(&id);
+        let register = async || {
+            let now = now(&context).await;
+            load.views().add_session(&run(&load, &id).await, now, &session, "192.168.1.100", 1706430000000).await.unwrap()
+        };
+        assert_eq!(register().await, Registration::Added);
         let stored: String = context.store.run(cmd("HGET").arg(&key).arg("session_123").clone()).await.unwrap();
         assert_eq!(stored, r#"{"clientIp":"192.168.1.100","connectedAt":1706430000000}"#);
-        assert!(ttl(&context, &key).await <= Duration::from_secs(3600));
+        let left = ttl(&context, &key).await;
+        assert!(left <= Duration::from_secs(3600) && left > Duration::from_secs(600), "{left:?}");
         load.views().remove_session(&id, &session).await.unwrap();
         assert!(!exists(&context, &key).await);
+
+        // Until ten minutes after the end, no matter when the client connects.
+        load.cancel(&id).await.unwrap();
+        end_earlier(&context, &id, Duration::from_secs(400)).await;
+        assert_eq!(register().await, Registration::Added);
+        assert!(ttl(&context, &key).await <= Duration::from_secs(200));
+        end_earlier(&context, &id, Duration::from_secs(200)).await;
+        assert_eq!(register().await, Registration::Over);
+    }
+
+    /// L2: the status of a run that has ended comes back after a loss of the store, for the rest of its hour.
+    async fn final_status_is_restored_with_the_rest_of_its_time(context: TestContext) {
+        let load = queue_node(context.context()).await;
+        let plan = add(&load, "http://127.0.0.1:1", 1, "1s").await;
+        let key = |id: &TestId| keys(&context).status(id);
+        let mut statuses = Vec::new();
+        for minutes in [10, 50, 61] {
+            let id = queue(&load, plan, RunRequest::default()).await;
+            load.cancel(&id).await.unwrap();
+            let status: RunStatus = get(&context, key(&id)).await.unwrap();
+            end_earlier(&context, &id, Duration::from_secs(minutes * 60)).await;
+            statuses.push((id, status));
+        }
+        context.test_store().flush_all().await;
+        load.maintain_once(0).await.unwrap();
+        for ((id, status), minutes_left) in statuses.iter().zip([50, 10]) {
+            assert_eq!(get::<RunStatus>(&context, key(id)).await.as_ref(), Some(status));
+            let (left, expected) = (ttl(&context, key(id)).await, Duration::from_secs(minutes_left * 60));
+            assert!(left <= expected && left + Duration::from_secs(300) > expected, "{left:?} of {expected:?}");
+        }
+        assert!(!exists(&context, key(&statuses[2].0)).await, "its hour is over");
+        // What another client writes is overwritten, whatever its type.
+        let overwrite = "redis.call('DEL', KEYS[1]) return redis.call('RPUSH', KEYS[1], 'x')";
+        context.test_store().as_outsider(cmd("EVAL").arg(overwrite).arg(1).arg(key(&statuses[0].0)).clone()).await;
+        load.maintain_once(0).await.unwrap();
+        assert_eq!(get::<RunStatus>(&context, key(&statuses[0].0)).await.as_ref(), Some(&statuses[0].1));
     }
 
     /// L7
@@ -239,7 +293,7 @@ every_service! {
         assert_eq!((listed.len(), &listed[0]), (4, &first));
         // An hour of waiting equals sixty priority levels, at one minute each.
         let an_hour = i64::try_from(Duration::from_secs(3600).as_millis()).unwrap();
-        let older = hob_database::sql("UPDATE load_run SET rank = rank - $2 WHERE id = $1").bind(&ids[0]).bind(an_hour);
+        let older = sql("UPDATE load_run SET rank = rank - $2 WHERE id = $1").bind(&ids[0]).bind(an_hour);
         context.database.execute(older).await.unwrap();
         assert_eq!(load.pending().await.unwrap()[0].id, ids[0]);
     }
@@ -356,7 +410,7 @@ every_service! {
             wait_for_state(&load, &id, RunState::Completed).await;
             let lines = list(&context, keys(&context).logs(&id)).await;
             if let Some(line) = lines.iter().find(|line| line.contains("connected")) {
-                let line: LogLine = serde_json::from_str(line).unwrap();
+                let line = LogLine::parse(line.as_bytes()).unwrap();
                 assert_eq!((line.level, line.message.as_str()), (LogLevel::Info, "User 1 connected successfully"));
                 assert_eq!(line.user_id.as_deref(), Some("user_001"));
                 return;
@@ -379,7 +433,7 @@ every_service! {
         let report = load.report(&ended).await.unwrap().unwrap();
         assert_eq!((report.requests, server.requests()), (120, 120));
         wait_for("the final status", LIMIT, async || {
-            get::<RunStatus>(&context, keys(&context).status(&id)).await.is_some_and(|status| status.status == "COMPLETED")
+            get::<RunStatus>(&context, keys(&context).status(&id)).await.is_some_and(|status| status.status == PublicStatus::Completed)
         }).await;
     }
 

@@ -7,6 +7,7 @@ mod contract;
 mod fuzz;
 mod generator;
 mod kit;
+mod migrations;
 mod plan;
 mod probe;
 mod server;

@@ -13,7 +13,7 @@ use crate::generator::meter::{Meter, RequestOutcome};
 use crate::plan::PlanSource;
 use crate::results::histogram::LatencyHistogram;
 use crate::results::second::{Fault, StepSecond};
-use crate::{Config, Load, QueueOutcome, RunRequest};
+use crate::{Config, Load, PublicStatus, QueueOutcome, RunRequest};
 
 const NEEDS: Needs = Needs {
     schemas: &[("schemas/load.toml", include_str!("../../../../../schemas/load.toml"))],
@@ -175,9 +175,9 @@ every_service! {
         }).await;
         assert!(adopted.fence > first.fence && adopted.epoch == first.epoch);
         assert_eq!(renew_lease(&context.database, &first, LEASE).await.unwrap(), None);
-        let late = finish(&context.database, &first, Ending::Completed, "", "null").await.unwrap();
+        let late = finish(&context.database, &first, Ending::Completed, "", Progress::default(), "null").await.unwrap();
         assert_eq!(late, Transition::Gone, "a former coordinator changes nothing");
-        let ended = finish(&context.database, &adopted, Ending::Completed, "", "null").await.unwrap();
+        let ended = finish(&context.database, &adopted, Ending::Completed, "", Progress::default(), "null").await.unwrap();
         assert_eq!(ended, Transition::Applied(RunState::Completed));
         assert_eq!(runs::find(&context.database, &id).await.unwrap().unwrap().state, RunState::Completed);
     }
@@ -203,7 +203,7 @@ every_service! {
         let ended = wait_for("a final state", LIMIT, async || {
             load.run(&id).await.unwrap().filter(|run| run.state.is_final())
         }).await;
-        assert_eq!((ended.state, ended.state.public_status()), (RunState::Lost, "FAILED"), "{}", ended.message);
+        assert_eq!((ended.state, ended.state.public_status()), (RunState::Lost, PublicStatus::Failed), "{}", ended.message);
         assert!(begun.elapsed() < Duration::from_secs(15));
         assert!(has_report(&load, &ended).await);
     }
