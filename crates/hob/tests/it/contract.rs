@@ -3,12 +3,14 @@
 
 mod chat;
 mod gateway;
+mod load;
 mod pipeline;
 mod uptime;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -18,7 +20,7 @@ use hob_testkit::{LIMIT, RedisServer};
 use redis::FromRedisValue;
 use tempfile::TempDir;
 
-use crate::program::{Server, hob};
+use crate::program::{LOG, Server, hob};
 
 /// The store of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,16 @@ pub(crate) struct Settings {
     variables: Vec<(String, String)>,
     /// The folder of a database that outlives the server.
     _database: Option<TempDir>,
+    log: LogOutput,
+}
+
+/// Where a server writes its log.
+#[derive(Default, PartialEq, Eq)]
+enum LogOutput {
+    #[default]
+    Stderr,
+    /// A file, for [`Server::log`].
+    File,
 }
 
 /// The TTL of a key.
@@ -116,6 +128,11 @@ impl Settings {
         Self { _database: Some(folder), ..self.variable("DATABASE_URL", &path) }
     }
 
+    /// With a log that [`Server::log`] reads.
+    pub(crate) fn log_to_file(self) -> Self {
+        Self { log: LogOutput::File, ..self }
+    }
+
     /// Starts a server; on the embedded engine without a URL.
     fn start(&self, redis: Option<&str>) -> Server {
         Server::launch("127.0.0.1:0", |command| {
@@ -125,6 +142,9 @@ impl Settings {
             command.args(["--only", &self.service]).envs(self.variables.iter().cloned());
             if let Some(url) = redis {
                 command.args(["--redis", url]);
+            }
+            if self.log == LogOutput::File {
+                command.stderr(File::create(folder.join(LOG)).expect("cannot write to the temporary folder"));
             }
             command
         })

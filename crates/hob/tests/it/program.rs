@@ -23,7 +23,7 @@ pub(crate) fn hob() -> Command {
 }
 
 /// The name of a server's log in its folder.
-const LOG: &str = "log";
+pub(crate) const LOG: &str = "log";
 
 /// A running server, killed when dropped.
 pub(crate) struct Server {
