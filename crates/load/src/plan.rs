@@ -39,7 +39,7 @@ pub struct Plan {
     pub variables: Variables,
     /// The values of the variables at the start of an iteration.
     pub values: Vec<String>,
-    /// A certificate authority to trust in addition to the public ones, as PEM.
+    /// Certificate authorities to trust in addition to the public ones, as PEM.
     pub ca: Option<String>,
 }
 

@@ -28,7 +28,7 @@ pub(super) struct PlanDocument {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Tls {
-    /// A certificate authority to trust in addition to the public ones, as PEM.
+    /// Certificate authorities to trust in addition to the public ones: PEM, or the name of a PEM file.
     pub(super) ca: String,
 }
 

@@ -9,6 +9,7 @@ mod step;
 use std::time::Duration;
 
 use hob_document::Document;
+use hob_expression::Escape;
 
 use self::field::{Result, at, check_name, period, think_time, timeout, wrong};
 use self::load::load;
@@ -36,7 +37,8 @@ pub(super) fn quick(url: &str, load: LoadModel) -> std::result::Result<Plan, Str
     let (before, path) = split_url(url)?;
     let origin = Origin::parse(before)?;
     let variables = Variables::new();
-    let path = Template::parse(path, &variables).map_err(|mistake| mistake.after(before).to_string())?;
+    let path = Template::parse(path, &variables, Escape::Url)
+        .map_err(|mistake| mistake.after(before).to_string())?;
     let request = Request::new("GET".into(), (0, &origin), path, vec![], None);
     let step = Step {
         name: url.to_owned(),
@@ -80,7 +82,7 @@ fn build(document: &PlanDocument, file: File<'_>) -> Result<Plan> {
         run_types,
         variables,
         values,
-        ca: document.tls.as_ref().map(|tls| tls.ca.clone()),
+        ca: document.tls.as_ref().map(|tls| authorities(&tls.ca, file)).transpose().map_err(at("tls.ca"))?,
     };
     let defaults = Defaults {
         target: document.target.as_deref().map(Origin::parse).transpose().map_err(at("target"))?,
@@ -97,6 +99,23 @@ fn build(document: &PlanDocument, file: File<'_>) -> Result<Plan> {
     plan.thresholds = thresholds(document, &plan.steps)?;
     check_groups(document, &plan)?;
     Ok(plan)
+}
+
+/// The PEM text of certificate authorities, from the plan itself or from a file that it names.
+fn authorities(ca: &str, file: File<'_>) -> std::result::Result<String, String> {
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject;
+
+    let pem = if ca.contains("-----BEGIN") { ca.to_owned() } else { file(ca)? };
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
+        let certificate = certificate.map_err(|error| format!("not valid PEM: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("not a usable certificate: {error}"))?;
+    }
+    if roots.is_empty() {
+        return Err("no certificate found; give a certificate as PEM, or the name of a PEM file".to_owned());
+    }
+    Ok(pem)
 }
 
 fn add_scenario(

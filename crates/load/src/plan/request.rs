@@ -133,10 +133,10 @@ impl Request {
     }
 }
 
-/// Escapes control characters: a value may come from a server and must not end the line.
+/// Escapes what cannot be in a request line. A raw value may come from a server and must not end the line.
 fn write_path(out: &mut Vec<u8>, path: &str) {
     for byte in path.bytes() {
-        if byte <= b' ' || byte == 0x7f {
+        if byte <= b' ' || byte >= 0x7f {
             out.extend_from_slice(format!("%{byte:02X}").as_bytes());
         } else {
             out.push(byte);
@@ -150,6 +150,8 @@ fn write_header(out: &mut Vec<u8>, value: &str) {
 
 #[cfg(test)]
 mod tests {
+    use hob_expression::Escape;
+
     use super::super::template::Variables;
     use super::*;
 
@@ -157,10 +159,11 @@ mod tests {
     fn value_cannot_inject_a_second_request() {
         let mut variables = Variables::new();
         variables.declare("x");
-        let template = |text| Template::parse(text, &variables).unwrap();
+        let template = |text, escape| Template::parse(text, &variables, escape).unwrap();
         let origin = Origin::parse("http://127.0.0.1:8080").unwrap();
-        let headers = vec![("x-id".to_owned(), template("${x}"))];
-        let request = Request::new("GET".into(), (0, &origin), template("/a/${x}"), headers, None);
+        let headers = vec![("x-id".to_owned(), template("${x}", Escape::Header))];
+        let path = template("/a/${x}/${raw:x}", Escape::Url);
+        let request = Request::new("GET".into(), (0, &origin), path, headers, None);
         let mut values = vec![String::new(); variables.len()];
         values[variables.find("x").unwrap()] = "1\r\nHost: evil\r\n\r\nGET /b".into();
         let mut out = Vec::new();

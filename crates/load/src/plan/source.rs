@@ -29,7 +29,7 @@ impl PlanSource {
         self.files.check()?;
         Plan::read_with(&self.source, self.format, &|name| {
             let file = self.files.0.get(name).cloned();
-            file.ok_or_else(|| format!("no file {name:?} in the files of the plan"))
+            file.ok_or_else(|| format!("no file {name:?} in the files of the plan; upload it with the plan"))
         })
     }
 }

@@ -47,33 +47,44 @@ impl Variables {
     }
 }
 
+/// `${raw:name}` is the value of a variable as it is, where `${name}` would be escaped.
+const RAW: &str = "raw:";
+
 /// Text with variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Template {
-    text: hob_expression::Template<usize>,
-    /// How values are escaped.
+pub struct Template(hob_expression::Template<Placeholder>);
+
+/// A variable in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Placeholder {
+    variable: usize,
+    /// How the value is escaped.
     escape: Escape,
 }
 
 impl Template {
-    pub(super) fn parse(text: &str, variables: &Variables) -> Result<Self, Mistake> {
-        let text = hob_expression::Template::parse(text, |name| {
-            variables.find(name).ok_or_else(|| {
+    /// Reads a template whose values are escaped, except those of `${raw:name}`.
+    pub(super) fn parse(text: &str, variables: &Variables, escape: Escape) -> Result<Self, Mistake> {
+        let find = |name: &str| {
+            let raw = name.strip_prefix(RAW).filter(|_| variables.find(name).is_none());
+            let (name, escape) = raw.map_or((name, escape), |name| (name, Escape::Nothing));
+            let variable = variables.find(name).ok_or_else(|| {
                 let unknown = unknown_variable(name, variables.0.iter().map(String::as_str));
                 format!("{unknown}; variables are defined in `vars`, as fields of the users, and in `extract` of earlier steps")
-            })
-        })?;
-        Ok(Self { text, escape: Escape::Nothing })
+            })?;
+            Ok(Placeholder { variable, escape })
+        };
+        hob_expression::Template::parse(text, find).map(Self)
     }
 
-    /// Parts that are already escaped; values will be escaped in the same way.
-    pub(super) fn joined(parts: Vec<Part<usize>>, escape: Escape) -> Self {
-        Self { text: parts.into_iter().collect(), escape }
+    /// Parts whose text is already escaped.
+    pub(super) fn joined(parts: Vec<Part<Placeholder>>) -> Self {
+        Self(parts.into_iter().collect())
     }
 
     /// The parts of the template with their text escaped.
-    pub(super) fn escaped_parts(self, escape: Escape) -> impl Iterator<Item = Part<usize>> {
-        self.text.into_parts().into_iter().map(move |part| match part {
+    pub(super) fn escaped_parts(self, escape: Escape) -> impl Iterator<Item = Part<Placeholder>> {
+        self.0.into_parts().into_iter().map(move |part| match part {
             Part::Text(text) => Part::Text(escape.apply(&text)),
             variable @ Part::Variable(_) => variable,
         })
@@ -82,7 +93,7 @@ impl Template {
     /// The text, if it has no variables.
     #[must_use]
     pub fn fixed(&self) -> Option<&str> {
-        self.text.fixed()
+        self.0.fixed()
     }
 
     /// The text with the values of its variables.
@@ -92,11 +103,11 @@ impl Template {
             return Cow::Borrowed(text);
         }
         let mut filled = String::new();
-        for part in self.text.parts() {
+        for part in self.0.parts() {
             match part {
                 Part::Text(text) => filled.push_str(text),
-                Part::Variable(at) => {
-                    self.escape.write(&mut filled, values.get(*at).map_or("", String::as_str));
+                Part::Variable(Placeholder { variable, escape }) => {
+                    escape.write(&mut filled, values.get(*variable).map_or("", String::as_str));
                 }
             }
         }
@@ -112,16 +123,30 @@ mod tests {
     fn variables_are_replaced() {
         let mut variables = Variables::new();
         let id = variables.declare("id");
-        let template = Template::parse("/a/${id}/b?u=${user}", &variables).unwrap();
+        let fill = |text: &str, escape| {
+            let mut values = vec![String::new(); variables.len()];
+            (values[0], values[id]) = ("7".into(), "x y/&=#".into());
+            Template::parse(text, &variables, escape).unwrap().fill(&values).into_owned()
+        };
+        assert_eq!(fill("/a/${id}/b?u=${user}", Escape::Nothing), "/a/x y/&=#/b?u=7");
+        assert_eq!(fill("/a b/${id}?q=${id}", Escape::Url), "/a b/x%20y%2F%26%3D%23?q=x%20y%2F%26%3D%23");
+        assert_eq!(fill("/${raw:id}?u=${raw:user}", Escape::Url), "/x y/&=#?u=7");
+        assert_eq!(Template::parse("plain", &variables, Escape::Url).unwrap().fixed(), Some("plain"));
+    }
+
+    #[test]
+    fn variable_whose_name_begins_like_the_raw_form_is_escaped() {
+        let mut variables = Variables::new();
+        let at = variables.declare("raw:user");
         let mut values = vec![String::new(); variables.len()];
-        (values[0], values[id]) = ("7".into(), "x y".into());
-        assert_eq!(template.fill(&values), "/a/x y/b?u=7");
-        assert_eq!(Template::parse("plain", &variables).unwrap().fixed(), Some("plain"));
+        values[at] = "a/b".into();
+        let template = Template::parse("${raw:user}", &variables, Escape::Url).unwrap();
+        assert_eq!(template.fill(&values), "a%2Fb");
     }
 
     #[test]
     fn unknown_variable_is_named() {
-        let mistake = Template::parse("/${itertaion}", &Variables::new()).unwrap_err();
+        let mistake = Template::parse("/${itertaion}", &Variables::new(), Escape::Url).unwrap_err();
         assert_eq!(mistake.column, 2);
         assert!(mistake.message.contains("`itertaion`; write `${iteration}`"), "{mistake}");
     }

@@ -299,3 +299,20 @@ async fn users_continue_when_the_target_is_back() {
     }
     local.stop();
 }
+
+#[tokio::test]
+async fn values_in_a_url_are_encoded_unless_they_are_raw() {
+    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+    let plan = read(&format!(
+        "name = 's'\ntarget = '{}'\nvars = {{ x = 'a/b?c&d=e#f%ö', path = 'p/q?r=1' }}\n[[scenario]]\nname = 's'\n\
+         load = {{ rate = 1, for = '1s' }}\nstep = [{{ name = 'a', request = 'GET /${{x}}/ü?q=${{x}}&n=1' }}, \
+         {{ name = 'b', request = 'GET /${{raw:path}}' }}]",
+        server.url("")
+    ));
+    assert_eq!(run(&plan, 1).await.failed(), 0);
+    let lines: Vec<String> =
+        server.received().iter().map(|request| request.lines().next().unwrap().to_owned()).collect();
+    let encoded = "a%2Fb%3Fc%26d%3De%23f%25%C3%B6";
+    let expected = format!("GET /{encoded}/%C3%BC?q={encoded}&n=1 HTTP/1.1");
+    assert_eq!(lines, [expected.as_str(), "GET /p/q?r=1 HTTP/1.1"]);
+}

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hob_load::Fault;
-use hob_load::plan::{Format, Plan};
+use hob_load::plan::{Format, Plan, PlanFiles, PlanSource};
 use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -43,12 +43,15 @@ async fn serve() -> (u16, String) {
     (port, signed.cert.pem())
 }
 
-fn plan(port: u16, tls: &str) -> Plan {
-    let text = format!(
+fn text(port: u16, tls: &str) -> String {
+    format!(
         "name = 't'\ntarget = 'https://localhost:{port}'\n{tls}\n[[scenario]]\nname = 's'\n\
          load = {{ rate = 20, for = '1s' }}\nstep = [{{ name = 'a', request = 'GET /', expect = {{ contains = 'secret' }} }}]"
-    );
-    Plan::read(&text, Format::Toml).unwrap()
+    )
+}
+
+fn plan(port: u16, tls: &str) -> Plan {
+    Plan::read(&text(port, tls), Format::Toml).unwrap()
 }
 
 #[tokio::test]
@@ -56,6 +59,32 @@ async fn server_is_trusted_with_the_ca_of_the_plan() {
     let (port, ca) = serve().await;
     let totals = run(&plan(port, &format!("tls = {{ ca = '''{ca}''' }}")), 1).await;
     assert_eq!((totals.requests(), totals.failed()), (20, 0), "{:?}", totals.steps());
+}
+
+#[tokio::test]
+async fn ca_is_a_file_of_the_plan() {
+    let (port, ca) = serve().await;
+    let source = |files: &[(&str, &str)]| PlanSource {
+        source: text(port, "tls = { ca = 'ca.pem' }"),
+        format: Format::Toml,
+        files: PlanFiles::new(files.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect()),
+    };
+    let totals = run(&source(&[("ca.pem", &ca)]).read().unwrap(), 1).await;
+    assert_eq!((totals.requests(), totals.failed()), (20, 0), "{:?}", totals.steps());
+    // A file of the server is never read.
+    for (files, expected) in [
+        (&[][..], "no file \"ca.pem\" in the files of the plan; upload it with the plan"),
+        (
+            &[("ca.pem", "secret")],
+            "no certificate found; give a certificate as PEM, or the name of a PEM file",
+        ),
+    ] {
+        let mistake = source(files).read().unwrap_err();
+        assert_eq!(
+            (mistake.at.line, mistake.field.as_str(), mistake.message.as_str()),
+            (3, "tls.ca", expected)
+        );
+    }
 }
 
 #[tokio::test]

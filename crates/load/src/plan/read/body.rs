@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::field::{Result, at, wrong};
 use crate::plan::document::Step;
-use crate::plan::template::{Template, Variables};
+use crate::plan::template::{Placeholder, Template, Variables};
 
 /// The content type that the form of the body implies, and the body.
 pub(super) fn body(
@@ -42,7 +42,7 @@ pub(super) fn body(
 struct Parts<'a> {
     variables: &'a Variables,
     escape: Escape,
-    all: Vec<Part<usize>>,
+    all: Vec<Part<Placeholder>>,
 }
 
 impl Parts<'_> {
@@ -51,7 +51,7 @@ impl Parts<'_> {
     }
 
     fn add(&mut self, path: &str, text: &str) -> Result<()> {
-        let template = Template::parse(text, self.variables).map_err(at(path))?;
+        let template = Template::parse(text, self.variables, self.escape).map_err(at(path))?;
         self.all.extend(template.escaped_parts(self.escape));
         Ok(())
     }
@@ -89,7 +89,7 @@ impl Parts<'_> {
     }
 
     fn joined(self) -> Template {
-        Template::joined(self.all, self.escape)
+        Template::joined(self.all)
     }
 }
 

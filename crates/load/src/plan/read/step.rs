@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use hob_expression::Escape;
+
 use super::body::body;
 use super::field::{Result, at, check_name, period, think_time, timeout, wrong};
 use crate::plan::check::{Check, Extraction, ValueSource, parse_path, parse_regex};
@@ -71,7 +73,7 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &document
         plan.origins.len() - 1
     });
     let variables = &plan.variables;
-    let url_path = Template::parse(url_path, variables)
+    let url_path = Template::parse(url_path, variables, Escape::Url)
         .map_err(|mistake| at(&field)(mistake.after(&format!("{method} {before}"))))?;
     let (content_type, body) =
         body(path, from, variables)?.map_or((None, None), |(content_type, body)| (content_type, Some(body)));
@@ -88,7 +90,8 @@ fn request(plan: &mut Plan, defaults: &Defaults<'_>, path: &str, from: &document
     headers.entry("user-agent".into()).or_insert_with(|| (path.to_owned(), "hob"));
     let mut read = Vec::new();
     for (name, (table, value)) in headers {
-        let value = Template::parse(value, variables).map_err(at(&format!("{table}.{name}")))?;
+        let value =
+            Template::parse(value, variables, Escape::Header).map_err(at(&format!("{table}.{name}")))?;
         read.push((name, value));
     }
     Ok(Request::new(method.to_owned(), (index, &origin), url_path, read, body))
