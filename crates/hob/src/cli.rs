@@ -409,9 +409,13 @@ pub(crate) enum LoadCommand {
     /// Request one URL repeatedly
     Quick(QuickArgs),
     /// Validate a plan, and show what it would do
+    ///
+    /// Exit status: 0 a run would start, 1 the plan is invalid, 3 a run would be refused because of its target.
     Check {
         /// Plan: TOML (`.toml`) or JSON (`.json`)
         plan: PathBuf,
+        #[command(flatten)]
+        targets: LoadTargets,
     },
 }
 
@@ -433,6 +437,9 @@ pub(crate) struct LoadRunArgs {
     pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) targets: LoadTargets,
+    /// Number of threads [default: one per core]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Option<u32>,
 }
 
 #[derive(Args, Debug)]
@@ -450,6 +457,9 @@ pub(crate) struct QuickArgs {
     pub(crate) rate: Option<f64>,
     #[command(flatten)]
     pub(crate) targets: LoadTargets,
+    /// Number of threads [default: one per core]
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: Option<u32>,
 }
 
 /// The hosts that may be tested.
@@ -461,9 +471,6 @@ pub(crate) struct LoadTargets {
     /// Maximum requests per second to such a host
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_rate: u32,
-    /// Number of threads [default: one per core]
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
-    pub(crate) threads: Option<u32>,
 }
 
 /// Reports arguments that the parser accepted but that do not fit together, like the parser itself, and exits with 2.

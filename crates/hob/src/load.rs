@@ -1,10 +1,11 @@
 //! `hob load`: runs a plan from the terminal, without a server.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use hob_load::generator::Targets;
 use hob_load::plan::{Format, LoadModel, Plan};
 use hob_load::{LocalRun, Report, Totals};
@@ -23,12 +24,13 @@ pub(crate) fn run(command: &LoadCommand, file: Option<&Path>) -> Result<Exit> {
             runtime.block_on(run_plan(arguments, config::terminal_outbound(file)?))
         }
         LoadCommand::Quick(arguments) => runtime.block_on(quick(arguments, config::terminal_outbound(file)?)),
-        LoadCommand::Check { plan } => check(plan),
+        LoadCommand::Check { plan, targets } => check(plan, targets, config::terminal_outbound(file)?),
     }
 }
 
-fn check(path: &Path) -> Result<Exit> {
+fn check(path: &Path, options: &LoadTargets, outbound: Outbound) -> Result<Exit> {
     let plan = read(path)?;
+    let targets = options.targets(outbound);
     let run_types: Vec<&str> = plan.run_types.iter().map(|run_type| run_type.name.as_str()).collect();
     let seconds = plan.duration().as_secs();
     print(&format!(
@@ -37,7 +39,20 @@ fn check(path: &Path) -> Result<Exit> {
         plan.steps.len(),
         run_types.join(", ")
     ));
-    Ok(Exit::Clean)
+    let refused = (0..plan.run_types.len()).find_map(|run_type| targets.check(&plan, run_type).err());
+    Ok(match refused {
+        None => Exit::Clean,
+        Some(refused) => {
+            print(&format!("A run would be refused: {refused}"));
+            Exit::Warnings
+        }
+    })
+}
+
+impl LoadTargets {
+    fn targets(&self, outbound: Outbound) -> Targets {
+        Targets { hosts: self.allow.clone(), max_rate: f64::from(self.max_rate), outbound }
+    }
 }
 
 async fn run_plan(arguments: &LoadRunArgs, outbound: Outbound) -> Result<Exit> {
@@ -46,7 +61,8 @@ async fn run_plan(arguments: &LoadRunArgs, outbound: Outbound) -> Result<Exit> {
         None => 0,
         Some(name) => plan.run_type(name).with_context(|| format!("the plan has no run type {name:?}"))?,
     };
-    let (report, ended) = run_locally(plan, run_type, &arguments.targets, outbound).await?;
+    let (report, ended) =
+        run_locally(plan, run_type, &arguments.targets, arguments.threads, outbound).await?;
     print(&report.text());
     write(arguments.out.as_deref(), || Ok(report.html()))?;
     write(arguments.json.as_deref(), || Ok(serde_json::to_string_pretty(&report)?))?;
@@ -80,7 +96,7 @@ async fn quick(arguments: &QuickArgs, outbound: Outbound) -> Result<Exit> {
         None => LoadModel::users(arguments.connections, duration),
     };
     let plan = Plan::quick(&arguments.url, load).unwrap_or_else(|error| usage_error(&error));
-    let (report, ended) = run_locally(plan, 0, &arguments.targets, outbound).await?;
+    let (report, ended) = run_locally(plan, 0, &arguments.targets, arguments.threads, outbound).await?;
     print(&report.text());
     Ok(exit(&report, ended))
 }
@@ -97,11 +113,12 @@ async fn run_locally(
     plan: Plan,
     run_type: usize,
     options: &LoadTargets,
+    threads: Option<u32>,
     outbound: Outbound,
 ) -> Result<(Report, RunEnd)> {
-    let targets = Targets { hosts: options.allow.clone(), max_rate: f64::from(options.max_rate), outbound };
+    let targets = options.targets(outbound);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let threads = options.threads.unwrap_or_else(|| u32::try_from(cores).unwrap_or(1));
+    let threads = threads.unwrap_or_else(|| u32::try_from(cores).unwrap_or(1));
     let mut run = LocalRun::start(plan, run_type, &targets, threads).await?;
     let display = ProgressDisplay::new(run.plan());
     let mut interrupted = false;
@@ -130,8 +147,13 @@ async fn run_locally(
 
 fn read(path: &Path) -> Result<Plan> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
-    let format =
-        if path.extension().is_some_and(|ending| ending == "json") { Format::Json } else { Format::Toml };
+    let format = match path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase).as_deref() {
+        Some("json") => Format::Json,
+        Some("yaml" | "yml") => {
+            bail!("{}: a plan is TOML (`.toml`) or JSON (`.json`); YAML is not supported", path.display())
+        }
+        _ => Format::Toml,
+    };
     let beside = |name: &str| {
         let file = path.with_file_name(name);
         fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))

@@ -134,6 +134,64 @@ fn dead_target_fails_without_a_threshold() {
 }
 
 #[test]
+fn check_reports_a_host_that_a_run_may_not_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    let source = Target::start().plan("{ rate = 1, for = \"1s\" }", "p99 < 1s");
+    fs::write(&plan, source.replace("http://127.0.0.1:", "http://staging.example:")).unwrap();
+    let plan = plan.to_str().unwrap();
+    let output = load(&["check", plan]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("A run would be refused: staging.example may not be tested"), "{text}");
+    let output = load(&["check", plan, "--allow", "staging.example"]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
+fn yaml_plan_is_refused_with_the_supported_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["plan.yaml", "plan.YML"] {
+        let plan = folder.path().join(name);
+        fs::write(&plan, "name: Shop\n").unwrap();
+        let error = stderr_line(&load(&["check", plan.to_str().unwrap()]));
+        assert!(
+            error.contains("a plan is TOML (`.toml`) or JSON (`.json`); YAML is not supported"),
+            "{error}"
+        );
+    }
+}
+
+/// The certificate of a certificate authority.
+const CA: &str = "-----BEGIN CERTIFICATE-----
+MIIBeTCCAR+gAwIBAgIUOUpqwgcvhex0dle/bmJg/YzT9yEwCgYIKoZIzj0EAwIw
+EjEQMA4GA1UEAwwHVGVzdCBDQTAeFw0yNjExMTYxNjI4MzhaFw0zNjExMTMxNjI4
+MzhaMBIxEDAOBgNVBAMMB1Rlc3QgQ0EwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AARs75BXh9JYFL1tawNji8QHfMx/Zl88B3SusrIRNykGJf3tVn+NJmXFLNbs4z4S
+HPdh58I2wyAtEX91oqFE1iN1o1MwUTAdBgNVHQ4EFgQUvADU7u55iG3IrBRl+ZcZ
+T6+nnD8wHwYDVR0jBBgwFoAUvADU7u55iG3IrBRl+ZcZT6+nnD8wDwYDVR0TAQH/
+BAUwAwEB/zAKBggqhkjOPQQDAgNIADBFAiEAgcVRkm16cV6jkFeAK45zYsZGLtu/
+S+Y388exFeWQ+joCICQdWcgvIQzTUCbpH+kHC8EeaU64xz2J0RhUJwkedbX7
+-----END CERTIFICATE-----
+";
+
+#[test]
+fn ca_is_a_file_beside_the_plan() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    let source = Target::start().plan("{ rate = 1, for = \"1s\" }", "p99 < 1s");
+    fs::write(&plan, source.replace("[[scenario]]", "[tls]\nca = \"ca.pem\"\n[[scenario]]")).unwrap();
+    let error = stderr_line(&load(&["check", plan.to_str().unwrap()]));
+    assert!(error.contains("plan.toml:5:1: tls.ca: ") && error.contains("ca.pem: No such file"), "{error}");
+    fs::write(folder.path().join("ca.pem"), "none").unwrap();
+    let error = stderr_line(&load(&["check", plan.to_str().unwrap()]));
+    assert!(error.contains("tls.ca: no certificate found; give a certificate as PEM"), "{error}");
+    fs::write(folder.path().join("ca.pem"), CA).unwrap();
+    let output = load(&["check", plan.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn url_is_requested_repeatedly() {
     let target = Target::start();
     let output = load(&["quick", &format!("http://{}/", target.address), "-c", "4", "-d", "4s"]);
