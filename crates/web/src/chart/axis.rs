@@ -157,17 +157,30 @@ const TIME_STEPS: &[u64] = &[
 /// Maximum number of labels on a time axis.
 const MAX_TIME_LABELS: u64 = 6;
 
-/// An axis of time, in Unix milliseconds and UTC.
+/// An axis of time: Unix milliseconds, shown in UTC, or milliseconds since a start.
 #[derive(Clone, Debug)]
 pub(super) struct TimeAxis {
     start_ms: u64,
     span_ms: u64,
+    labels: TimeLabels,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TimeLabels {
+    Clock,
+    Elapsed,
 }
 
 impl TimeAxis {
     /// An empty or reversed range becomes a range of one millisecond.
     pub(super) fn new(range: &Range<u64>) -> Self {
-        Self { start_ms: range.start, span_ms: range.end.saturating_sub(range.start).max(1) }
+        let span_ms = range.end.saturating_sub(range.start).max(1);
+        Self { start_ms: range.start, span_ms, labels: TimeLabels::Clock }
+    }
+
+    /// Times since a start.
+    pub(super) fn elapsed(length_ms: u64) -> Self {
+        Self { labels: TimeLabels::Elapsed, ..Self::new(&(0..length_ms)) }
     }
 
     pub(super) fn start_ms(&self) -> u64 {
@@ -199,13 +212,42 @@ impl TimeAxis {
         let marks = (0..=MAX_TIME_LABELS).map(|mark| first.saturating_add(mark * step));
         marks
             .take_while(|at_ms| *at_ms <= self.end_ms())
-            .map(|at_ms| Tick { at: self.x(at_ms) / WIDTH, label: clock(at_ms, step) })
+            .map(|at_ms| Tick { at: self.x(at_ms) / WIDTH, label: self.label(at_ms, step) })
             .collect()
     }
 
     /// `from 12:00 to 13:00 UTC`, for the summary.
     pub(super) fn words(&self) -> String {
-        format!("from {} to {} UTC", moment(self.start_ms), moment(self.end_ms()))
+        match self.labels {
+            TimeLabels::Clock => format!("from {} to {} UTC", moment(self.start_ms), moment(self.end_ms())),
+            TimeLabels::Elapsed => format!("from 0:00 to {}", elapsed(self.end_ms(), SECOND)),
+        }
+    }
+
+    /// A time as it is shown in a tooltip.
+    pub(super) fn moment(&self, at_ms: u64) -> String {
+        match self.labels {
+            TimeLabels::Clock => format!("{} UTC", moment(at_ms)),
+            TimeLabels::Elapsed => elapsed(at_ms, SECOND),
+        }
+    }
+
+    /// A label with the precision of the step.
+    fn label(&self, at_ms: u64, step: u64) -> String {
+        match self.labels {
+            TimeLabels::Clock => clock(at_ms, step),
+            TimeLabels::Elapsed => elapsed(at_ms, step),
+        }
+    }
+}
+
+/// `1:05` or `2:01:05`, with tenths of a second if the step is shorter than a second.
+fn elapsed(ms: u64, step: u64) -> String {
+    let (hours, minutes, seconds) = (ms / HOUR, ms % HOUR / MINUTE, ms % MINUTE / SECOND);
+    let tenths = if step < SECOND { format!(".{}", ms % SECOND / 100) } else { String::new() };
+    match hours {
+        0 => format!("{minutes}:{seconds:02}{tenths}"),
+        _ => format!("{hours}:{minutes:02}:{seconds:02}{tenths}"),
     }
 }
 
@@ -253,6 +295,17 @@ mod tests {
     fn axis_may_begin_at_its_least_value() {
         let axis = ValueAxis::over([0.9991, 1.0].into_iter(), Unit::Ratio, Base::Least);
         assert!(axis.at(0.9991) < 0.3 && axis.at(1.0) > 0.9, "{axis:?}");
+    }
+
+    #[test]
+    fn elapsed_times_count_from_zero() {
+        let at =
+            |length| TimeAxis::elapsed(length).ticks().into_iter().map(|tick| tick.label).collect::<Vec<_>>();
+        assert_eq!(at(30 * SECOND), ["0:00", "0:05", "0:10", "0:15", "0:20", "0:25", "0:30"]);
+        assert_eq!(at(2 * HOUR), ["0:00", "30:00", "1:00:00", "1:30:00", "2:00:00"]);
+        assert_eq!(at(SECOND)[1], "0:00.2");
+        let axis = TimeAxis::elapsed(65 * SECOND);
+        assert_eq!((axis.words().as_str(), axis.moment(64_900).as_str()), ("from 0:00 to 1:05", "1:04"));
     }
 
     #[test]

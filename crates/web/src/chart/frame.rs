@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::axis::{Tick, TimeAxis, ValueAxis, moment};
+use super::axis::{Tick, TimeAxis, ValueAxis};
 use super::canvas::{Num, WIDTH};
 use super::series::{Hue, Series};
 use crate::components::{Escaped, Markup, Unit};
@@ -199,7 +199,7 @@ pub(super) fn columns(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Col
     for (index, at_ms) in moments.iter().enumerate() {
         let from = if index == 0 { 0.0 } else { xs[index - 1].midpoint(xs[index]) };
         let to = xs.get(index + 1).map_or(WIDTH, |next| xs[index].midpoint(*next));
-        let mut text = format!("{} UTC", moment(*at_ms));
+        let mut text = axis.moment(*at_ms);
         for (series, reader) in &mut readers {
             let mut latest = None;
             while let Some(point) = reader.next_if(|point| point.at_ms <= *at_ms) {

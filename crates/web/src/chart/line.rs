@@ -45,8 +45,17 @@ struct Band {
 impl Line {
     /// A chart of this time range, in Unix milliseconds.
     pub fn new(range_ms: Range<u64>) -> Self {
+        Self::over(TimeAxis::new(&range_ms))
+    }
+
+    /// A chart of the time since a start, to compare what began at different times.
+    pub fn elapsed(length_ms: u64) -> Self {
+        Self::over(TimeAxis::elapsed(length_ms))
+    }
+
+    fn over(axis: TimeAxis) -> Self {
         Self {
-            axis: TimeAxis::new(&range_ms),
+            axis,
             title: String::new(),
             unit: Unit::Count,
             base: Base::Zero,
