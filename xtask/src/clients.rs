@@ -40,6 +40,10 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
+    pub(crate) fn python(&self) -> &Path {
+        &self.python
+    }
+
     /// Passes the paths to the tests that `command` runs.
     pub(crate) fn export(&self, command: &mut Command) {
         command.env("HOB_TEST_PYTHON", &self.python).env("HOB_TEST_NODE_MODULES", &self.node_modules);
@@ -77,7 +81,11 @@ fn install_node(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Creates `folder` with `install`, unless a file in it lists the same packages. That file is written last.
-fn install_once(folder: &Path, packages: &[&str], install: impl FnOnce() -> Result<()>) -> Result<()> {
+pub(crate) fn install_once(
+    folder: &Path,
+    packages: &[&str],
+    install: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let list = folder.join("installed");
     let wanted = packages.join("\n");
     if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {

@@ -9,6 +9,7 @@ mod setup;
 mod step;
 mod test;
 mod tidy;
+mod versions;
 
 use std::path::Path;
 use std::process::{Command, ExitCode};
@@ -38,6 +39,8 @@ enum Task {
     Tidy,
     /// Search for inputs that break a parser
     Fuzz(fuzz::Options),
+    /// Run tests on other versions of Redis, Valkey and PostgreSQL
+    Versions(versions::Options),
     /// Save which versions of crates have known vulnerabilities, for `tidy`
     Advisories(advisories::Options),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::run(setup::Extent::Whole).map(drop),
         Task::Tidy => tidy::run(),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Versions(options) => versions::run(&options),
         Task::Advisories(options) => advisories::run(&options),
     };
     match done {

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, and with `--full` fuzzing.
+//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, and with `--full` other versions of the servers and
+//! fuzzing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, fuzz, setup, step, tidy, workspace};
+use crate::{cargo, fuzz, setup, step, tidy, versions, workspace};
 
 /// The modules that `--quick` skips. `cargo nextest` and `cargo test` both match them in the path of a test.
 const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
@@ -16,7 +17,8 @@ pub(crate) struct Options {
     /// Skip tests in modules named `slow` and `browser`
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run fuzz and stress tests with their full budget, and fuzz every parser for ten minutes
+    /// Run fuzz and stress tests with their full budget, test other versions of the servers, and fuzz every parser for ten
+    /// minutes
     #[arg(long)]
     full: bool,
     /// Run only these tests, without tidy, format, lints and doc tests: names, or options of the test runner
@@ -49,6 +51,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         step::run("doc tests", &mut doc_tests)?;
         example()?;
         if options.full {
+            versions::run(&versions::Options::full())?;
             fuzz::run(&fuzz::Options::full())?;
         }
     }

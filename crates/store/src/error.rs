@@ -61,11 +61,10 @@ impl Error {
         !matches!(self, Self::Interrupted { .. } | Self::Reply(_))
     }
 
-    /// Whether a key has another type. Before Redis 7 the error of a script wraps the error of the command.
+    /// Whether a key has another type.
     #[must_use]
     pub fn is_wrong_type(&self) -> bool {
-        matches!(self, Self::Refused { code, detail }
-            if code == "WRONGTYPE" || (code == "ERR" && detail.contains("WRONGTYPE ")))
+        matches!(self, Self::Refused { code, .. } if code == "WRONGTYPE")
     }
 
     /// Whether the store handle reports it as a state of the whole server: in the log once per change, in
@@ -77,10 +76,9 @@ impl Error {
 
     /// Splits an error reply of the store into its code and the rest.
     pub(crate) fn from_server(error: &redis::ServerError) -> Self {
-        Self::Refused {
-            code: error.code().to_owned(),
-            detail: error.details().unwrap_or_default().to_owned(),
-        }
+        let (code, detail) = (error.code(), error.details().unwrap_or_default());
+        let (code, detail) = command_in_script(code, detail).unwrap_or((code, detail));
+        Self::Refused { code: code.to_owned(), detail: detail.to_owned() }
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "made for `map_err`")]
@@ -98,11 +96,10 @@ impl Error {
         matches!(self, Self::Refused { code, .. } if code == "NOSCRIPT")
     }
 
-    /// Whether the server refused to write because it is a replica. Before Redis 7 the error of a
-    /// script wraps the error of its first write, so the text is searched too; nothing was written before it.
+    /// Whether the server refused to write because it is a replica. A script is refused at its first write, so nothing was
+    /// written before.
     pub(crate) fn is_readonly(&self) -> bool {
-        matches!(self, Self::Refused { code, detail }
-            if code == "READONLY" || (code == "ERR" && detail.contains("-READONLY ")))
+        matches!(self, Self::Refused { code, .. } if code == "READONLY")
     }
 
     /// Whether the server refused temporarily, without running the call.
@@ -110,6 +107,19 @@ impl Error {
         matches!(self, Self::Refused { code, .. }
             if matches!(code.as_str(), "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN"))
     }
+}
+
+/// The code and the text of a command's error that a script did not catch. Before Redis 7 the error of the script wraps it:
+/// `ERR Error running script (call to f_SHA): @user_script:1: WRONGTYPE Operation against …`.
+fn command_in_script<'a>(code: &str, detail: &'a str) -> Option<(&'a str, &'a str)> {
+    if code != "ERR" || !detail.starts_with("Error running script") {
+        return None;
+    }
+    let (_, position) = detail.split_once("@user_script:")?;
+    let (_, error) = position.trim_start().split_once(": ")?;
+    // Errors of the server itself, such as READONLY, keep the first character of the protocol.
+    let (code, text) = error.strip_prefix('-').unwrap_or(error).split_once(' ')?;
+    (code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())).then_some((code, text))
 }
 
 #[cfg(test)]
@@ -121,21 +131,22 @@ mod tests {
     }
 
     #[test]
-    fn readonly_error_is_recognised_from_old_and_new_servers() {
-        assert!(refused("READONLY", "You can't write against a read only replica.").is_readonly());
-        let old = "Error running script (call to f_1): @user_script:1: -READONLY You can't write";
-        assert!(refused("ERR", old).is_readonly());
-        assert!(!refused("ERR", "unknown command 'READONLY2'").is_readonly());
-    }
-
-    #[test]
-    fn wrongtype_error_is_recognised_from_old_and_new_servers() {
-        assert!(
-            refused("WRONGTYPE", "Operation against a key holding the wrong kind of value").is_wrong_type()
+    fn error_of_a_command_is_found_in_the_error_of_a_script() {
+        let found = |detail| command_in_script("ERR", detail);
+        assert_eq!(
+            found("Error running script (call to f_1): @user_script:1: WRONGTYPE Operation against a key"),
+            Some(("WRONGTYPE", "Operation against a key"))
         );
-        let old = "Error running script (call to f_1): @user_script:1: WRONGTYPE Operation against a key";
-        assert!(refused("ERR", old).is_wrong_type());
-        assert!(!refused("ERR", "value is not an integer or out of range").is_wrong_type());
+        assert_eq!(
+            found("Error running script (call to f_1): @user_script: 12: -READONLY You can't write"),
+            Some(("READONLY", "You can't write"))
+        );
+        assert_eq!(
+            found("Error running script (call to f_1): @user_script:3: attempt to index a nil value"),
+            None
+        );
+        assert_eq!(found("unknown command 'OOM'"), None);
+        assert_eq!(command_in_script("OOM", "Error running script: @user_script:1: WRONGTYPE x"), None);
     }
 
     #[test]

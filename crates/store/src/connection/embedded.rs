@@ -20,7 +20,8 @@ impl Store {
     #[must_use]
     pub fn embedded(engine: &Engine) -> Self {
         let connection = engine.connection();
-        Self::on_engine(Embedded { engine: engine.clone(), connection, sweeper: None }, Meter::new())
+        let history = History::unknown();
+        Self::on_engine(Embedded { engine: engine.clone(), connection, history, sweeper: None }, Meter::new())
     }
 }
 
@@ -29,6 +30,7 @@ impl Store {
 pub(crate) struct Embedded {
     engine: Engine,
     connection: Connection,
+    history: History,
     sweeper: Option<AbortHandle>,
 }
 
@@ -38,7 +40,12 @@ impl Embedded {
         let engine = Engine::default();
         let swept = engine.clone();
         let sweeper = tokio::spawn(async move { swept.keep_swept().await }).abort_handle();
-        Ok(Self { connection: engine.connection(), engine, sweeper: Some(sweeper) })
+        Ok(Self {
+            connection: engine.connection(),
+            engine,
+            history: History::unknown(),
+            sweeper: Some(sweeper),
+        })
     }
 
     /// Runs a call made at the start of `time`, waiting at most until its end.
@@ -76,14 +83,14 @@ impl Embedded {
     }
 
     async fn send(&self, call: &Call, time: &Range<Instant>) -> Result<Value> {
-        let command = call.command_for(&History::unknown());
+        let command = call.command_for(&self.history);
         let answer = self.connection.until(time.end).send(&command).await;
         answer.map_err(|error| refusal(error, time.start))
     }
 
     async fn send_all(&self, calls: &[&Call], time: &Range<Instant>) -> Result<Vec<Result<Value>>> {
         let refusal = |error| refusal(error, time.start);
-        let pipeline = script::pipeline(calls, &History::unknown());
+        let pipeline = script::pipeline(calls, &self.history);
         let values = self.connection.until(time.end).req_packed_commands(&pipeline, 0, calls.len()).await;
         Ok(values.map_err(refusal)?.into_iter().map(|value| value.extract_error().map_err(refusal)).collect())
     }

@@ -9,14 +9,14 @@ pub(crate) fn find(names: &[&str], package: &str) -> PathBuf {
     names.iter().find_map(|name| on_path(name)).unwrap_or_else(|| missing(names[0], package))
 }
 
-/// A program of the PostgreSQL server, which Debian installs outside of the PATH, in a folder per version.
+/// A program of the PostgreSQL server: on the PATH, or in the folder of the newest version, where Debian installs it.
 pub(crate) fn find_postgres(name: &str) -> PathBuf {
     let debian = || {
         let versions = fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
         let newest = versions.max_by_key(|folder| folder.file_name().to_str()?.parse::<u32>().ok())?;
         Some(newest.path().join("bin").join(name)).filter(|path| path.is_file())
     };
-    debian().or_else(|| on_path(name)).unwrap_or_else(|| missing(name, "postgresql"))
+    on_path(name).or_else(debian).unwrap_or_else(|| missing(name, "postgresql"))
 }
 
 /// Panics with the name of the missing package.

@@ -31,7 +31,7 @@ impl SentinelSet {
             arguments: arguments.clone(),
             ..RedisOptions::default()
         });
-        let address = ["--replicaof".to_owned(), format!("127.0.0.1 {}", master.port())];
+        let address = ["--replicaof".to_owned(), "127.0.0.1".to_owned(), master.port().to_string()];
         let replica = RedisServer::start_with(&RedisOptions {
             arguments: arguments.into_iter().chain(address).collect(),
             ..RedisOptions::default()
