@@ -160,7 +160,9 @@ fn check_memory(report: &mut Report, name: &str, info: &HashMap<&str, &str>) {
     let of = if most > 0.0 { format!(" of {:.0} MiB", most / MIB) } else { String::new() };
     report.ok("memory", &format!("{name} uses {:.1} MiB{of}", used / MIB));
     if most > 0.0 && policy != "noeviction" {
-        report.warn("memory", &format!("{name} evicts keys ({policy}); set maxmemory-policy noeviction"));
+        let reason = "limits, quotas and schedules may be lost when the memory is full";
+        let remedy = "set maxmemory-policy noeviction";
+        report.warn("memory", &format!("{name} evicts keys ({policy}): {reason}; {remedy}"));
     }
     if most > 0.0 && used > 0.8 * most {
         report.warn("memory", &format!("{name} uses {:.0} % of its memory", 100.0 * used / most));

@@ -7,6 +7,7 @@ pub(crate) mod dial;
 #[cfg_attr(not(feature = "embedded"), path = "connection/no_engine.rs")]
 pub(crate) mod embedded;
 pub(crate) mod history;
+pub(crate) mod logged;
 pub(crate) mod route;
 pub(crate) mod sentinel;
 pub(crate) mod server;

@@ -18,6 +18,7 @@ use crate::bus::{BusEvent, ChannelFilter};
 use crate::connection::backoff::RECONNECT;
 use crate::connection::cluster::Cluster;
 use crate::connection::dial::{CONNECT_LIMIT, Dialer};
+use crate::connection::logged::{Change as StateChange, Logged};
 use crate::connection::server::Target;
 
 /// How often an idle connection is pinged, and how long the answer may take.
@@ -76,6 +77,14 @@ impl Source {
         }
     }
 
+    /// Waits until there is another node to subscribe on, and returns why.
+    async fn moved(&self, current: &Host) -> String {
+        match self {
+            Self::Server { target, dialer } => target.moved(dialer, current).await,
+            Self::Cluster { .. } => std::future::pending().await,
+        }
+    }
+
     fn dialer(&self) -> &Dialer {
         match self {
             Self::Server { dialer, .. } | Self::Cluster { dialer, .. } => dialer,
@@ -95,16 +104,22 @@ impl PubSubWorker {
     /// Runs until the bus is dropped.
     pub(crate) async fn run(mut self) {
         let mut backoff = RECONNECT.clone();
+        let mut logged = Logged::Nothing;
         loop {
             let reason = match self.connect().await {
-                Ok((sink, stream)) => {
+                Ok((host, sink, stream)) => {
                     backoff.reset();
+                    if logged.connected() == StateChange::New {
+                        tracing::info!(%host, "pub/sub connection restored");
+                    }
                     self.announce();
-                    self.serve(sink, stream).await.to_owned()
+                    self.serve(&host, sink, stream).await
                 }
                 Err(reason) => reason,
             };
-            tracing::warn!(%reason, "pub/sub connection lost");
+            if logged.lost() == StateChange::New {
+                tracing::warn!(%reason, "pub/sub connection lost");
+            }
             self.fault.send_replace(reason);
             self.attempt += 1;
             self.wait(backoff.next()).await;
@@ -112,7 +127,7 @@ impl PubSubWorker {
     }
 
     /// A connection subscribed to the channels of all subscribers.
-    async fn connect(&mut self) -> Result<(PubSubSink, PubSubStream), String> {
+    async fn connect(&mut self) -> Result<(Host, PubSubSink, PubSubStream), String> {
         let host = self.source.host(self.attempt).await?;
         let channels: Vec<ChannelFilter> = self.listeners.keys().cloned().collect();
         let connecting = async {
@@ -121,7 +136,8 @@ impl PubSubWorker {
             Ok((sink, stream))
         };
         match timeout(CONNECT_LIMIT, connecting).await {
-            Ok(connected) => connected.map_err(|error: RedisError| format!("{host}: {error}")),
+            Ok(Ok((sink, stream))) => Ok((host, sink, stream)),
+            Ok(Err::<_, RedisError>(error)) => Err(format!("{host}: {error}")),
             Err(_) => Err(format!("{host}: no connection within {CONNECT_LIMIT:?}")),
         }
     }
@@ -136,23 +152,26 @@ impl PubSubWorker {
         }
     }
 
-    async fn serve(&mut self, mut sink: PubSubSink, mut stream: PubSubStream) -> &'static str {
+    async fn serve(&mut self, host: &Host, mut sink: PubSubSink, mut stream: PubSubStream) -> String {
+        let source = self.source.clone();
+        let mut moved = std::pin::pin!(source.moved(host));
         let mut ping = tokio::time::interval_at(tokio::time::Instant::now() + PING_EVERY, PING_EVERY);
         loop {
             tokio::select! {
                 message = stream.next() => match message {
                     Some(message) => self.deliver(&message),
-                    None => return "connection closed",
+                    None => return "connection closed".to_owned(),
                 },
+                reason = &mut moved => return reason,
                 Some(request) = self.requests.recv() => {
                     let carried = timeout(ANSWER_LIMIT, self.carry_out(request, &mut sink)).await;
                     if !matches!(carried, Ok(Ok(()))) {
-                        return "no answer to a SUBSCRIBE or UNSUBSCRIBE";
+                        return "no answer to a SUBSCRIBE or UNSUBSCRIBE".to_owned();
                     }
                 }
                 _ = ping.tick() => {
                     if !matches!(timeout(ANSWER_LIMIT, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
-                        return "no answer to a PING";
+                        return "no answer to a PING".to_owned();
                     }
                 }
             }

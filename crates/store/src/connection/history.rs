@@ -18,6 +18,8 @@ pub(crate) struct ServerInfo {
     /// The section `server`.
     pub(crate) server: String,
     pub(crate) history: History,
+    /// The policy by which the server deletes keys when its memory is full; `None` if it deletes none.
+    pub(crate) evicts: Option<String>,
 }
 
 impl History {
@@ -51,17 +53,24 @@ impl History {
 }
 
 impl ServerInfo {
-    /// Both sections are empty if an ACL forbids INFO; the server can still be used.
+    /// All sections are empty if an ACL forbids INFO; the server can still be used.
     pub(crate) async fn read(connection: &mut MultiplexedConnection) -> Result<Self, RedisError> {
         let mut sections = redis::pipe();
-        sections.cmd("INFO").arg("server").cmd("INFO").arg("replication");
-        let answers = connection.req_packed_commands(&sections, 0, 2).await?;
-        let mut sections =
-            answers.into_iter().map(|section| String::from_redis_value(section).unwrap_or_default());
-        let (server, replication) =
-            (sections.next().unwrap_or_default(), sections.next().unwrap_or_default());
-        Ok(Self { history: History::read(&server, &replication), server })
+        sections.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("INFO").arg("memory");
+        let answers = connection.req_packed_commands(&sections, 0, 3).await?;
+        let mut sections = answers.into_iter().map(|text| String::from_redis_value(text).unwrap_or_default());
+        let mut section = || sections.next().unwrap_or_default();
+        let (server, replication, memory) = (section(), section(), section());
+        let (history, evicts) = (History::read(&server, &replication), eviction_policy(&memory));
+        Ok(Self { server, history, evicts })
     }
+}
+
+/// The policy in the section `memory` of `INFO`, if the server has a memory limit and deletes keys to stay below it.
+fn eviction_policy(memory: &str) -> Option<String> {
+    let limited = field(memory, "maxmemory").is_some_and(|bytes| bytes != "0");
+    let policy = field(memory, "maxmemory_policy").filter(|policy| *policy != "noeviction");
+    policy.filter(|_| limited).map(str::to_owned)
 }
 
 /// A field of `INFO`.
@@ -88,5 +97,15 @@ mod tests {
         assert_eq!(history("a1", "master", "b2", "77"), "a1/b2:77");
         assert_eq!(history("a1", "slave", "b2", "77"), "replica");
         assert_eq!(History::read("", ""), History::unknown());
+    }
+
+    #[test]
+    fn server_evicts_keys_only_with_a_memory_limit_and_a_policy() {
+        let memory = |limit: &str, policy: &str| {
+            eviction_policy(&format!("used_memory:1\r\nmaxmemory:{limit}\r\nmaxmemory_policy:{policy}\r\n"))
+        };
+        assert_eq!(memory("100", "allkeys-lru").as_deref(), Some("allkeys-lru"));
+        assert_eq!(memory("100", "volatile-ttl").as_deref(), Some("volatile-ttl"));
+        assert_eq!((memory("0", "allkeys-lru"), memory("100", "noeviction")), (None, None));
     }
 }

@@ -17,6 +17,7 @@ use crate::address::Host;
 use crate::connection::backoff::RECONNECT;
 use crate::connection::dial::{CONNECT_LIMIT, Dialer, Driver};
 use crate::connection::history::{History, ServerInfo};
+use crate::connection::logged::{Change, Logged};
 use crate::connection::sentinel::Sentinels;
 use crate::error::{Error, Result};
 use crate::health::meter::Meter;
@@ -40,6 +41,17 @@ impl Target {
         match self {
             Self::Host(host) => Ok(host.clone()),
             Self::Master(sentinels) => sentinels.master(dialer).await,
+        }
+    }
+
+    /// Waits until there is another server to connect to, and returns why. A fixed server never changes.
+    pub(crate) async fn moved(&self, dialer: &Dialer, current: &Host) -> String {
+        match self {
+            Self::Host(_) => std::future::pending().await,
+            Self::Master(sentinels) => {
+                let master = sentinels.other_master(dialer, current).await;
+                format!("the sentinels report {master} as the master instead of {current}")
+            }
         }
     }
 }
@@ -230,6 +242,7 @@ impl Drop for ServerConnection {
 
 /// A new connection to a server that can be used.
 struct Dialled {
+    host: Host,
     connection: MultiplexedConnection,
     driver: Driver,
     history: History,
@@ -248,21 +261,25 @@ struct ConnectionTask {
 impl ConnectionTask {
     async fn run(mut self) {
         let mut backoff = RECONNECT.clone();
+        let mut logged = Logged::Nothing;
         for number in 1.. {
             self.meter.connecting();
             let reason = match self.dial().await {
-                Ok(Dialled { connection, driver, history }) => {
+                Ok(dialled) => {
                     backoff.reset();
-                    let _up = self.meter.connected();
-                    self.state.send_replace(State::Up(Live::new(number, connection.clone(), history)));
-                    self.hold(number, connection, driver).await
+                    if logged.connected() == Change::New {
+                        tracing::info!(host = %dialled.host, "store connection restored");
+                    }
+                    self.serve(number, dialled).await
                 }
                 Err(reason) => {
                     self.meter.connect_failed();
                     reason
                 }
             };
-            tracing::warn!(%reason, "store connection lost");
+            if logged.lost() == Change::New {
+                tracing::warn!(%reason, "store connection lost");
+            }
             self.meter.last_error(&reason);
             self.state.send_replace(State::Down { reason: reason.into() });
             sleep(backoff.next()).await;
@@ -280,7 +297,7 @@ impl ConnectionTask {
                 checked = self.check(connection.clone()) => checked.map_err(observed)?,
                 () = &mut driver => return Err(format!("{host}: closed the connection")),
             };
-            Ok(Dialled { connection, driver, history })
+            Ok(Dialled { host: host.clone(), connection, driver, history })
         };
         let late = |_| Err(format!("{host}: no connection within {CONNECT_LIMIT:?}"));
         timeout(CONNECT_LIMIT, dialling).await.unwrap_or_else(late)
@@ -304,14 +321,26 @@ impl ConnectionTask {
         }
         let info = ServerInfo::read(&mut connection).await?;
         self.meter.server(&info.server);
+        if let Some(policy) = &info.evicts
+            && self.meter.evicts(policy) == Change::New
+        {
+            let remedy = "set maxmemory-policy noeviction";
+            tracing::warn!(policy, remedy, "store deletes keys when its memory is full, state may be lost");
+        }
         Ok(info.history)
     }
 
-    /// Drives a connection until it ends, and returns the reason.
-    async fn hold(&mut self, number: u64, connection: MultiplexedConnection, mut driver: Driver) -> String {
+    /// Serves calls with a connection until it ends, and returns the reason.
+    async fn serve(&mut self, number: u64, dialled: Dialled) -> String {
+        let Dialled { host, connection, mut driver, history } = dialled;
+        let _up = self.meter.connected();
+        self.state.send_replace(State::Up(Live::new(number, connection.clone(), history)));
+        let (target, dialer) = (self.target.clone(), self.dialer.clone());
+        let mut moved = std::pin::pin!(target.moved(&dialer, &host));
         let mut probe = None;
         loop {
             tokio::select! {
+                reason = &mut moved => return reason,
                 () = &mut driver => return "connection closed".to_owned(),
                 Some(fault) = self.reports.recv() => match fault {
                     Fault::Broken(broken) if broken == number => return "connection broken".to_owned(),

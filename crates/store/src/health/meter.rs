@@ -11,6 +11,7 @@ use hob_units::unix_ms;
 use serde::Serialize;
 
 use crate::connection::history::field;
+use crate::connection::logged::Change;
 use crate::error::Error;
 use crate::health::degraded::{Degradation, Fault, System};
 use crate::health::latency::{Latency, Summary};
@@ -57,6 +58,8 @@ pub(crate) struct Meter {
 struct Observed {
     server: Option<Server>,
     last_error: Option<String>,
+    /// The eviction policy that was reported last.
+    eviction: Option<String>,
 }
 
 struct Operations {
@@ -180,6 +183,12 @@ impl Meter {
         if found.is_some() {
             self.observed().server = found;
         }
+    }
+
+    /// Records that a server evicts keys. New if no server with this policy was seen before.
+    pub(crate) fn evicts(&self, policy: &str) -> Change {
+        let known = self.observed().eviction.replace(policy.to_owned());
+        if known.as_deref() == Some(policy) { Change::Known } else { Change::New }
     }
 
     pub(crate) fn embedded(&self) {

@@ -50,6 +50,36 @@ fn demoted_master_is_replaced_by_the_new_one() {
     });
 }
 
+/// After a planned failover the old master accepts writes until the sentinels demote it, and all of them are lost. Here
+/// it is never demoted: the store follows the sentinels, not a refusal of the old master.
+#[test]
+fn planned_failover_is_followed_although_the_old_master_accepts_writes() {
+    run(async {
+        let set = SentinelSet::start();
+        let store = connect(&set.url()).await;
+        store.run::<i64>(COUNT.on(&["k"])).await.unwrap();
+        let mut subscription = store.bus().subscribe(&[ChannelFilter::channel("c")]).await.unwrap();
+        let old = set.master();
+        old.command::<()>(&["ACL", "SETUSER", "default", "-slaveof", "-replicaof"]);
+        wait_for("the failover to begin", LIMIT, async || {
+            set.sentinel().try_command::<()>(&["SENTINEL", "FAILOVER", "mymaster"])
+        })
+        .await;
+        set.wait_for_failover(old).await;
+        let new = set.master();
+        wait_for("a write to the new master", LIMIT, async || {
+            let _ = store.run::<i64>(COUNT.on(&["after"])).await;
+            new.command::<Option<i64>>(&["GET", "after"]).is_some()
+        })
+        .await;
+        assert_eq!(old.info("replication").get::<String>("role").as_deref(), Some("master"));
+        assert_eq!(tokio::time::timeout(LIMIT, subscription.next()).await.unwrap(), Some(BusEvent::Missed));
+        new.command::<i64>(&["PUBLISH", "c", "x"]);
+        let message = tokio::time::timeout(LIMIT, subscription.next()).await.unwrap();
+        assert!(matches!(message, Some(BusEvent::Message { .. })), "{message:?}");
+    });
+}
+
 /// The port of one sentinel is closed; another accepts connections and never replies.
 #[test]
 fn silent_sentinel_is_skipped() {
