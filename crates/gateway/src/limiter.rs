@@ -4,6 +4,7 @@
 mod availability;
 mod foreign_key;
 pub(crate) mod headers;
+mod known_quotas;
 mod lease;
 mod local;
 pub(crate) mod recent_map;
@@ -25,6 +26,7 @@ use crate::keys::Keys;
 use crate::limiter::rule::{Accounting, Keyspace, Rule, RuleMode};
 
 use availability::Availability;
+use known_quotas::KnownQuotas;
 use lease::{BatchId, Spent, TokenPools, TokenSource};
 use local::LocalLimits;
 pub(crate) use top_refused::TopRefused;
@@ -89,6 +91,8 @@ pub struct ActiveRule {
     /// Only for a leased rule.
     pools: Option<TokenPools>,
     local: LocalLimits,
+    /// Only for an exact rule that is open without the store.
+    known: Option<KnownQuotas>,
     pub(crate) counts: DecisionCounts,
     pub(crate) top_refused: TopRefused,
 }
@@ -114,11 +118,14 @@ impl ActiveRule {
             })),
         };
         let store = store.clone();
+        let known = (pools.is_none() && rule.on_store_failure == OnStoreFailure::Open)
+            .then(|| KnownQuotas::new(&rule.limit));
         Self {
             rule,
             store,
             pools,
             local,
+            known,
             counts: DecisionCounts::default(),
             top_refused: TopRefused::default(),
         }
@@ -258,12 +265,22 @@ impl Limiter {
             }
         } else if !self.inner.availability.is_unavailable() {
             match self.call_store(active, &self.key(rule, identity), cost, later).await {
-                Ok((decision, loan)) => return (Verdict::Decided(decision), loan.map(CountedBy::Store)),
+                Ok((decision, loan)) => {
+                    if let Some(known) = &active.known {
+                        known.record(identity, &decision, Instant::now());
+                    }
+                    return (Verdict::Decided(decision), loan.map(CountedBy::Store));
+                }
                 Err(error) => self.inner.availability.record_failure(&error),
             }
         }
         match rule.on_store_failure {
-            OnStoreFailure::Open => (Verdict::Unlimited, None),
+            OnStoreFailure::Open => match &active.known {
+                Some(known) if !self.inner.availability.is_outage() => {
+                    (Verdict::Decided(known.take(identity, cost, Instant::now())), None)
+                }
+                _ => (Verdict::Unlimited, None),
+            },
             OnStoreFailure::Closed => (Verdict::Unavailable { retry_after: RETRY_AFTER_UNAVAILABLE }, None),
             OnStoreFailure::Local => {
                 let decision = active.local.take(identity, cost, Instant::now());

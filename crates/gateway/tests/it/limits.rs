@@ -349,6 +349,37 @@ fn one_slow_call_does_not_make_the_store_unavailable() {
     });
 }
 
+/// A store that is slow for a moment does not open the rules: requests without a reply use the last known quota.
+#[test]
+fn slow_store_does_not_open_a_rule() {
+    hob_testkit::run(async {
+        let context = TestContext::redis(NEEDS).await;
+        let rules = "[[rules]]\nname = \"api\"\nwindows = \"5/1h\"\n";
+        let instance = TestInstance::start(&context, &format!("store_timeout = \"300ms\"\n{rules}")).await;
+        let hob_fixtures::Server::Redis(server) = context.test_store().server() else { panic!("no redis") };
+        let mut round = 0_u32;
+        // If the machine stalls for a second, the store is unavailable, and the rule is open. Then another client is tried.
+        wait_for("a short stall of the store", 2 * LIMIT, async || {
+            round += 1;
+            let client = std::net::Ipv4Addr::from(0xC613_0000 + round).to_string();
+            let ask = async |_| instance.request_from(&client, Method::GET, "/", 200).await;
+            let passed = |answers: Vec<bool>| answers.into_iter().filter(|passed| *passed).count();
+            let before = passed(futures_util::future::join_all((0..3).map(ask)).await);
+            let started = Instant::now();
+            server.freeze();
+            let during = passed(futures_util::future::join_all((0..20).map(ask)).await);
+            let stalled = started.elapsed();
+            server.unfreeze();
+            if before != 3 || stalled > Duration::from_millis(900) {
+                return Err(format!("{before} of 3 passed, then {stalled:?}"));
+            }
+            assert_eq!(during, 2, "the rest of the limit");
+            Ok(())
+        })
+        .await;
+    });
+}
+
 mod slow {
     use super::*;
 
