@@ -30,5 +30,4 @@ pub use run::runs::Runs;
 pub use sink::{ColumnType, Output};
 
 /// The tables of pipelines.
-pub const MIGRATIONS: hob_database::Migrations =
-    hob_database::migrations!("pipeline": "0001_pipeline", "0002_tally", "0003_result", "0004_variables");
+pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("pipeline": "0001_pipeline", "0002_tally", "0003_result", "0004_variables", "0005_call_number");

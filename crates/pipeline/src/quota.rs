@@ -5,6 +5,9 @@
 //! its clock. Each operation is one script on the store's clock. A reservation is granted only after it is in the call
 //! log in the database. When the store has lost its data, the quota is rebuilt from the log before it grants calls again.
 //! While the store is unavailable, it grants none.
+//!
+//! Each reservation has a number from the store that the log accepts once. A store that has returned with older data
+//! issues a number again, so the log alone is enough to notice that, and the reservation is not granted.
 
 mod feedback;
 mod file;
@@ -19,7 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use hob_database::{Database, Transaction, UnixMs};
-use hob_store::epoch::{Epoch, MARKER, Outcome};
+use hob_store::epoch::{Epoch, Fence, MARKER, Outcome};
 use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
@@ -41,6 +44,7 @@ const TURNS: &str = include_str!("quota/turns.lua");
 
 static RESERVE: Script = Script::with(&[CLOCK, MARKER, QUOTA, TURNS], include_str!("quota/reserve.lua"));
 static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/settle.lua"));
+static INVALIDATE: Script = Script::new(include_str!("quota/invalidate.lua"));
 static USAGE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/usage.lua"));
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
@@ -230,13 +234,22 @@ impl Quotas {
                 settled: false,
             };
             let reservation = Reservation::of(&call);
+            // Processes with a lock file have a store each, so their numbers are not unique.
+            let number = Fence::from_u64(reply.next()?);
+            let number = self.inner.lock.is_none().then_some(number);
             // A reservation that cannot be logged occupies the quota until its deadline; its calls are not made.
-            match self.inner.log.write(LogEntry::Reserved { call, epoch: definition.epoch }).await? {
+            let entry = LogEntry::Reserved { call, epoch: definition.epoch, number };
+            match self.inner.log.write(entry).await? {
                 LogOutcome::Written => return Ok(ReserveDecision::Granted(reservation)),
                 LogOutcome::StaleEpoch => {
                     self.load_definition(name).await?;
                     // If the store still has the reservation, it was granted under the old limits.
                     self.settle_in_store(&reservation, 0, QuotaFeedback::default()).await?;
+                }
+                LogOutcome::RepeatedNumber => {
+                    tracing::warn!(quota = %name, "store has lost calls of a quota, rebuilding it");
+                    self.settle_in_store(&reservation, 0, QuotaFeedback::default()).await?;
+                    self.invalidate(&definition).await?;
                 }
             }
         }
@@ -361,6 +374,13 @@ impl Quotas {
             }
         }
         Err(Error::StoreUnstable)
+    }
+
+    /// Makes the next script of a quota find it lost.
+    async fn invalidate(&self, definition: &QuotaDefinition) -> Result<()> {
+        let marker = self.inner.keys.quota_marker(definition.name.id());
+        self.inner.store.run::<Reply>(INVALIDATE.on(&[marker]).arg(definition.epoch.get())).await?;
+        Ok(())
     }
 
     /// Deletes keys of a quota that have the wrong type, and its marker: the quota then counts as lost and is rebuilt

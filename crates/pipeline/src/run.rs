@@ -5,6 +5,7 @@ pub(crate) mod client;
 pub(crate) mod driver;
 mod extract;
 pub mod forecast;
+mod held_claims;
 pub(crate) mod host_permits;
 pub(crate) mod item;
 pub(crate) mod runs;

@@ -1,6 +1,7 @@
 //! `pipeline_call`: the call log.
 
 use hob_database::{Database, Read, Transaction, UnixMs, from_row, sql};
+use hob_store::epoch::Fence;
 
 use super::Result;
 use crate::quota::QuotaName;
@@ -8,23 +9,20 @@ use crate::quota::log::LoggedCall;
 
 from_row!(LoggedCall { id, quota, run, calls, reserved_at, until, settled });
 
-pub(crate) async fn insert(tx: &Transaction, call: &LoggedCall) -> Result<()> {
-    let insert = sql("INSERT INTO pipeline_call (id, quota, run, calls, reserved_at, until, settled)
-                      VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING");
+/// Inserts calls. Returns whether they were inserted: they may be in the log already, or other calls may have the number.
+pub(crate) async fn insert(tx: &Transaction, call: &LoggedCall, number: Option<Fence>) -> Result<bool> {
+    let insert = sql("INSERT INTO pipeline_call (id, quota, run, calls, reserved_at, until, settled, number)
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING");
     let insert = insert.bind(&call.id).bind(&call.quota).bind(&call.run).bind(call.calls);
-    tx.execute(insert.bind(call.reserved_at).bind(call.until).bind(call.settled)).await?;
-    Ok(())
+    let insert = insert.bind(call.reserved_at).bind(call.until).bind(call.settled);
+    Ok(tx.execute(insert.bind(number.map(Fence::get))).await? > 0)
 }
 
-/// Records how many calls of a reservation were made, and when they ended.
+/// Records how many calls of a reservation were made, and when they ended. A reservation without calls is kept for its
+/// number.
 pub(crate) async fn settle(tx: &Transaction, id: &str, made: u32, ended: UnixMs) -> Result<()> {
     let settle = sql("UPDATE pipeline_call SET calls = $2, until = $3, settled = $4 WHERE id = $1");
     tx.execute(settle.bind(id).bind(made).bind(ended).bind(true)).await?;
-    Ok(())
-}
-
-pub(crate) async fn delete(tx: &Transaction, id: &str) -> Result<()> {
-    tx.execute(sql("DELETE FROM pipeline_call WHERE id = $1").bind(id)).await?;
     Ok(())
 }
 

@@ -36,11 +36,13 @@ pub(crate) async fn insert(
     Ok(())
 }
 
-/// Renews the claims of a worker that have not expired.
-pub(crate) async fn renew(tx: &Transaction, run: &RunId, worker: &str, lease: Duration) -> Result<()> {
-    let renew = sql("UPDATE pipeline_claim SET until = $3 WHERE run = $1 AND worker = $2 AND until > $4");
-    tx.execute(renew.bind(run).bind(worker).bind(tx.now().plus(lease)).bind(tx.now())).await?;
-    Ok(())
+/// Renews the claims of a worker that have not expired, and returns their numbers.
+pub(crate) async fn renew(tx: &Transaction, run: &RunId, worker: &str, lease: Duration) -> Result<Vec<i64>> {
+    let renew = sql("UPDATE pipeline_claim SET until = $3 WHERE run = $1 AND worker = $2 AND until > $4
+                     RETURNING claim");
+    let renewed: Vec<(i64,)> =
+        tx.all(renew.bind(run).bind(worker).bind(tx.now().plus(lease)).bind(tx.now())).await?;
+    Ok(renewed.into_iter().map(|(claim,)| claim).collect())
 }
 
 /// The workers of a run: name, number of items, start of the oldest claim.

@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hob_database::{Database, Isolation, Transaction, UnixMs};
-use hob_store::epoch::Epoch;
+use hob_store::epoch::{Epoch, Fence};
 use tokio::sync::oneshot;
 
 use super::QuotaName;
@@ -26,8 +26,9 @@ pub(crate) struct LoggedCall {
 
 #[derive(Clone, Debug)]
 pub(crate) enum LogEntry {
-    /// A reservation. Refused if its epoch is stale: the rebuild did not see this call.
-    Reserved { call: LoggedCall, epoch: Epoch },
+    /// A reservation. Refused if its epoch is stale: the rebuild did not see this call. Also refused if another reservation
+    /// has its number: the store has lost that one.
+    Reserved { call: LoggedCall, epoch: Epoch, number: Option<Fence> },
     /// Calls of other clients, detected now.
     Foreign(LoggedCall),
     /// The reservation ended, and `made` calls were made.
@@ -42,6 +43,8 @@ pub(crate) enum LogOutcome {
     Written,
     /// Refused: the epoch has been raised.
     StaleEpoch,
+    /// Refused: another reservation has the number.
+    RepeatedNumber,
 }
 
 type WriteResult = Result<LogOutcome, Arc<hob_database::Error>>;
@@ -107,11 +110,19 @@ impl CallLog {
 
 async fn write_one(tx: &Transaction, entry: &LogEntry) -> Result<LogOutcome, hob_database::Error> {
     match entry {
-        LogEntry::Reserved { call, epoch } if epoch.get() != quotas::lock_epoch(tx, &call.quota).await? => {
+        LogEntry::Reserved { call, epoch, .. }
+            if epoch.get() != quotas::lock_epoch(tx, &call.quota).await? =>
+        {
             return Ok(LogOutcome::StaleEpoch);
         }
-        LogEntry::Reserved { call, .. } | LogEntry::Foreign(call) => calls::insert(tx, call).await?,
-        LogEntry::Settled { id, made: 0, .. } => calls::delete(tx, id).await?,
+        LogEntry::Reserved { call, number, .. } => {
+            if !calls::insert(tx, call, *number).await?
+                && calls::find(tx, &call.quota, &call.id).await?.is_none()
+            {
+                return Ok(LogOutcome::RepeatedNumber);
+            }
+        }
+        LogEntry::Foreign(call) => _ = calls::insert(tx, call, None).await?,
         LogEntry::Settled { id, made, ended } => calls::settle(tx, id, *made, *ended).await?,
         LogEntry::Blocked { quota, until } => quotas::block_until(tx, quota, *until).await?,
     }

@@ -1,11 +1,42 @@
 -- Functions that all scripts of a quota share.
--- KEYS  1 marker · 2 calls: zset by the end of a call or, while it is in flight, its deadline · 3 state
+-- KEYS  1 marker · 2 calls: zset by the end of a call or, while it is in flight, its deadline; with the score 0, the
+--       number of the last reservation · 3 state
 --       hash · 4 turns hash · for the public quota also 5–7 rate_limit and 8–10 counter, of the hour before the
 --       caller's hour, the caller's hour, and the next
 -- ARGV  1 epoch · 2 now_us ('' = the store's clock) · 3 number of the caller's hour · 4 counter_ttl_ms
 -- A call occupies a window until one window after its score, so a call in flight occupies all windows.
 
 local HOUR_MS = 3600000
+
+-- The member of the calls that has the number of the last reservation.
+local function sequence(n)
+  return 'sequence:' .. int(n)
+end
+
+-- nil, or the answer {'lost', …}. The calls and the marker have the same number, so that the loss of one of them is
+-- noticed, and its return with an older value. The marker then loses its epoch, so that the quota is rebuilt.
+local function quota_lost()
+  local gone = lost(KEYS[1], ARGV[1])
+  if gone then return gone end
+  local n = redis.call('HGET', KEYS[1], 'n') or 0
+  if redis.call('ZSCORE', KEYS[2], sequence(n)) then return nil end
+  redis.call('HDEL', KEYS[1], 'epoch')
+  return {'lost', ''}
+end
+
+-- The number of a new reservation, as a fence: the log refuses a number that it has already.
+local function next_number()
+  local fence = next_fence(KEYS[1], tonumber(ARGV[1]))
+  local n = fence - ARGV[1] * 4294967296
+  redis.call('ZREM', KEYS[2], sequence(n - 1))
+  redis.call('ZADD', KEYS[2], 0, sequence(n))
+  return fence
+end
+
+-- How many calls have ended after a time, or have not ended.
+local function ended_after(time)
+  return redis.call('ZCOUNT', KEYS[2], '(' .. int(math.max(0, time)), '+inf')
+end
 
 -- The current time. Never goes backwards.
 local function quota_now()
@@ -25,7 +56,7 @@ end
 local function delete_old(now, first)
   local longest = 0
   for at = first, #ARGV, 2 do longest = math.max(longest, tonumber(ARGV[at + 1])) end
-  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', int(now - longest))
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '(0', int(now - longest))
   return longest
 end
 
@@ -92,7 +123,7 @@ local function fits_at(now, calls, first)
   local fits = math.max(now, tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0))
   for at = first, #ARGV, 2 do
     local limit, period = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-    local taken = redis.call('ZCOUNT', KEYS[2], '(' .. int(now - period), '+inf')
+    local taken = ended_after(now - period)
     local over = taken + calls - limit
     if over > 0 then
       local last = redis.call('ZREVRANGE', KEYS[2], taken - over, taken - over, 'WITHSCORES')

@@ -2,21 +2,21 @@
 -- KEYS  as in quota.lua
 -- ARGV  …, 5 id · 6 calls · 7 run · 8 weight · 9 hold_ms until the deadline · from 10 limit and window_ms
 --       of each window
--- Returns {'granted', now_ms, until_ms, new foreign calls} · {'wait', now_ms, at_ms, new foreign calls} ·
+-- Returns {'granted', now_ms, until_ms, new foreign calls, number} · {'wait', now_ms, at_ms, new foreign calls} ·
 --         {'hour', the store's hour} · {'lost', epoch found or ''}
--- TTL of the calls: one longest window after the end of the last call, when no window counts it any more. TTL of the
--- turns: a later one of another sharer would be shortened, which only costs that sharer its place.
-local gone = lost(KEYS[1], ARGV[1])
+-- The calls have no TTL: without them the quota is lost. TTL of the turns: a later one of another sharer would be
+-- shortened, which only costs that sharer its place.
+local gone = quota_lost()
 if gone then return gone end
 local now = quota_now()
 local elsewhere = other_hour(now)
 if elsewhere then return elsewhere end
 
 local id, calls, run, weight, hold_ms = ARGV[5], tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
-local longest = delete_old(now, 10)
+delete_old(now, 10)
 local foreign = take_foreign(now, 10)
 local before = redis.call('ZSCORE', KEYS[2], id .. ':1')
-if before then return {'granted', now, tonumber(before), foreign} end
+if before then return {'granted', now, tonumber(before), foreign, int(next_number())} end
 
 local sharer, turn, owed = read_turns(run, weight, now, 10)
 local fits = fits_at(now, calls, 10)
@@ -34,6 +34,5 @@ for number = 1, calls do
 end
 count_hour(math.floor(now / HOUR_MS), calls)
 advance_turn(sharer, turn, calls, weight, now)
-collect_at(KEYS[2], now + hold_ms + longest, now, ARGV[2])
 collect_at(KEYS[4], now + FORGET_MS, now, ARGV[2])
-return {'granted', now, now + hold_ms, foreign}
+return {'granted', now, now + hold_ms, foreign, int(next_number())}

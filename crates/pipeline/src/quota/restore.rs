@@ -6,7 +6,7 @@ use hob_database::{Isolation, UnixMs};
 use hob_store::epoch::{self, Epoch, MARKER, Progress, Rebuild, Recovery};
 use hob_store::{CLOCK, Reply, Script};
 
-use super::{HOUR_MS, QuotaDefinition, QuotaName, Quotas, millis};
+use super::{HOUR_MS, QuotaDefinition, QuotaName, Quotas};
 use crate::database::{calls, quotas};
 use crate::error::{Error, Result};
 
@@ -81,8 +81,8 @@ impl Rebuild for QuotaSource<'_> {
         loop {
             let calls = calls::ended_after(database, name, since, &after, CHUNK).await?;
             let mut call = RESTORE.on(&keys).arg(epoch.get()).arg(inner.store.clock().us());
-            call = call.arg(millis(definition.limits.longest_window())).arg(newest.0);
-            call = call.arg(definition.blocked_until.0).arg(hour).arg(this_hour).arg(hour_before);
+            call = call.arg(newest.0).arg(definition.blocked_until.0);
+            call = call.arg(hour).arg(this_hour).arg(hour_before);
             for row in &calls {
                 call = call.arg(&row.id).arg(row.calls).arg(row.until.0);
             }

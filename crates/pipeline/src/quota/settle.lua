@@ -5,8 +5,8 @@
 --       refused) · 10 calls that the API counted · 11 length of that window in ms (0 = unknown) · from 12 limit and
 --       window_ms of each window
 -- Returns {'settled', end_ms, blocked until ms or 0, new foreign calls} · {'hour', …} · {'lost', …}
--- TTL: one longest window after the end of the newest call, when no window counts it any more.
-local gone = lost(KEYS[1], ARGV[1])
+-- No TTL: without the calls the quota is lost.
+local gone = quota_lost()
 if gone then return gone end
 local now = quota_now()
 local elsewhere = other_hour(now)
@@ -15,7 +15,7 @@ if elsewhere then return elsewhere end
 local id, reserved, made = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 -- Rounded up: a call must not appear to end earlier than it did.
 local ended = math.max(now, math.ceil(clock_us(ARGV[2]) / 1000))
-local longest = delete_old(now, 12)
+delete_old(now, 12)
 local foreign = take_foreign(now, 12)
 for number = 1, made do
   redis.call('ZADD', KEYS[2], int(ended), id .. ':' .. number)
@@ -28,7 +28,7 @@ if back > 0 then count_hour(math.floor(ARGV[8] / HOUR_MS), -back) end
 
 local counted, period = tonumber(ARGV[10]), tonumber(ARGV[11])
 if period > 0 then
-  local taken = redis.call('ZCOUNT', KEYS[2], '(' .. int(now - period), '+inf')
+  local taken = ended_after(now - period)
   if counted > taken then foreign = foreign + add_foreign(ended, counted - taken, 12) end
 end
 local blocked = tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0)
@@ -36,6 +36,4 @@ if tonumber(ARGV[9]) > 0 then
   blocked = math.max(blocked, ended + ARGV[9])
   redis.call('HSET', KEYS[3], 'blocked_ms', int(blocked))
 end
-local newest = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
-if newest[2] then collect_at(KEYS[2], newest[2] + longest, now, ARGV[2]) end
 return {'settled', ended, blocked > now and blocked or 0, foreign}

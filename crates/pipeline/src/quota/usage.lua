@@ -4,7 +4,7 @@
 -- Returns {'quota', now_ms, blocked until ms or 0, calls in flight, new foreign calls, then for each window the
 --          calls that occupy it and when one more fits} · {'hour', …} · {'lost', …}
 -- Sets no TTL; deletes calls that no window counts any more.
-local gone = lost(KEYS[1], ARGV[1])
+local gone = quota_lost()
 if gone then return gone end
 local now = quota_now()
 local elsewhere = other_hour(now)
@@ -12,11 +12,11 @@ if elsewhere then return elsewhere end
 delete_old(now, 5)
 local foreign = take_foreign(now, 5)
 local blocked = tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0)
-local in_flight = redis.call('ZCOUNT', KEYS[2], '(' .. int(now), '+inf')
+local in_flight = ended_after(now)
 local answer = {'quota', now, blocked > now and blocked or 0, in_flight, foreign}
 for at = 5, #ARGV, 2 do
   local limit, period = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
-  local taken = redis.call('ZCOUNT', KEYS[2], '(' .. int(now - period), '+inf')
+  local taken = ended_after(now - period)
   local fits = now
   if taken >= limit then
     local last = redis.call('ZREVRANGE', KEYS[2], limit - 1, limit - 1, 'WITHSCORES')

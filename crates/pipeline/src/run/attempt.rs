@@ -19,6 +19,7 @@ use crate::quota::{MAX_QUOTA_WAIT, NewReservation, QuotaFeedback, Reservation, R
 use crate::run::client::{AttemptFailure, HttpResponse};
 use crate::run::driver::Driver;
 use crate::run::extract::{self, Extracted};
+use crate::run::held_claims::HeldClaim;
 use crate::run::host_permits::HostPermit;
 use crate::run::item::{self, AttemptOutcome, Item, ResultVersion, StoredResult};
 
@@ -68,7 +69,7 @@ impl AttemptResult {
 
 impl Driver {
     /// Makes one attempt at an item.
-    pub(crate) async fn attempt(&self, item: &Item) -> AttemptResult {
+    pub(crate) async fn attempt(&self, claim: &HeldClaim, item: &Item) -> AttemptResult {
         let step = self.plan.steps.get(&item.step);
         if item.unchanged
             && let (Some(step), Ok(Some(stored))) = (step, self.stored(item).await)
@@ -78,7 +79,7 @@ impl Driver {
         let makes_call =
             item.step == PAGES_STEP || step.is_some_and(|step| step.get.is_some() || step.post.is_some());
         if makes_call {
-            return self.call(item, step).await;
+            return self.call(claim, item, step).await;
         }
         let Some(step) = step else {
             return AttemptResult::without_call(self.failure_outcome(
@@ -97,16 +98,16 @@ impl Driver {
         })
     }
 
-    async fn call(&self, item: &Item, step: Option<&Step>) -> AttemptResult {
+    async fn call(&self, claim: &HeldClaim, item: &Item, step: Option<&Step>) -> AttemptResult {
         let PreparedRequest { request, sent } = match self.prepare(item, step).await {
             Ok(prepared) => prepared,
             Err(failure) => return AttemptResult::without_call(self.failure_outcome(item, failure)),
         };
         let host = sent.url.host_str().unwrap_or_default();
-        let Some(Admission { reservation, reserved, _permit }) = self.admit(host).await else {
+        let Some(Admission { reservation, reserved, _permit }) = self.admit(claim, host).await else {
             return AttemptResult::without_call(AttemptOutcome::Released);
         };
-        if reserved.elapsed() > MAX_RESERVATION_AGE {
+        if reserved.elapsed() > MAX_RESERVATION_AGE || claim.dropped.is_cancelled() {
             self.settle(&reservation, 0, QuotaFeedback::default()).await;
             return AttemptResult::without_call(AttemptOutcome::Released);
         }
@@ -132,23 +133,27 @@ impl Driver {
         AttemptResult { status, calls: 1, outcome }
     }
 
-    /// Waits for a permit of the host and a reservation of the quota; `None` if the run stops first. One item per host
-    /// waits at a time. No permit is held while the quota has no calls, so that other runs can use it.
-    async fn admit(&self, host: &str) -> Option<Admission> {
+    /// Waits for a permit of the host and a reservation of the quota; `None` if the run stops first, or the lease on the
+    /// item expires. One item per host waits at a time. No permit is held while the quota has no calls, so that other
+    /// runs can use it.
+    async fn admit(&self, claim: &HeldClaim, host: &str) -> Option<Admission> {
         let front = self.host_gate(host);
-        let _front = self.unless_stopped(front.lock()).await?;
+        let _front = unless_dropped(claim, front.lock()).await?;
         let permits = self.shared.host_permits(host, self.plan.http.per_host);
         let hold = self.plan.http.timeout.get() + MAX_RESERVATION_AGE + MAX_RESERVATION_AGE;
         let (run, weight) = (self.run.to_string(), self.plan.weight);
         let new = NewReservation { id: NewReservation::random_id(), calls: 1, run, weight, hold };
         loop {
-            let ask_at = *self.unless_stopped(self.quota_gate.lock()).await?;
-            self.unless_stopped(tokio::time::sleep_until(ask_at)).await?;
-            let permit = self.unless_stopped(permits.acquire(&self.run, weight)).await?;
-            let mut ask_at = self.unless_stopped(self.quota_gate.lock()).await?;
+            let ask_at = *unless_dropped(claim, self.quota_gate.lock()).await?;
+            unless_dropped(claim, tokio::time::sleep_until(ask_at)).await?;
+            let permit = unless_dropped(claim, permits.acquire(&self.run, weight)).await?;
+            let mut ask_at = unless_dropped(claim, self.quota_gate.lock()).await?;
             let reserved = Instant::now();
             if *ask_at > reserved {
                 continue;
+            }
+            if !self.holds(claim).await {
+                return None;
             }
             let wait = match self.shared.quotas.reserve(&self.plan.quota, &new).await {
                 Ok(ReserveDecision::Granted(reservation)) => {
@@ -166,11 +171,6 @@ impl Driver {
             };
             *ask_at = Instant::now() + wait;
         }
-    }
-
-    /// The result of a future; `None` if the run stops first.
-    async fn unless_stopped<T>(&self, future: impl Future<Output = T>) -> Option<T> {
-        self.stop.run_until_cancelled(future).await
     }
 
     async fn settle(&self, reservation: &Reservation, made: u32, feedback: QuotaFeedback) {
@@ -329,6 +329,11 @@ fn class_of(status: StatusCode) -> Option<FailureClass> {
         // Redirects, too: following one would be a call without a reservation.
         _ => Some(FailureClass::Client),
     }
+}
+
+/// The result of a future; `None` if the run stops or the claim is dropped first.
+async fn unless_dropped<T>(claim: &HeldClaim, future: impl Future<Output = T>) -> Option<T> {
+    claim.dropped.run_until_cancelled(future).await
 }
 
 fn data(item: &Item) -> Result<Map<String, Value>, String> {

@@ -16,6 +16,7 @@ use crate::error::Result;
 use crate::pipeline::Shared;
 use crate::plan::Plan;
 use crate::run::client::AttemptFailure;
+use crate::run::held_claims::{HeldClaim, HeldClaims};
 use crate::run::item::{self, AttemptOutcome, Claim, FinishedAttempt, Item};
 use crate::run::seed;
 use crate::run::{self, Run, RunId, RunState, SEEDED};
@@ -39,6 +40,7 @@ pub(crate) struct Driver {
     pub(crate) stored_steps: BTreeMap<String, String>,
     /// Owner of the claims. Random, so that a restarted node is a new worker.
     worker: String,
+    held: HeldClaims,
     /// Held by the item that asks the quota: when to ask again.
     pub(crate) quota_gate: tokio::sync::Mutex<Instant>,
     /// Held by the item that is next for each host.
@@ -63,6 +65,7 @@ impl Driver {
             stored_steps: plan.stored_steps(),
             plan,
             worker: format!("{}-{:016x}", shared.context.node, rand::random::<u64>()),
+            held: HeldClaims::default(),
             quota_gate: tokio::sync::Mutex::new(Instant::now()),
             host_gates: Mutex::default(),
             stop,
@@ -104,11 +107,13 @@ impl Driver {
                     seed::seed(database, &run, &self.plan, &self.shared.folder).await?;
                 }
             }
+            let began = Instant::now();
             let claimed = self.claim(in_flight.len()).await?;
             if let Some(Claim { number, items }) = claimed {
                 open_claims.insert(number, items.len());
+                let claim = self.held.add(number, began, &self.stop);
                 for item in items {
-                    in_flight.spawn(Arc::clone(&self).attempt_item(number, item));
+                    in_flight.spawn(Arc::clone(&self).attempt_item(Arc::clone(&claim), item));
                 }
             }
             let mut finished = Vec::new();
@@ -152,9 +157,9 @@ impl Driver {
         item::claim(database, &self.run, &self.worker, room, config.lease.get()).await
     }
 
-    async fn attempt_item(self: Arc<Self>, claim: i64, item: Item) -> FinishedAttempt {
+    async fn attempt_item(self: Arc<Self>, claim: Arc<HeldClaim>, item: Item) -> FinishedAttempt {
         let begun_at = UnixMs(jiff::Timestamp::now().as_millisecond());
-        let tried = AssertUnwindSafe(self.attempt(&item)).catch_unwind().await;
+        let tried = AssertUnwindSafe(self.attempt(&claim, &item)).catch_unwind().await;
         let (status, calls, outcome) = match tried {
             Ok(tried) => (tried.status, tried.calls, tried.outcome),
             Err(_) => {
@@ -163,7 +168,17 @@ impl Driver {
                 (0, 0, AttemptOutcome::Quarantined { class, error })
             }
         };
-        FinishedAttempt { item, claim, begun_at, status, calls, outcome }
+        FinishedAttempt { item, claim: claim.number, begun_at, status, calls, outcome }
+    }
+
+    /// Whether this worker holds a claim. Asks the database if the lease may have expired, such as after the process was
+    /// suspended.
+    pub(crate) async fn holds(&self, claim: &HeldClaim) -> bool {
+        let lease = self.shared.config.current().lease.get();
+        if !claim.is_certain(lease, Instant::now()) && !claim.dropped.is_cancelled() {
+            self.renew().await;
+        }
+        claim.is_certain(lease, Instant::now())
     }
 
     async fn commit(&self, finished: &[FinishedAttempt], open_claims: &mut OpenClaims) -> Result<()> {
@@ -177,10 +192,13 @@ impl Driver {
         }
         let ended_claims: Vec<i64> =
             open_claims.extract_if(.., |_, left| *left == 0).map(|(claim, _)| claim).collect();
+        self.held.remove(&ended_claims);
         let database = &self.shared.context.database;
         let counted =
             item::commit(database, &self.run, self.plan.name.as_str(), finished, &ended_claims).await?;
-        let late = finished.len() as u64 - counted;
+        let released = finished.iter().filter(|attempt| matches!(attempt.outcome, AttemptOutcome::Released));
+        // Items of a dropped claim are released without a result.
+        let late = (finished.len() as u64 - counted).saturating_sub(released.count() as u64);
         if late > 0 {
             tracing::warn!(run = %self.run, late, "claim expired before its results were saved, results dropped");
         }
@@ -209,10 +227,22 @@ impl Driver {
 
     async fn renew_claims(&self) {
         while self.tick().await {
-            let lease = self.shared.config.current().lease.get();
-            if let Err(error) =
-                item::renew(&self.shared.context.database, &self.run, &self.worker, lease).await
-            {
+            self.renew().await;
+        }
+    }
+
+    /// Renews the claims, and drops those whose lease has expired.
+    async fn renew(&self) {
+        let lease = self.shared.config.current().lease.get();
+        let (began, newest) = (Instant::now(), self.held.newest());
+        match item::renew(&self.shared.context.database, &self.run, &self.worker, lease).await {
+            Ok(found) => {
+                let dropped = self.held.renewed(began, newest, &found);
+                if dropped > 0 {
+                    tracing::warn!(run = %self.run, claims = dropped, "lease on pipeline items expired, their work is dropped");
+                }
+            }
+            Err(error) => {
                 tracing::warn!(run = %self.run, %error, "failed to renew the lease on pipeline items");
             }
         }

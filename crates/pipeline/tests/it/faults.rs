@@ -138,6 +138,31 @@ fn poison_item_becomes_a_dead_letter() {
     });
 }
 
+/// The lease of a claim expires while its items wait for the quota, as if the process had been suspended. Another claim
+/// takes the items, and the old one does not use the quota for them any more.
+#[test]
+fn items_of_an_expired_claim_are_not_fetched_twice() {
+    const ITEMS: u64 = 60;
+    /// Calls that may be made until the next renewal finds that the lease has expired.
+    const IN_FLIGHT: u64 = 25;
+    run(async {
+        let env = TestEnv::embedded().await;
+        let server =
+            FakeApi::start(FakeApiConfig { dockets: ITEMS, entries: 0, ..api_config() }).await.unwrap();
+        let node = env.node().await;
+        let mut text = plan(&server).replace("1000/1m", "10/1s");
+        let source = text.find("pages = ").unwrap()..text.find("[step.docket]").unwrap();
+        let keys: Vec<String> = (1..=ITEMS).map(|key| format!("\"{key}\"")).collect();
+        text.replace_range(source, &format!("list = [{}]\n", keys.join(", ")));
+        let started = start_run(&node.pipelines, &text).await;
+        wait_for("the first calls", LIMIT, async || server.served() > 0).await;
+        env.database.execute(sql("UPDATE pipeline_claim SET until = 1")).await.unwrap();
+        wait_for_state(&node.pipelines, &started, RunState::Completed).await;
+        assert_eq!(ids_in(&node, "out/dockets.jsonl"), (1..=ITEMS).collect());
+        assert!(server.served() <= ITEMS + IN_FLIGHT, "{} calls for {ITEMS} items", server.served());
+    });
+}
+
 /// Results wait in the database while the disk is full, and the run reports it.
 #[test]
 fn full_disk_keeps_results_waiting() {

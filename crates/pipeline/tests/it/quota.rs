@@ -121,6 +121,46 @@ every_service! {
         assert_eq!(wait_time(&quotas, &new_reservation("over")).await, HOUR - SECOND);
     }
 
+    /// P8: the store loses the calls of a quota, or gets older ones back, and keeps the marker.
+    async fn lost_calls_are_restored_although_the_marker_remains(context: TestContext) {
+        let env = TestEnv::new(context);
+        let quotas = env.quotas_with("5/1h", 0).await;
+        let key = env.keys().quota_calls(&Quota::new("api").unwrap());
+        for id in ["a", "b", "c"] {
+            let call = reserve(&quotas, &new_reservation(id)).await;
+            quotas.settle(&call, 1, QuotaFeedback::default()).await.unwrap();
+        }
+        env.test_store().as_outsider(cmd("DEL").arg(&key).clone()).await;
+        assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 3);
+        for id in ["d", "e"] {
+            reserve(&quotas, &new_reservation(id)).await;
+        }
+        env.test_store().as_outsider(cmd("DEL").arg(&key).clone()).await;
+        env.test_store().as_outsider(cmd("ZADD").arg(&key).arg(0).arg("sequence:0").clone()).await;
+        wait_time(&quotas, &new_reservation("over")).await;
+        assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 5);
+    }
+
+    /// P8: the store goes back to an older state, marker and all. The log has the numbers of the lost reservations.
+    async fn repeated_number_of_a_reservation_rebuilds_the_quota(context: TestContext) {
+        let env = TestEnv::new(context);
+        let quotas = env.quotas_with("4/1h", 0).await;
+        let (keys, name) = (env.keys(), Quota::new("api").unwrap());
+        let (calls, marker) = (keys.quota_calls(&name), keys.quota_marker(&name));
+        for id in ["a", "b", "c"] {
+            reserve(&quotas, &new_reservation(id)).await;
+        }
+        for id in ["b:1", "c:1", "sequence:3"] {
+            env.test_store().as_outsider(cmd("ZREM").arg(&calls).arg(id).clone()).await;
+        }
+        env.test_store().as_outsider(cmd("ZADD").arg(&calls).arg(0).arg("sequence:1").clone()).await;
+        env.test_store().as_outsider(cmd("HSET").arg(&marker).arg("n").arg(1).clone()).await;
+        assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 1, "the rewind is not visible in the store");
+        reserve(&quotas, &new_reservation("d")).await;
+        wait_time(&quotas, &new_reservation("over")).await;
+        assert_eq!(quotas.usage(&api()).await.unwrap().windows[0].used, 4);
+    }
+
     /// P2
     async fn calls_counted_with_the_documented_script_use_the_quota(context: TestContext) {
         let env = TestEnv::new(context);

@@ -51,8 +51,13 @@ pub(crate) async fn claim(
     database.write_with(Isolation::ReadCommitted, work).await
 }
 
-/// Renews the leases of a worker.
-pub(crate) async fn renew(database: &Database, run: &RunId, worker: &str, lease: Duration) -> Result<()> {
+/// Renews the leases of a worker, and returns the numbers of the claims that it still holds.
+pub(crate) async fn renew(
+    database: &Database,
+    run: &RunId,
+    worker: &str,
+    lease: Duration,
+) -> Result<Vec<i64>> {
     let work = |tx: Transaction| async move { Ok(claims::renew(&tx, run, worker, lease).await?) };
     database.write_with(Isolation::ReadCommitted, work).await
 }
