@@ -7,6 +7,7 @@ use hob_web::{Card, CardProblem, Figure, Service as _};
 use crate::Error;
 use crate::database::runs;
 use crate::load::Load;
+use crate::pages;
 use crate::run::{Run, RunState};
 
 /// The length of the sparkline.
@@ -56,7 +57,7 @@ fn trouble(run: &Run) -> CardProblem {
     CardProblem {
         tone: Tone::Warn,
         text: format!("Load run {} failed: {}", run.id, run.message),
-        href: format!("/load/runs/{}", run.id),
+        href: pages::run_path(&run.id),
         since_ms: run.ended_at.and_then(|at| u64::try_from(at.0).ok()),
     }
 }

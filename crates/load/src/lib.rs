@@ -22,10 +22,11 @@ pub use load::{Load, QueueOutcome, RunRequest};
 pub use plan::cache::{Cache, CachedGroup, CachedPlan};
 pub use plan::catalog::{EditOutcome, PlanEntry, PlanId};
 pub use results::histogram::{LatencyHistogram, LatencySummary};
-pub use results::report::{FaultCount, HistogramBar, Report, StepReport};
+pub use results::report::{FaultCount, HistogramBar, Report, RunnerCount, StepReport};
 pub use results::second::{Backoffs, Fault, GeneratorSecond, Second, StepSecond};
 pub use results::totals::{HEAT_ROWS, ThresholdResult, TimelinePoint, Totals, per_cent};
 pub use run::coordinator::LiveSecond;
+pub use run::item::{RunFigures, RunItem};
 pub use run::lifecycle::Transition;
 pub use run::local::LocalRun;
 pub use run::logs::{LogLevel, LogLine, LogStream, RunLogs};
@@ -35,4 +36,4 @@ pub use run::{Ending, PublicStatus, Run, RunEvent, RunState, Runner, RunnerState
 
 /// The tables of load.
 pub const MIGRATIONS: hob_database::Migrations =
-    hob_database::migrations!("load": "0001_load", "0002_files", "0003_users");
+    hob_database::migrations!("load": "0001_load", "0002_files", "0003_users", "0004_figures");

@@ -18,7 +18,7 @@ use crate::keys::{Keys, TestId};
 use crate::plan::cache::{Cache, CachedPlan};
 use crate::plan::catalog::{self, EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Plan, PlanSource};
-use crate::results::report::Report;
+use crate::results::report::{Report, RunnerCount};
 use crate::results::second::Second;
 use crate::results::totals::Totals;
 use crate::routes::SERVICE;
@@ -279,14 +279,21 @@ impl Load {
     /// The report of a run. Before the end of the run, it covers the measurements so far.
     pub async fn report(&self, run: &Run) -> Result<Option<Report>, Error> {
         if let Some(report) = runs::report(&self.inner.context.database, &run.id).await? {
-            return Ok(Some(serde_json::from_str(&report)?));
+            // A run whose plan was not found has no report.
+            return Ok(serde_json::from_str(&report)?);
         }
         let Some((plan, run_type)) = self.pinned_plan(run).await? else { return Ok(None) };
         let mut totals = Totals::new(&plan);
         for second in self.seconds(run, 0, usize::MAX).await? {
             totals.add(&second);
         }
-        Ok(Some(Report::new(&plan, run_type, run.start_at.unwrap_or(run.queued_at).0, &totals)))
+        let mut report = Report::new(&plan, run_type, run.start_at.unwrap_or(run.queued_at).0, &totals);
+        // Until the run starts, further runners may join.
+        report.runners = match run.start_at {
+            Some(_) => Some(RunnerCount::of(run, &self.runners(run).await?)),
+            None => None,
+        };
+        Ok(Some(report))
     }
 
     /// The seconds of a run from `from` on, merged over its runners.

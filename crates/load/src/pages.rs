@@ -7,15 +7,18 @@ mod run;
 use askama::Template;
 use axum::extract::State;
 use hob_database::PageRequest;
-use hob_web::components::{Badge, Empty, Pager, RelativeTime, Tone};
+use hob_expression::Escape;
+use hob_web::components::{Badge, Empty, Pager, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{Access, Audited, Console, Page, Paging, Problem, Query, Routes, Scope};
 
 use self::compare::compare;
 use self::editor::{add_plan, add_run, delete_plan, edit_plan, new_plan, plan};
 use self::run::{cancel, pause, report_file, resume, run};
+use crate::keys::TestId;
 use crate::load::Load;
 use crate::plan::catalog::PlanEntry;
 use crate::routes::SERVICE;
+use crate::run::item::{RunFigures, RunItem};
 use crate::run::{Run, RunState};
 
 /// What the buttons require.
@@ -48,7 +51,7 @@ struct Home {
     plans: Vec<PlanEntry>,
     pager: Pager,
     pending: Vec<Run>,
-    runs: Vec<Run>,
+    runs: Vec<RunItem>,
     may_write: bool,
 }
 
@@ -74,15 +77,36 @@ async fn home(
     };
     let mut pending = load.pending().await?;
     pending.truncate(100);
-    let runs = load.runs(None, &PageRequest::first(RUNS)).await?.rows;
+    let runs = load.run_items(None, &PageRequest::first(RUNS)).await?.rows;
     console
         .page("Load", &Home { plans: plans.rows, pager, pending, runs, may_write: console.may(&MAY_WRITE) })
 }
 
-/// The previous run of the same plan. `position` counts from 1 in a list with the newest run first.
-fn previous<'a>(runs: &'a [Run], position: &usize) -> Option<&'a Run> {
-    let plan = runs.get(*position - 1)?.plan_id;
-    runs[*position..].iter().find(|run| run.plan_id == plan)
+/// The page of a run. The id may come from another client and contain any character.
+pub(crate) fn run_path(id: &TestId) -> String {
+    format!("/load/runs/{}", Escape::Url.apply(id.as_str()))
+}
+
+/// The comparison of a run with the previous run of the same plan, or with one that the reader chooses. `position` counts from
+/// 1 in a list with the newest run first.
+fn compare_path(runs: &[RunItem], position: &usize) -> String {
+    let Some(item) = runs.get(*position - 1) else { return String::new() };
+    let previous = runs[*position..].iter().find(|other| other.run.plan_id == item.run.plan_id);
+    let encoded = |item: &RunItem| Escape::Url.apply(item.run.id.as_str());
+    match previous {
+        Some(previous) => format!("/load/compare?a={}&b={}", encoded(previous), encoded(item)),
+        None => format!("/load/compare?b={}", encoded(item)),
+    }
+}
+
+fn rate(figures: &RunFigures) -> Quantity {
+    Unit::PerSecond.of(figures.rate)
+}
+
+/// Without a successful request there is no latency.
+fn p95(figures: &RunFigures) -> Quantity {
+    let has_latency = figures.requests > figures.failed;
+    Unit::Millis.of(if has_latency { figures.p95 } else { f64::NAN })
 }
 
 fn badge(state: &RunState) -> Badge {

@@ -1,6 +1,7 @@
 //! Runs and their states.
 
 pub(crate) mod coordinator;
+pub(crate) mod item;
 pub(crate) mod lifecycle;
 pub(crate) mod local;
 pub(crate) mod logs;

@@ -5,6 +5,7 @@ use hob_database::{Database, Keyset, Page, PageRequest, Read, Transaction, UnixM
 use super::Result;
 use crate::keys::TestId;
 use crate::plan::catalog::PlanId;
+use crate::run::item::{RunFigures, RunItem};
 use crate::run::lifecycle::NewRun;
 use crate::run::views::Progress;
 use crate::run::{Run, RunState};
@@ -117,9 +118,18 @@ pub(crate) async fn set_progress(tx: &Transaction, id: &TestId, progress: Progre
     Ok(())
 }
 
-pub(crate) async fn insert_report(tx: &Transaction, id: &TestId, report: &str) -> Result<()> {
-    let insert = sql("INSERT INTO load_report (run_id, report) VALUES ($1, $2) ON CONFLICT DO NOTHING");
-    tx.execute(insert.bind(id).bind(report)).await?;
+/// A report as JSON, with its key figures.
+pub(crate) async fn insert_report(
+    tx: &Transaction,
+    id: &TestId,
+    report: &str,
+    figures: Option<RunFigures>,
+) -> Result<()> {
+    let insert = sql("INSERT INTO load_report (run_id, report, requests, failed, rate, p95)
+                      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING");
+    let insert = insert.bind(id).bind(report).bind(figures.map(|figures| figures.requests));
+    let insert = insert.bind(figures.map(|figures| figures.failed)).bind(figures.map(|figures| figures.rate));
+    tx.execute(insert.bind(figures.map(|figures| figures.p95))).await?;
     Ok(())
 }
 
@@ -151,6 +161,37 @@ pub(crate) async fn ended(database: &Database, since: UnixMs) -> Result<Vec<Run>
 pub(crate) async fn awaiting_runners(database: &Database) -> Result<Vec<Run>> {
     let select = sql("SELECT * FROM load_run WHERE state = $1 AND runners > 1 ORDER BY rank LIMIT 10");
     database.all(select.bind(RunState::Starting)).await
+}
+
+/// Selects runs with what a list shows. From a subquery, so that the columns of a page have unambiguous names.
+macro_rules! select_items {
+    ($condition:literal) => {
+        concat!(
+            "SELECT * FROM (
+                 SELECT load_run.*, load_plan.name AS plan_name, requests, failed, rate, p95,
+                     (SELECT COUNT(*) FROM load_runner
+                      WHERE run_id = load_run.id AND epoch = load_run.epoch) AS runners_joined
+                 FROM load_run JOIN load_plan ON load_plan.id = plan_id
+                 LEFT JOIN load_report ON run_id = load_run.id) AS items WHERE ",
+            $condition
+        )
+    };
+}
+
+pub(crate) async fn find_item(database: &Database, id: &TestId) -> Result<Option<RunItem>> {
+    database.optional(sql(select_items!("id = $1")).bind(id)).await
+}
+
+pub(crate) async fn page_of_items(
+    database: &Database,
+    plan: Option<PlanId>,
+    request: &PageRequest,
+) -> Result<Page<RunItem>> {
+    let select = match plan {
+        Some(plan) => sql(select_items!("plan_id = $1")).bind(plan),
+        None => sql(select_items!("TRUE")),
+    };
+    database.page(select, &NEWEST_FIRST, request).await
 }
 
 pub(crate) async fn page(

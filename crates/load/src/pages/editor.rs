@@ -4,16 +4,16 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::{PageRequest, UnixMs};
-use hob_web::components::{Choice, Field, RelativeTime, Tone};
+use hob_web::components::{Choice, Field, Quantity, RelativeTime, Tone};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem, Query};
 use serde::Deserialize;
 
-use super::{MAY_WRITE, RUNS, badge, previous};
+use super::{MAY_WRITE, RUNS, badge, compare_path, p95, rate, run_path};
 use crate::load::{Load, RunRequest};
 use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource};
 use crate::routes::queue_run;
-use crate::run::Run;
+use crate::run::item::RunItem;
 
 const EXAMPLE: &str = include_str!("example.toml");
 
@@ -35,7 +35,7 @@ struct Editor {
     runners: Field,
     max_users: Field,
     versions: Vec<(u32, UnixMs)>,
-    runs: Vec<Run>,
+    runs: Vec<RunItem>,
     may_write: bool,
 }
 
@@ -109,7 +109,7 @@ impl Editor {
         editor.run_type = Field::choice("run_type", "Run type", choices);
         editor.version = version.unwrap_or(entry.version);
         editor.versions = load.plan_versions(id).await?;
-        editor.runs = load.runs(Some(id), &PageRequest::first(RUNS)).await?.rows;
+        editor.runs = load.run_items(Some(id), &PageRequest::first(RUNS)).await?.rows;
         editor.plan = Some(entry);
         Ok(editor)
     }
@@ -223,5 +223,5 @@ pub(super) async fn add_run(
         runners: number("runners", &form.runners)?.and_then(|runners: i32| u32::try_from(runners).ok()),
     };
     let run = queue_run(&load, PlanId(id), &request).await?;
-    Ok(Redirect::to(&format!("/load/runs/{}", run.id)))
+    Ok(Redirect::to(&run_path(&run.id)))
 }

@@ -4,11 +4,12 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
+use hob_expression::Escape;
 use hob_web::components::{Badge, Facts, RelativeTime, Tone};
 use hob_web::{Console, Page, Path, Problem, Query};
 use serde::Deserialize;
 
-use super::{MAY_WRITE, badge};
+use super::{MAY_WRITE, badge, run_path};
 use crate::load::Load;
 use crate::routes::{RunAction, apply_action, find_run, parse_run_id};
 use crate::run::logs::{LogLevel, LogLine, LogStream};
@@ -22,6 +23,7 @@ const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base
 #[template(path = "run.html")]
 struct RunPage {
     run: Run,
+    plan_name: String,
     /// Rendered HTML.
     body: String,
     runners: Vec<Runner>,
@@ -33,11 +35,18 @@ struct RunPage {
 }
 
 impl RunPage {
+    /// `2 of 5`: the runners that joined, and the requested ones.
+    fn joined(&self) -> String {
+        let (joined, requested) = (self.runners.len(), self.run.runners);
+        if joined == requested as usize { joined.to_string() } else { format!("{joined} of {requested}") }
+    }
+
     fn facts(&self) -> Facts {
         let facts = Facts::new()
             .text("Message", &self.run.message)
             .text("Run type", &self.run.run_type)
             .text("Plan", format!("version {}", self.run.plan_version))
+            .text("Runners", self.joined())
             .markup("Queued", RelativeTime::at(self.run.queued_at.0));
         let facts = match self.progress {
             Some(progress) => facts.text("Progress", format!("{progress:.0} %")),
@@ -80,7 +89,8 @@ pub(super) async fn run(
     Path(id): Path<String>,
     Query(query): Query<LevelQuery>,
 ) -> Result<Page, Problem> {
-    let run = find_run(&load, &parse_run_id(&id)?).await?;
+    let item = load.run_item(&parse_run_id(&id)?).await?.ok_or_else(|| Problem::not_found("run"))?;
+    let run = item.run;
     let level = query.level();
     // Errors have their own list, so that other lines cannot displace them.
     let stream = if level == Some(LogLevel::Error) { LogStream::Errors } else { LogStream::All };
@@ -104,6 +114,7 @@ pub(super) async fn run(
         lines: lines.collect(),
         body,
         level,
+        plan_name: item.plan_name,
         progress: current.map(|current| current.progress),
         run,
         may_write: console.may(&MAY_WRITE),
@@ -138,7 +149,7 @@ pub(super) async fn cancel(load: State<Load>, id: Path<String>) -> Result<Redire
 
 async fn change(load: &Load, id: &str, action: RunAction) -> Result<Redirect, Problem> {
     let run = apply_action(load, &parse_run_id(id)?, action).await?;
-    Ok(Redirect::to(&format!("/load/runs/{}", run.id)))
+    Ok(Redirect::to(&run_path(&run.id)))
 }
 
 fn level(level: &LogLevel) -> Badge {

@@ -10,6 +10,8 @@ use utoipa::ToSchema;
 use crate::plan::Plan;
 use crate::results::histogram::{LatencyHistogram, LatencySummary};
 use crate::results::totals::{ThresholdResult, TimelinePoint, Totals, per_cent};
+use crate::run::item::RunFigures;
+use crate::run::{Run, Runner};
 
 /// Of a chart.
 const MAX_POINTS: usize = 600;
@@ -47,6 +49,9 @@ pub struct Report {
     pub backoff_seconds: f64,
     /// How late the generator started its iterations.
     pub slip: LatencySummary,
+    /// The runners of a run on a server.
+    #[serde(default)]
+    pub runners: Option<RunnerCount>,
     /// Why the generator was the bottleneck, if it was.
     pub generator_limited: Option<String>,
     pub steps: Vec<StepReport>,
@@ -55,6 +60,30 @@ pub struct Report {
     /// The latencies of successful requests in the whole run, from the intended start.
     pub histogram: Vec<HistogramBar>,
     pub points: Vec<TimelinePoint>,
+}
+
+/// How many nodes were to generate the load, and how many did.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq, ToSchema)]
+#[schema(as = LoadRunnerCount)]
+pub struct RunnerCount {
+    pub requested: u32,
+    pub joined: u32,
+}
+
+impl RunnerCount {
+    pub(crate) fn of(run: &Run, runners: &[Runner]) -> Self {
+        Self { requested: run.runners, joined: u32::try_from(runners.len()).unwrap_or(u32::MAX) }
+    }
+
+    /// A warning, if runners were missing.
+    pub(crate) fn missing(self) -> Option<String> {
+        let Self { requested, joined } = self;
+        (joined < requested).then(|| {
+            format!(
+                "Only {joined} of the {requested} requested runners joined in time; they generated the whole load."
+            )
+        })
+    }
 }
 
 /// The results of one step.
@@ -121,6 +150,7 @@ impl Report {
             backoffs: totals.backoffs().count,
             backoff_seconds: totals.backoffs().total.as_secs_f64(),
             slip: totals.slip().summary(),
+            runners: None,
             generator_limited: totals.generator_limited(),
             steps: totals.steps().iter().enumerate().map(step).collect(),
             faults: faults(plan, totals),
@@ -130,10 +160,16 @@ impl Report {
         }
     }
 
+    pub(crate) fn figures(&self) -> RunFigures {
+        let Self { requests, failed, rate, .. } = *self;
+        RunFigures { requests, failed, rate, p95: self.latency.p95 }
+    }
+
     /// What a reader has to know to interpret the results.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        warnings.extend(self.runners.and_then(RunnerCount::missing));
         if self.backoffs > 0 {
             warnings.push(format!(
                 "Users backed off {} times after connection failures, {:.1} s in total: the load was lower than planned.",
@@ -197,7 +233,7 @@ fn downsample(points: &[TimelinePoint]) -> Vec<TimelinePoint> {
             requests: chunk.iter().map(|point| point.requests).sum::<u64>() / chunk.len() as u64,
             failed: chunk.iter().map(|point| point.failed).sum::<u64>().div_ceil(chunk.len() as u64),
             users: chunk.iter().map(|point| point.users).max().unwrap_or(0),
-            ran_ms: chunk.iter().map(|point| point.ran_ms).sum::<u32>() / chunk.len() as u32,
+            ran_ms: chunk.iter().map(|point| point.ran_ms).max().unwrap_or(0),
             latency: worst.latency,
             heat,
         }

@@ -11,6 +11,7 @@ use super::{find_run, parse_run_id};
 use crate::keys::TestId;
 use crate::load::{Load, QueueOutcome, RunRequest};
 use crate::plan::catalog::PlanId;
+use crate::run::item::{RunFigures, RunItem};
 use crate::run::lifecycle::Transition;
 use crate::run::{PublicStatus, Run, RunState};
 
@@ -39,6 +40,7 @@ pub(super) struct RunBody {
 pub(super) struct RunView {
     id: String,
     plan_id: i64,
+    plan_name: String,
     plan_version: u32,
     run_type: String,
     state: RunState,
@@ -46,7 +48,12 @@ pub(super) struct RunView {
     status: PublicStatus,
     priority: i32,
     max_users: Option<u32>,
+    /// The requested number of runners.
     runners: u32,
+    /// The number of runners that joined. A run does not wait longer than `gather_timeout` for the others.
+    runners_joined: u32,
+    /// The key figures of the report, once the run has ended.
+    figures: Option<RunFigures>,
     /// The node that coordinates the run.
     coordinator: Option<String>,
     message: String,
@@ -55,11 +62,13 @@ pub(super) struct RunView {
     ended_at: Option<Time>,
 }
 
-impl From<Run> for RunView {
-    fn from(run: Run) -> Self {
+impl From<RunItem> for RunView {
+    fn from(item: RunItem) -> Self {
+        let run = item.run;
         Self {
             id: run.id.to_string(),
             plan_id: run.plan_id.0,
+            plan_name: item.plan_name,
             plan_version: run.plan_version,
             run_type: run.run_type,
             state: run.state,
@@ -67,6 +76,8 @@ impl From<Run> for RunView {
             priority: run.priority,
             max_users: run.max_users,
             runners: run.runners,
+            runners_joined: item.runners_joined,
+            figures: item.figures,
             coordinator: run.holder,
             message: run.message,
             queued_at: run.queued_at.into(),
@@ -91,7 +102,7 @@ pub(super) async fn add_run(
         runners: body.runners,
     };
     let run = queue_run(&load, PlanId(id), &request).await?;
-    Ok((StatusCode::ACCEPTED, Json(RunView::from(run))))
+    Ok((StatusCode::ACCEPTED, Json(view(&load, &run.id).await?)))
 }
 
 /// Checks a request and queues the run.
@@ -128,7 +139,7 @@ pub(super) async fn list_runs(
     Query(filter): Query<RunFilter>,
     Query(paging): Query<Paging>,
 ) -> Result<Json<List<RunView>>, Problem> {
-    let page = load.runs(filter.plan.map(PlanId), &paging.request()?).await?;
+    let page = load.run_items(filter.plan.map(PlanId), &paging.request()?).await?;
     Ok(Json(page.map(RunView::from).into()))
 }
 
@@ -139,7 +150,12 @@ pub(super) async fn show_run(
     State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    Ok(Json(find_run(&load, &parse_run_id(&id)?).await?.into()))
+    Ok(Json(view(&load, &parse_run_id(&id)?).await?))
+}
+
+async fn view(load: &Load, id: &TestId) -> Result<RunView, Problem> {
+    let item = load.run_item(id).await?.ok_or_else(|| Problem::not_found("run"))?;
+    Ok(item.into())
 }
 
 /// Cancels a run. Its requests stop within a second.
@@ -149,7 +165,8 @@ pub(super) async fn cancel_run(
     State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    apply_action(&load, &parse_run_id(&id)?, RunAction::Cancel).await.map(|run| Json(run.into()))
+    let run = apply_action(&load, &parse_run_id(&id)?, RunAction::Cancel).await?;
+    Ok(Json(view(&load, &run.id).await?))
 }
 
 /// Pauses a run. Its requests stop within a second.
@@ -159,7 +176,8 @@ pub(super) async fn pause_run(
     State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    apply_action(&load, &parse_run_id(&id)?, RunAction::Pause).await.map(|run| Json(run.into()))
+    let run = apply_action(&load, &parse_run_id(&id)?, RunAction::Pause).await?;
+    Ok(Json(view(&load, &run.id).await?))
 }
 
 /// Resumes a paused run.
@@ -169,7 +187,8 @@ pub(super) async fn resume_run(
     State(load): State<Load>,
     Path(id): Path<String>,
 ) -> Result<Json<RunView>, Problem> {
-    apply_action(&load, &parse_run_id(&id)?, RunAction::Resume).await.map(|run| Json(run.into()))
+    let run = apply_action(&load, &parse_run_id(&id)?, RunAction::Resume).await?;
+    Ok(Json(view(&load, &run.id).await?))
 }
 
 /// An action on a run.

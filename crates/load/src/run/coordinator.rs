@@ -19,7 +19,7 @@ use crate::database::{self, runs};
 use crate::load::Load;
 use crate::metrics;
 use crate::plan::Plan;
-use crate::results::report::Report;
+use crate::results::report::{Report, RunnerCount};
 use crate::results::totals::{TimelinePoint, Totals};
 
 /// The time from the decision to start until the start. Every runner has to read the decision within this time.
@@ -159,7 +159,7 @@ impl Coordinator {
                 Ending::Failed,
                 "The version of the plan was not found",
                 Progress::of(&run),
-                "null",
+                None,
             )
             .await?;
             load.publish_state(&id).await;
@@ -229,6 +229,9 @@ impl Coordinator {
         }
         lifecycle::start(&self.load.inner.context.database, &self.run, START_LEAD).await?;
         self.load.publish_state(&self.run.id).await;
+        if let Some(missing) = RunnerCount::of(&self.run, runners).missing() {
+            self.warn(&missing).await;
+        }
         Ok(())
     }
 
@@ -287,13 +290,14 @@ impl Coordinator {
             _ => (Ending::Failed, format!("Missed {}", missed.join(", "))),
         };
         let start = self.run.start_at.unwrap_or(self.run.queued_at).0;
-        let report = Report::new(&self.plan, self.run_type, start, &self.totals);
-        let report = serde_json::to_string(&report)?;
+        let mut report = Report::new(&self.plan, self.run_type, start, &self.totals);
+        report.runners = Some(RunnerCount::of(&self.run, runners));
         let database = &self.load.inner.context.database;
         let progress = self.progress();
         let percent = if ending == Ending::Completed { 100.0 } else { progress.percent };
         let progress = Progress { percent, ..progress };
-        let transition = lifecycle::finish(database, &self.run, ending, &message, progress, &report).await?;
+        let transition =
+            lifecycle::finish(database, &self.run, ending, &message, progress, Some(&report)).await?;
         if let Transition::Applied(_) = transition {
             metrics::ended(ending);
         }
@@ -350,8 +354,12 @@ impl Coordinator {
     async fn warn_if_generator_limited(&mut self) {
         let Some(reason) = self.totals.generator_limited().filter(|_| !self.warned) else { return };
         self.warned = true;
+        self.warn(&format!("The generator is the bottleneck: {reason}")).await;
+    }
+
+    /// Writes a warning to the log of the run.
+    async fn warn(&self, message: &str) {
         let at = jiff::Timestamp::now().as_millisecond();
-        let message = format!("The generator is the bottleneck: {reason}");
         let line = [LogLine::new(at, LogLevel::Warn, message)];
         self.write_view("warning", self.load.logs().write(&self.run.id, &line)).await;
     }

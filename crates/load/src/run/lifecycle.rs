@@ -10,6 +10,7 @@ use crate::Error;
 use crate::database::{plans, runners, runs, seconds};
 use crate::keys::TestId;
 use crate::plan::catalog::PlanId;
+use crate::results::report::Report;
 use crate::results::second::Second;
 
 /// A run to insert.
@@ -213,15 +214,16 @@ pub(crate) async fn finish(
     ending: Ending,
     message: &str,
     progress: Progress,
-    report: &str,
+    report: Option<&Report>,
 ) -> Result<Transition, Error> {
+    let (json, figures) = (&serde_json::to_string(&report)?, report.map(Report::figures));
     let transition = database
         .write(|tx| async move {
             let actor = Actor::Coordinator { fence: run.fence };
             let transition = apply(&tx, &run.id, actor, RunEvent::Finish(ending), None, message).await?;
             if let Transition::Applied(_) = transition {
                 runs::set_progress(&tx, &run.id, progress).await?;
-                runs::insert_report(&tx, &run.id, report).await?;
+                runs::insert_report(&tx, &run.id, json, figures).await?;
             }
             Ok::<_, hob_database::Error>(transition)
         })

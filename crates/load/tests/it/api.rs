@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use hob_database::sql;
 use hob_fixtures::{TestApp, TestContext};
-use hob_load::{Config, Load, LogLevel, LogLine, RunState};
-use hob_service::Live;
+use hob_load::{Config, Keys, Load, LogLevel, LogLine, RunState};
+use hob_service::{Live, Period};
+use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ use tokio_tungstenite::connect_async;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
-use crate::kit::{NEEDS, plan, worker_config};
+use crate::kit::{NEEDS, plan, queue_node, worker_config};
 use crate::server::{Reply, TestServer};
 
 pub(crate) struct Site {
@@ -27,8 +28,12 @@ pub(crate) struct Site {
 
 impl Site {
     pub(crate) async fn open() -> Self {
+        Self::with(worker_config()).await
+    }
+
+    async fn with(config: Config) -> Self {
         let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
-        let load = Load::open(context.context(), Live::fixed(worker_config())).await.unwrap();
+        let load = Load::open(context.context(), Live::fixed(config)).await.unwrap();
         let app = TestApp::start(context.context(), load.routes()).await;
         load.start(app.web().changes());
         let server = TestServer::start(|n| {
@@ -104,7 +109,13 @@ async fn plan_is_added_edited_run_and_reported() {
     let logs: Value = site.app.get(&format!("/api/v1/load/runs/{run}/logs?level=error")).await.json();
     assert_eq!(logs["lines"][0]["message"], json!("home: status 404"));
     let runs: Value = site.app.get(&format!("/api/v1/load/runs?plan={id}")).await.json();
-    assert_eq!(runs["items"][0]["id"], json!(run));
+    let listed = &runs["items"][0];
+    assert_eq!((&listed["id"], &listed["plan_name"]), (&json!(run), &json!("Site check")));
+    assert_eq!((&listed["figures"]["requests"], &listed["figures"]["failed"]), (&json!(80), &json!(8)));
+    assert_eq!(
+        (&listed["figures"]["rate"], &listed["figures"]["p95"]),
+        (&report["rate"], &report["latency"]["p95"])
+    );
 
     assert_eq!(site.app.delete(&path).await.status, StatusCode::NO_CONTENT);
     assert_eq!(site.app.get(&path).await.status, StatusCode::NOT_FOUND);
@@ -137,6 +148,48 @@ async fn invalid_input_is_rejected_with_its_field() {
     for path in ["/api/v1/load/plans/99", "/api/v1/load/runs/none", "/api/v1/load/runs/none/report"] {
         assert_eq!(site.app.get(path).await.status, StatusCode::NOT_FOUND, "{path}");
     }
+}
+
+#[tokio::test]
+async fn run_with_fewer_runners_than_requested_says_so() {
+    let site = Site::with(Config { gather_timeout: Period::from_secs(1), ..worker_config() }).await;
+    let plan = site.add(20, "1s").await;
+    let queued = site.app.post(&format!("/api/v1/load/plans/{plan}/runs"), &json!({ "runners": 5 })).await;
+    let run = queued.json::<Value>()["id"].as_str().unwrap().to_owned();
+    site.wait_for(&run, RunState::Completed).await;
+    let shown: Value = site.app.get(&format!("/api/v1/load/runs/{run}")).await.json();
+    assert_eq!((&shown["runners"], &shown["runners_joined"]), (&json!(5), &json!(1)));
+    let report: Value = site.app.get(&format!("/api/v1/load/runs/{run}/report")).await.json();
+    assert_eq!(report["runners"], json!({ "requested": 5, "joined": 1 }));
+    let logs = site.app.get(&format!("/api/v1/load/runs/{run}/logs")).await.text();
+    let page = site.app.get(&format!("/load/runs/{run}")).await.text();
+    let words = "Only 1 of the 5 requested runners joined in time";
+    assert!(logs.contains(words) && page.contains(words) && page.contains("1 of 5"), "{logs}\n{page}");
+}
+
+#[tokio::test]
+async fn links_to_runs_of_other_clients_are_encoded() {
+    let context = TestContext::embedded(NEEDS, hob_fixtures::Layout::Plain).await;
+    let load = queue_node(context.context()).await;
+    let app = TestApp::start(context.context(), load.routes()).await;
+    let source = plan("http://127.0.0.1:1", 1, "1s");
+    let added: Value = app.post("/api/v1/load/plans", &json!({ "source": source })).await.json();
+    let entry = json!({ "testId": "a/b#c&d", "planId": added["id"], "maxUsers": 1, "priority": 0 });
+    let key = Keys::new(context.layout).pending();
+    let push = cmd("RPUSH").arg(&key).arg(entry.to_string()).clone();
+    context.test_store().as_outsider(push).await;
+    load.maintain_once(1).await.unwrap();
+    let path = "/load/runs/a%2Fb%23c%26d";
+    let page = app.get("/load").await.text();
+    assert_eq!(page.matches(&format!("href=\"{path}\"")).count(), 2, "in the queue and in the list: {page}");
+    let page = app.get(path).await;
+    assert!(
+        page.status == StatusCode::OK && page.text().contains(&format!("{path}/cancel")),
+        "{}",
+        page.text()
+    );
+    let cancelled = app.submit(&format!("{path}/cancel"), &[]).await;
+    assert_eq!(cancelled.header("location"), path, "{}", cancelled.text());
 }
 
 #[tokio::test]
@@ -300,6 +353,9 @@ async fn pages_work_without_scripts() {
     }
     let text = site.app.get("/load").await.text();
     assert!(text.contains(&runs[0]) && text.contains("Site check"));
+    for words in ["<th class=\"num\">p95</th>", "<td class=\"num\">40</td>", "10\u{a0}%"] {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
     let text = site.app.get("/load/plans/1").await.text();
     assert!(text.contains(&runs[1]) && text.contains("GET /?who="));
     let filed =
@@ -318,7 +374,13 @@ async fn pages_work_without_scripts() {
     let plan: Value = site.app.get("/api/v1/load/plans/1").await.json();
     assert_eq!((&plan["version"], &plan["files"]["users.csv"]), (&json!(2), &json!("login\r\ncarl\r\n")));
     let text = site.app.get(&format!("/load/compare?a={}&b={}", runs[0], runs[1])).await.text();
-    assert!(text.contains("p99.9"), "{text}");
+    for words in
+        ["p99.9", ">All steps</th>", ">home</th>", "p95 from the intended start", ">A<", ">B<", "0:01"]
+    {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+    let text = site.app.get(&format!("/load/compare?b={}", runs[1])).await.text();
+    assert!(text.contains("name=\"a\"") && text.contains(&runs[0]) && !text.contains("All steps"), "{text}");
     let file = site.app.get(&format!("/load/runs/{}/report.html", runs[0])).await;
     assert!(
         file.text().starts_with("<!doctype html>") && !file.text().contains("href=\"/"),

@@ -37,7 +37,9 @@ async fn failed_requests_do_not_count_as_fast_ones() {
     assert!(report.latency_failed.max > 0.0 && report.steps[0].latency_failed.max > 0.0);
     let text = report.text();
     assert!(
-        text.contains("failed requests") && text.contains("✗ p95 < 50ms (no successful request)"),
+        text.contains("failed requests")
+            && text.contains("     –")
+            && text.contains("✗ p95 < 50ms (no successful request)"),
         "{text}"
     );
 }

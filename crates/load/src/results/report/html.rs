@@ -40,8 +40,9 @@ impl Report {
     }
 }
 
+/// No latency is exactly 0: without a request, it is a dash.
 fn ms(ms: &f64) -> Quantity {
-    Unit::Millis.of(*ms)
+    Unit::Millis.of(if *ms == 0.0 { f64::NAN } else { *ms })
 }
 
 fn per_second(rate: &f64) -> Quantity {

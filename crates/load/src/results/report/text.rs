@@ -77,9 +77,10 @@ fn line(out: &mut String, name: &str, latency: &LatencySummary) {
     out.push('\n');
 }
 
-/// Milliseconds in a unit that fits their size.
+/// Milliseconds in a unit that fits their size. No latency is exactly 0: without a request, it is a dash.
 pub(crate) fn ms(ms: f64) -> String {
     match ms {
+        0.0 => "–".to_owned(),
         ms if ms < 1.0 => format!("{:.0}µs", ms * 1000.0),
         ms if ms < 100.0 => format!("{ms:.2}ms"),
         ms if ms < 10_000.0 => format!("{ms:.0}ms"),

@@ -175,9 +175,9 @@ every_service! {
         }).await;
         assert!(adopted.fence > first.fence && adopted.epoch == first.epoch);
         assert_eq!(renew_lease(&context.database, &first, LEASE).await.unwrap(), None);
-        let late = finish(&context.database, &first, Ending::Completed, "", Progress::default(), "null").await.unwrap();
+        let late = finish(&context.database, &first, Ending::Completed, "", Progress::default(), None).await.unwrap();
         assert_eq!(late, Transition::Gone, "a former coordinator changes nothing");
-        let ended = finish(&context.database, &adopted, Ending::Completed, "", Progress::default(), "null").await.unwrap();
+        let ended = finish(&context.database, &adopted, Ending::Completed, "", Progress::default(), None).await.unwrap();
         assert_eq!(ended, Transition::Applied(RunState::Completed));
         assert_eq!(runs::find(&context.database, &id).await.unwrap().unwrap().state, RunState::Completed);
     }
