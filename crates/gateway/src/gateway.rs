@@ -37,6 +37,9 @@ pub struct Gateway {
     inner: Arc<Inner>,
 }
 
+/// The longest interval between two checkpoints on the embedded engine.
+const MAX_EMBEDDED_INTERVAL: Duration = Duration::from_secs(1);
+
 #[derive(Debug)]
 struct Inner {
     context: ServiceContext,
@@ -197,6 +200,16 @@ impl Gateway {
         }
     }
 
+    /// The embedded engine is lost together with the process, and its counts with it, so they are saved every second.
+    fn checkpoint_interval(&self) -> Duration {
+        let configured = self.inner.config.current().checkpoint_interval.get();
+        if self.inner.context.store.is_embedded() {
+            configured.min(MAX_EMBEDDED_INTERVAL)
+        } else {
+            configured
+        }
+    }
+
     /// Flushes ten times a second and saves every `checkpoint_interval`. Flushes and saves once more when the gateway
     /// stops.
     async fn publish_counts(self, task: Task) {
@@ -209,7 +222,7 @@ impl Gateway {
                 result = publisher.restore_lost_shards().await;
                 checked_at = Instant::now();
             }
-            if result.is_ok() && saved_at.elapsed() >= self.inner.config.current().checkpoint_interval.get() {
+            if result.is_ok() && saved_at.elapsed() >= self.checkpoint_interval() {
                 result = publisher.save().await;
                 saved_at = Instant::now();
             }

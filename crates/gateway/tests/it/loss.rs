@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_fixtures::every_service;
+use hob_fixtures::{Layout, TestContext, every_service};
 use hob_gateway::keys::{InstanceId, Keys};
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
@@ -21,6 +21,17 @@ async fn saved(instance: &TestInstance, total: u64) {
         if found == total { Ok(()) } else { Err(found) }
     })
     .await;
+}
+
+/// The embedded engine is lost with the process, so counts reach the database soon, whatever the interval is.
+#[tokio::test(flavor = "multi_thread")]
+async fn counts_on_the_embedded_engine_are_saved_early() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let instance = TestInstance::start(&context, "checkpoint_interval = \"1h\"").await;
+    for _ in 0..300 {
+        instance.request(Method::GET, "/a", 200).await;
+    }
+    saved(&instance, 300).await;
 }
 
 every_service! {
