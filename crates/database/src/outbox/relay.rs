@@ -114,9 +114,11 @@ impl Relay {
                         sleep(BATCH_PAUSE).await;
                     }
                     Ok(RelayRound::Worked { .. }) => {}
-                    Ok(RelayRound::Idle | RelayRound::NotLeaseHolder) => {
+                    Ok(RelayRound::Idle) => {
                         let _ = timeout(POLL_EVERY, self.database.events_written()).await;
                     }
+                    // The lease holder finds the events of this node. This relay only has to notice that the lease is free.
+                    Ok(RelayRound::NotLeaseHolder) => sleep(self.lease / 10).await,
                     Ok(RelayRound::Unpublished) | Err(_) => sleep(RETRY_AFTER).await,
                 }
             };
