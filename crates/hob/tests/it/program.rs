@@ -173,12 +173,16 @@ impl Server {
 
     /// Sends SIGHUP, which reloads the configuration.
     pub(crate) fn hang_up(&self) {
-        kill_process(Pid::from_child(&self.child), Signal::HUP).expect("the server is not running");
+        self.signal(Signal::HUP);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the server is not running");
     }
 
     /// Sends SIGTERM and waits for the exit.
     pub(crate) fn terminate(&mut self) -> ExitStatus {
-        kill_process(Pid::from_child(&self.child), Signal::TERM).expect("the server is not running");
+        self.signal(Signal::TERM);
         self.child.wait().expect("cannot wait for the server")
     }
 }

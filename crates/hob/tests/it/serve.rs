@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use hob_testkit::{LIMIT, Postgres, RedisServer, wait_for};
 use redis::Commands;
+use rustix::process::Signal;
 
 use crate::program::{Server, hob, send, stderr_line};
 
@@ -150,7 +151,8 @@ async fn sighup_reloads_the_configuration_and_rejects_mistakes() {
     assert_eq!((with_host("hob.example"), server.get("/healthz").status), (200, 200));
 }
 
-/// Standard error may be a pipe without a reader, or a full pipe that is not read.
+/// Standard error may be a pipe without a reader, or a full pipe that is not read. Standard output has no reader either
+/// after the first lines. SIGPIPE does not end the server.
 #[test]
 fn server_runs_while_its_log_cannot_be_written() {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -166,6 +168,8 @@ fn server_runs_while_its_log_cannot_be_written() {
             assert_eq!(server.get("/api/v1/tokens").status, 200);
             assert_eq!(server.get("/nowhere").status, 404);
         }
+        server.signal(Signal::PIPE);
+        assert_eq!(server.get("/healthz").status, 200);
         assert!(server.terminate().success());
     }
     drop(full);
