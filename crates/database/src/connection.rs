@@ -48,9 +48,20 @@ pub(crate) enum Mode {
     Write(Isolation),
 }
 
-macro_rules! begin_postgres {
-    ($how:literal) => {
-        concat!("BEGIN ISOLATION LEVEL ", $how, "; SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)")
+/// The start of a snapshot; its result is the time.
+const BEGIN_POSTGRES_READ: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+     SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)";
+
+/// A write transaction holds locks. If its node freezes between two statements, the server ends it after two seconds, so
+/// that the other nodes do not wait longer. The transaction of a node that was only slow is retried.
+macro_rules! begin_postgres_write {
+    ($isolation:literal) => {
+        concat!(
+            "BEGIN ISOLATION LEVEL ",
+            $isolation,
+            " READ WRITE; SET LOCAL idle_in_transaction_session_timeout = 2000;
+             SELECT CAST(extract(epoch FROM now()) * 1000 AS BIGINT)"
+        )
     };
 }
 
@@ -81,9 +92,9 @@ impl Connection {
             }
             Pooled::Postgres(connection) => {
                 let begin = match mode {
-                    Mode::Snapshot => begin_postgres!("REPEATABLE READ READ ONLY"),
-                    Mode::Write(Isolation::Serializable) => begin_postgres!("SERIALIZABLE READ WRITE"),
-                    Mode::Write(Isolation::ReadCommitted) => begin_postgres!("READ COMMITTED READ WRITE"),
+                    Mode::Snapshot => BEGIN_POSTGRES_READ,
+                    Mode::Write(Isolation::Serializable) => begin_postgres_write!("SERIALIZABLE"),
+                    Mode::Write(Isolation::ReadCommitted) => begin_postgres_write!("READ COMMITTED"),
                 };
                 let row = sqlx::raw_sql(begin).fetch_one(&mut **connection).await?;
                 Row(Inner::Postgres(row)).at(0)

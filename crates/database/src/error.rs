@@ -194,14 +194,15 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// Serialization failure, deadlock, lock not available.
+/// Serialization failure, deadlock, lock not available, and a transaction that was idle for so long that the server rolled
+/// it back.
 fn is_postgres_conflict(code: &str) -> bool {
-    matches!(code, "40001" | "40P01" | "55P03")
+    matches!(code, "40001" | "40P01" | "55P03" | "25P03")
 }
 
 /// Connection exception, insufficient resources, shutdown, crash, startup, statement timeout.
 fn is_postgres_unavailable(code: &str) -> bool {
-    code.starts_with("08") || code.starts_with("53") || code.starts_with("57") || code == "25P03"
+    code.starts_with("08") || code.starts_with("53") || code.starts_with("57")
 }
 
 const SQLITE_BUSY: u32 = 5;

@@ -2,12 +2,14 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use hob_database::outbox::{Event, Relay, Retention, Topic};
 use hob_database::{Database, Error, Options, Query, Read, Transaction, sql};
 use hob_testkit::{LIMIT, Postgres, TestDatabase, wait_for};
+use tokio::sync::Notify;
 
 use crate::notes::{self, NoteId};
 
@@ -265,4 +267,58 @@ async fn write_waits_for_a_lock_of_another_process() {
     locker.unlock();
     waiting.await.unwrap().unwrap();
     assert_eq!(count(&database).await.unwrap(), 1);
+}
+
+/// A node that freezes inside a write transaction, as with SIGSTOP, holds its locks for two seconds at most.
+#[tokio::test]
+async fn frozen_transaction_does_not_stall_other_nodes() {
+    let test_database = TestDatabase::postgres();
+    // The other node does not wait as long as the server would with the general limit.
+    let other = open_with_limit(&test_database, LIMIT / 2).await;
+    let frozen = notes::open(&test_database).await;
+    let id = NoteId("n1".to_owned());
+    notes::add(&frozen, &id, "ada", "a note").await.unwrap();
+    for ends_with in [EndsWith::Statement, EndsWith::Commit] {
+        let before = version(&other, &id).await;
+        let (locked, other_done) = (&Notify::new(), &Notify::new());
+        let attempts = &AtomicU32::new(0);
+        let id = &id;
+        let work = |tx: Transaction| async move {
+            add_one(&tx, id).await?;
+            if attempts.fetch_add(1, Ordering::SeqCst) == 0 {
+                locked.notify_one();
+                other_done.notified().await;
+                if ends_with == EndsWith::Statement {
+                    add_one(&tx, id).await?;
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        let changed_elsewhere = async {
+            locked.notified().await;
+            let changed = other.write(|tx: Transaction| async move { add_one(&tx, id).await }).await;
+            other_done.notify_one();
+            changed
+        };
+        let (thawed, changed) = tokio::join!(frozen.write(work), changed_elsewhere);
+        changed.expect("the other node does not wait for the frozen one");
+        thawed.expect("the transaction is retried");
+        assert_eq!(attempts.load(Ordering::SeqCst), 2, "{ends_with:?}");
+        assert_eq!(version(&other, id).await, before + 2, "each change is applied once");
+    }
+}
+
+/// What a transaction does after it was frozen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndsWith {
+    Statement,
+    Commit,
+}
+
+async fn add_one(tx: &Transaction, id: &NoteId) -> Result<(), Error> {
+    tx.execute(sql("UPDATE notes_note SET version = version + 1 WHERE id = $1").bind(id)).await.map(drop)
+}
+
+async fn version(database: &Database, id: &NoteId) -> u32 {
+    database.one(notes::by_id(id)).await.unwrap().version
 }
