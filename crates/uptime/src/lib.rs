@@ -27,4 +27,5 @@ pub use schedule::Schedule;
 pub use uptime::{AddOutcome, CheckNowOutcome, EditOutcome, MAX_MONITORS, Uptime, topic};
 
 /// The tables of this service.
-pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("uptime": "0001_monitors", "0002_history", "0003_alerts", "0004_repeated_fences");
+pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("uptime": "0001_monitors", "0002_history", "0003_alerts", "0004_repeated_fences",
+        "0005_called_at");

@@ -15,6 +15,7 @@ use crate::database::maintenance;
 use crate::database::monitors::{self, MonitorEdit};
 use crate::error::{Error, Result};
 use crate::incident::alert::Alerts;
+use crate::incident::unix_ms;
 use crate::keys::MonitorId;
 use crate::monitor::apply::edit_monitor;
 use crate::monitor::cache::MonitorCache;
@@ -302,6 +303,8 @@ impl Uptime {
             store.run::<()>(set).await?;
             return Ok(true);
         }
+        // Before the store, which may lose the call: the deadline follows from it.
+        monitors::set_called(self.database(), &monitor.id, unix_ms(now_ms)).await?;
         // A value that another client has written is ignored, and deleted below.
         let since = hob_store::repair::or_none(
             store.run::<Option<String>>(hob_store::cmd("GET").arg(&started)).await,

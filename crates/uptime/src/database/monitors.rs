@@ -1,6 +1,8 @@
 //! Monitors (U8).
 
-use hob_database::{Database, Page, Query, Read, Transaction, UnixMs, column, from_row, sql};
+use std::collections::HashMap;
+
+use hob_database::{Database, Isolation, Page, Query, Read, Transaction, UnixMs, column, from_row, sql};
 use hob_database::{Keyset, PageRequest, ValueKind as ColumnKind};
 use hob_units::Secret;
 
@@ -98,6 +100,28 @@ pub async fn by_token(on: &impl Read, token: &Secret) -> Result<Option<Monitor>>
         }
     }
     Ok(None)
+}
+
+/// Records that the job of a heartbeat called. The time never moves backwards.
+pub(crate) async fn set_called(database: &Database, id: &MonitorId, at: UnixMs) -> Result<()> {
+    let work = |tx: Transaction| async move {
+        let update = sql("UPDATE uptime_monitor SET called_at = $2
+                          WHERE id = $1 AND (called_at IS NULL OR called_at < $2)");
+        tx.execute(update.bind(id).bind(at)).await
+    };
+    database.write_with(Isolation::ReadCommitted, work).await?;
+    Ok(())
+}
+
+/// Since when each of these heartbeats waits for its job: the last call, or the last edit.
+pub(crate) async fn waiting_since(on: &impl Read, ids: &[MonitorId]) -> Result<HashMap<MonitorId, UnixMs>> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let since: Query<(MonitorId, UnixMs)> =
+        sql("SELECT id, CASE WHEN called_at > changed_at THEN called_at ELSE changed_at END
+             FROM uptime_monitor WHERE id IN ($1...)");
+    Ok(on.all(since.bind_list(ids)).await?.into_iter().collect())
 }
 
 /// Adds a monitor; `None` if the id is taken.

@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use crate::monitor::check::Heartbeat;
 use crate::schedule::millis;
+use crate::schedule::state::{MonitorHealth, MonitorState};
 
 /// 160 bits in hexadecimal.
 const TOKEN_BYTES: usize = 40;
@@ -40,6 +41,33 @@ impl Heartbeat {
     #[must_use]
     pub fn deadline_ms(&self, interval: Duration, now_ms: u64) -> u64 {
         self.expected_ms(now_ms).unwrap_or(now_ms + millis(interval)) + u64::from(self.grace_s) * 1000
+    }
+
+    /// The health of a job that has been silent since `since_ms`, and when it is checked next: deadlines that have passed
+    /// are failures, as if the store had not lost them. The check that follows opens the incident, if one is due.
+    #[must_use]
+    pub(crate) fn after_silence(
+        &self,
+        interval: Duration,
+        since_ms: u64,
+        now_ms: u64,
+        retries: u32,
+    ) -> (MonitorHealth, u64) {
+        let mut health = MonitorHealth::NEW;
+        let mut deadline_ms = self.deadline_ms(interval, since_ms);
+        while deadline_ms <= now_ms && health.failures < retries.max(1) {
+            let first_failure_ms = if health.failures == 0 { deadline_ms } else { health.first_failure_ms };
+            health = MonitorHealth {
+                state: MonitorState::Suspect,
+                failures: health.failures + 1,
+                first_failure_ms,
+                last_failure_ms: deadline_ms,
+                last_ms: deadline_ms,
+                ..health
+            };
+            deadline_ms = self.deadline_ms(interval, deadline_ms);
+        }
+        (health, if health.failures > retries { now_ms } else { deadline_ms })
     }
 
     /// The longest time between two calls of a healthy job, estimated from the next two.
@@ -76,6 +104,22 @@ mod tests {
     fn job_with_an_interval_is_due_an_interval_and_its_grace_after_its_last_call() {
         let heartbeat = Heartbeat { cron: None, grace_s: 30 };
         assert_eq!(heartbeat.deadline_ms(Duration::from_secs(60), EIGHT_MS), EIGHT_MS + 90_000);
+    }
+
+    #[test]
+    fn silence_counts_from_the_last_call() {
+        let heartbeat = Heartbeat { cron: None, grace_s: 30 };
+        let after = |now_ms, retries| {
+            let (health, next_ms) =
+                heartbeat.after_silence(Duration::from_secs(60), EIGHT_MS, now_ms, retries);
+            (health.failures, health.first_failure_ms, next_ms)
+        };
+        let (first, second, third) = (EIGHT_MS + 90_000, EIGHT_MS + 180_000, EIGHT_MS + 270_000);
+        assert_eq!(after(first - 1, 2), (0, 0, first));
+        assert_eq!(after(first, 2), (1, first, second));
+        assert_eq!(after(third - 1, 2), (2, first, third));
+        assert_eq!(after(third + HOUR_MS, 2), (2, first, third), "due at once");
+        assert_eq!(after(first + 1, 0), (1, first, first + 1), "due at once");
     }
 
     #[test]

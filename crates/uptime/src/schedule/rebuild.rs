@@ -1,11 +1,12 @@
 //! Rebuilds a lost store from the database, shard by shard. Monitors with an open incident are down again, all others are
-//! pending until their first check. The first checks are spread over one interval.
+//! pending until their first check. The first checks are spread over one interval. The deadline of a heartbeat follows from
+//! the last call of its job, which is in the database.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use hob_database::Database;
+use hob_database::{Database, UnixMs};
 use hob_schema::Shard;
 use hob_store::epoch::{self, Epoch, MARKER, Progress, Rebuild, Recovery};
 use hob_store::{CLOCK, Reply, Script};
@@ -15,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::incident::Incident;
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
+use crate::monitor::check::Check;
 use crate::schedule::state::{MonitorHealth, MonitorState};
 use crate::schedule::{HEALTH_LUA, Schedule, millis};
 
@@ -84,11 +86,22 @@ impl Rebuild for ShardSource<'_> {
             let incidents = batch.iter().map(|monitor| schedule.keys.incident(&monitor.id));
             let keys: Vec<_> = [due, marker, standing].into_iter().chain(incidents).collect();
             let mut call = RESTORE.on(&keys).arg(epoch.get());
+            let heartbeats = batch.iter().filter(|monitor| matches!(monitor.check, Check::Heartbeat(_)));
+            let heartbeats: Vec<MonitorId> = heartbeats.map(|monitor| monitor.id.clone()).collect();
+            let waiting_since = monitors::waiting_since(database, &heartbeats).await?;
             for monitor in batch {
                 let open = down.get(&monitor.id).copied();
-                let health = open.map_or(MonitorHealth::NEW, health_of);
-                let (lease_ms, next_ms) =
-                    (millis(monitor.timeout() + grace), monitor.next_ms(&health, now_ms));
+                let (health, next_ms) = match (open, &monitor.check, waiting_since.get(&monitor.id)) {
+                    (None, Check::Heartbeat(heartbeat), Some(since)) => {
+                        let since_ms = unix_u64(*since);
+                        heartbeat.after_silence(monitor.interval(), since_ms, now_ms, monitor.spec.retries)
+                    }
+                    _ => {
+                        let health = open.map_or(MonitorHealth::NEW, health_of);
+                        (health, monitor.next_ms(&health, now_ms))
+                    }
+                };
+                let lease_ms = millis(monitor.timeout() + grace);
                 let text = format!("{} {lease_ms} 0 {next_ms} {health}", monitor.generation);
                 let failures = open.map(|open| open.failures.max(1).to_string()).unwrap_or_default();
                 call = call.arg(monitor.id.as_str()).arg(text).arg(next_ms).arg(failures);
@@ -106,13 +119,16 @@ impl Rebuild for ShardSource<'_> {
 
 /// The health of a monitor with an open incident.
 fn health_of(open: &Incident) -> MonitorHealth {
-    let ms = |time: hob_database::UnixMs| u64::try_from(time.0).unwrap_or(0);
     MonitorHealth {
         state: MonitorState::Down,
         failures: open.failures.max(1),
         successes: 0,
-        first_failure_ms: ms(open.opened_at),
-        last_failure_ms: ms(open.confirmed_at),
-        last_ms: ms(open.confirmed_at),
+        first_failure_ms: unix_u64(open.opened_at),
+        last_failure_ms: unix_u64(open.confirmed_at),
+        last_ms: unix_u64(open.confirmed_at),
     }
+}
+
+pub(super) fn unix_u64(time: UnixMs) -> u64 {
+    u64::try_from(time.0).unwrap_or(0)
 }

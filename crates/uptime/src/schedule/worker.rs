@@ -7,6 +7,7 @@ use hob_service::Task;
 use hob_store::epoch::Outcome;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::database::monitors;
 use crate::error::Result;
 use crate::incident::{self, Alerting, unix_ms};
 use crate::metrics;
@@ -15,6 +16,7 @@ use crate::monitor::check::{Check, FailureClass, Observation};
 use crate::monitor::history::NewResult;
 use crate::probe::network::{NetworkHealth, may_be_local};
 use crate::schedule::background::MAX_REMIND_PAUSE;
+use crate::schedule::rebuild::unix_u64;
 use crate::schedule::record::{JudgedResult, PendingChange, RecordOutcome};
 use crate::schedule::state::MonitorState;
 use crate::schedule::{Claim, ClaimBatch, RemovalReason};
@@ -123,7 +125,17 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
     let late_ms = now_ms(claim, claimed).saturating_sub(claim.slot_ms);
     metrics::late(late_ms);
     let observation = match &monitor.check {
-        Check::Heartbeat(_) => Observation::failed(FailureClass::Silent, "the job did not call in time"),
+        Check::Heartbeat(heartbeat) => {
+            // The store may have lost the last call. The database has it.
+            let ids = std::slice::from_ref(&monitor.id);
+            let since = monitors::waiting_since(uptime.database(), ids).await?.remove(&monitor.id);
+            let deadline_ms =
+                since.map_or(0, |since| heartbeat.deadline_ms(monitor.interval(), unix_u64(since)));
+            if deadline_ms > now_ms(claim, claimed) {
+                return uptime.schedule().release(claim, deadline_ms).await;
+            }
+            Observation::failed(FailureClass::Silent, "the job did not call in time")
+        }
         check => uptime.inner.probe.run(check, &monitor.assertions, monitor.timeout()).await,
     };
     let targets = &uptime.config().connectivity_targets;

@@ -8,8 +8,8 @@ use hob_store::{Key, cmd};
 use hob_testkit::{LIMIT, wait_for};
 use hob_uptime::database::incidents;
 use hob_uptime::incident::{self, Alerting, Filter};
-use hob_uptime::monitor::Monitor;
-use hob_uptime::monitor::check::Observation;
+use hob_uptime::monitor::check::{Check, FailureClass, MonitorKind, Observation};
+use hob_uptime::monitor::{Monitor, MonitorId, MonitorSpec};
 use hob_uptime::schedule::Schedule;
 use hob_uptime::schedule::state::{IncidentChange, MonitorState};
 use serde_json::json;
@@ -60,16 +60,16 @@ every_service! {
     async fn incident_that_the_store_has_forgotten_is_resolved(context: TestContext) {
         let (target, service) = (StatusTarget::start().await, Service::start(&context).await);
         let id = service.add_monitor(&target, json!({"retries": 0})).await;
-        service.wait_for_state(&id, "UP").await;
+        service.wait_for_state(&id, "up").await;
         let up = Saved::save(&context, service.uptime.schedule()).await;
         target.respond_with(500);
-        service.wait_for_state(&id, "DOWN").await;
+        service.wait_for_state(&id, "down").await;
         wait_for("an incident", LIMIT, async || service.incidents().await.len() == 1).await;
 
         up.restore(&context).await;
         target.respond_with(200);
         wait_for("the incident to be resolved", LIMIT, async || service.incidents().await[0].resolved_at.is_some()).await;
-        service.wait_for_state(&id, "UP").await;
+        service.wait_for_state(&id, "up").await;
         assert_eq!(service.incidents().await.len(), 1);
     }
 
@@ -152,5 +152,50 @@ every_service! {
         assert_eq!(health.state, MonitorState::Up, "the recovery is not in the database yet");
         incident::save_change(database, &monitor, &resolved, Alerting::Enabled).await.unwrap();
         assert!(incidents::all_open(database).await.unwrap().is_empty());
+    }
+
+    /// U1 U9: a heartbeat is silent since its job last called, no matter how often the store is lost.
+    async fn silence_of_a_job_counts_from_the_database(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("job", |spec| {
+            *spec = MonitorSpec { interval_s: 60, retries: 1, ..MonitorSpec::new("job", MonitorKind::Heartbeat, "") };
+        }).await;
+        let changed_ms = u64::try_from(monitor.created_at.0).unwrap();
+        let Check::Heartbeat(heartbeat) = &monitor.check else { panic!("{:?}", monitor.check) };
+        let first_ms = heartbeat.deadline_ms(Duration::from_secs(60), changed_ms);
+        let second_ms = heartbeat.deadline_ms(Duration::from_secs(60), first_ms);
+        for now_ms in [first_ms + 1, second_ms - 1, second_ms + 5_000] {
+            harness.clock.set(Duration::from_millis(now_ms));
+            harness.context.test_store().flush_all().await;
+            for shard in harness.schedule.shards() {
+                harness.schedule.rebuild(&harness.context.database, shard, GRACE).await.unwrap();
+            }
+            let health = harness.schedule.snapshot().await.unwrap().health(&monitor.id);
+            assert_eq!((health.state, health.first_failure_ms), (MonitorState::Suspect, first_ms));
+        }
+        let claim = harness.claim_one().await;
+        let silent = Observation::failed(FailureClass::Silent, "the job did not call in time");
+        let (_, change) = harness.record(&monitor, &claim, &silent).await;
+        let change = change.expect("an incident");
+        assert_eq!((change.change, change.first_failure_ms), (IncidentChange::Opened, first_ms));
+    }
+
+    /// U1: the store has lost the last call of a job, and so has an earlier deadline.
+    async fn lost_call_of_a_job_is_not_silence(context: TestContext) {
+        let service = Service::start(&context).await;
+        let job = json!({"name": "Job", "kind": "heartbeat", "interval_s": 3600, "retries": 0});
+        let added = service.app.post("/api/v1/uptime/monitors", &job).await.json::<serde_json::Value>();
+        let (id, path) = (added["id"].as_str().unwrap(), added["heartbeat_path"].as_str().unwrap());
+        assert_eq!(service.app.get(path).await.status, 200);
+        let schedule = service.uptime.schedule();
+        let key = schedule.keys().schedule(schedule.shard_of(&MonitorId::new(id).unwrap()));
+        context.test_store().as_outsider(cmd("ZADD").arg(&key).arg(1).arg(id).clone()).await;
+        wait_for("the deadline of the last call", LIMIT, async || {
+            let due: Option<f64> = context.store.run(cmd("ZSCORE").arg(&key).arg(id)).await.unwrap();
+            due.is_some_and(|due| due > 1_000_000.0)
+        })
+        .await;
+        assert_eq!(service.monitor(id).await["state"], "up");
+        assert!(service.incidents().await.is_empty());
     }
 }
