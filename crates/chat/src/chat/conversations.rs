@@ -87,14 +87,15 @@ impl Chat {
             let _lock = self.lock_conversation(id).await;
             let removed = member::remove(&self.inner.database, id, user, by).await?;
             // This happens before the event is published, so that the user who left does not receive it.
-            self.inner.hub.apply(&command).await?;
+            self.inner.hub.apply(&command).await.map_err(|error| unconfirmed(&error))?;
             self.publish_membership_change(id, removed).await?
         };
         // This is done even if there was nothing to remove, because an earlier call may have failed before it was
         // confirmed.
         let was_member = matches!(&removed, Ok(())) || self.has_left(id, user).await?;
         if was_member {
-            self.inner.hub.control.broadcast(&self.inner.hub.node, command).await?;
+            let confirmed = self.inner.hub.control.broadcast(&self.inner.hub.node, command).await;
+            confirmed.map_err(|error| unconfirmed(&error))?;
         }
         if removed.is_ok() {
             self.notify_feed(user, &FeedUpdate::Membership { conversation_id: id, member: false });
@@ -321,8 +322,11 @@ impl Chat {
         let done = block::set(&self.inner.database, blocker, blocked, action).await?;
         if done.is_ok() {
             let command = ControlCommand::ReloadBlocks { users: [blocker.clone(), blocked.clone()] };
-            self.inner.hub.apply(&command).await?;
-            self.inner.hub.control.broadcast(&self.inner.hub.node, command).await?;
+            let confirmed = async {
+                self.inner.hub.apply(&command).await?;
+                self.inner.hub.control.broadcast(&self.inner.hub.node, command).await
+            };
+            confirmed.await.map_err(|error| unconfirmed(&error))?;
         }
         Ok(done)
     }
@@ -399,6 +403,15 @@ impl Chat {
 pub enum TypingState {
     Typing,
     Stopped,
+}
+
+/// The error of a node that could not be notified of a change that is in the database. Its cause alone would read as if
+/// nothing had changed.
+fn unconfirmed(error: &Error) -> Error {
+    if !error.is_reported() {
+        tracing::warn!(%error, "failed to notify all chat nodes of a saved change");
+    }
+    Error::Unconfirmed
 }
 
 fn unlimited() -> Decision {

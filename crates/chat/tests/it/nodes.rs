@@ -237,6 +237,35 @@ fn delivery_within_a_node_works_without_redis() {
     });
 }
 
+/// C13: without Redis a removal or a block is saved, and the answer does not claim that nothing was changed.
+#[test]
+fn removal_without_redis_says_that_the_change_is_saved() {
+    hob_testkit::run(async {
+        let context = TestContext::redis(NEEDS).await;
+        let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is a Redis") };
+        // The handle of a service, which does not wait as long as that of a test.
+        let store = Store::open(&redis.url().parse().unwrap()).unwrap();
+        let context = ServiceContext { store, ..context.context().clone() };
+        let chat = start(&context, config()).await;
+        let app = TestApp::start(&context, chat.routes()).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        redis.kill();
+        let removed = app.delete("/api/v1/chat/conversations/r/members?user_id=bert").await;
+        assert_eq!(removed.status, 503, "{}", removed.text());
+        assert!(removed.text().contains("is saved"), "{}", removed.text());
+        assert_eq!(chat.participants(&id).await.unwrap(), [user("anna")]);
+        let blocked = app.post("/api/v1/chat/users/anna/blocks", &json!({ "user_id": "bert" })).await;
+        assert_eq!(blocked.status, 503, "{}", blocked.text());
+        assert!(blocked.text().contains("is saved"), "{}", blocked.text());
+        assert_eq!(chat.blocked_by(&user("anna")).await.unwrap(), [user("bert")]);
+        redis.restart();
+        wait_for("the removal to be confirmed", LIMIT, async || {
+            app.delete("/api/v1/chat/conversations/r/members?user_id=bert").await.status != 503
+        })
+        .await;
+    });
+}
+
 /// A node subscribes only to the channels that have subscribers on it.
 #[test]
 fn node_subscribes_only_to_channels_with_subscribers() {
