@@ -127,6 +127,8 @@ impl Service for Chat {
         let chat = self.clone();
         tasks.spawn("chat node", move |task| chat.clone().keep_alive(task));
         let chat = self.clone();
+        tasks.spawn("chat presence", move |task| chat.clone().confirm(task));
+        let chat = self.clone();
         tasks.spawn("chat recovery", move |task| chat.clone().recover(task));
         let chat = self.clone();
         tasks.spawn("chat rebuild", move |task| chat.clone().rebuild(task));

@@ -13,6 +13,7 @@ mod control;
 mod listener;
 pub(crate) mod node;
 pub(crate) mod purge;
+mod recent_sockets;
 pub(crate) mod transient;
 mod write_queue;
 
@@ -36,6 +37,7 @@ use crate::conversation::event::{self, Event};
 use crate::database::{conversations, events, members};
 use crate::hub::channel_name::ChannelName;
 use crate::hub::node::{Node, NodeLoad};
+use crate::hub::recent_sockets::RecentSockets;
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
 use crate::session::protocol::Unsubscribe;
 
@@ -61,6 +63,9 @@ pub(crate) struct Hub {
     clients: Mutex<HashMap<UserId, Vec<Arc<Client>>>>,
     /// Sockets of other programs that are registered on this node.
     external_sockets: Mutex<HashMap<UserId, HashSet<SocketId>>>,
+    /// The version of the last presence change of each user with sockets on this node.
+    versions: Mutex<HashMap<UserId, u64>>,
+    pub(crate) recent_sockets: RecentSockets,
     /// The channels that report the presence of a user.
     watchers: Mutex<HashMap<UserId, HashSet<ChannelName>>>,
     connections: AtomicU64,
@@ -82,6 +87,8 @@ impl Hub {
             channels: Mutex::default(),
             clients: Mutex::default(),
             external_sockets: Mutex::default(),
+            versions: Mutex::default(),
+            recent_sockets: RecentSockets::default(),
             watchers: Mutex::default(),
             connections: AtomicU64::new(0),
             messages: AtomicU64::new(0),

@@ -12,12 +12,14 @@ use crate::hub::channel_name::ChannelName;
 use crate::hub::node::Heartbeat;
 use crate::hub::transient::{FeedUpdate, TransientEvent};
 use crate::hub::{Confirmation, ControlMessage, purge};
-use crate::keys::{Incarnation, SocketId, UserId};
+use crate::keys::{SocketId, UserId};
 use crate::session::protocol::Disconnect;
-use crate::store::presence::JoinReason;
+use crate::store::presence::{Known, PresenceChange};
 
 /// How many users are restored concurrently.
 const RESTORE_BATCH: usize = 64;
+/// How often a node looks whether Redis has lost data.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 const TYPING_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Chat {
@@ -42,16 +44,64 @@ impl Chat {
         if hub.node.heartbeat().await? == Heartbeat::Rejoined || !hub.node.is_synced() {
             self.inner.recover.notify_one();
         }
-        if hub.node.detect_data_loss().await? {
-            tracing::warn!("Redis lost chat data, rebuilding it");
-            self.inner.rebuild.notify_one();
-        }
         // Remembers the other nodes, in case Redis loses the list.
         hub.node.live().await?;
         if let Some(changes) = self.inner.changes.get() {
             changes.notify("chat");
         }
         hub.node.publish_load(hub.load()).await
+    }
+
+    /// Finds out whether Redis has lost data, and confirms the presence of the sockets of this node.
+    pub(super) async fn confirm(self, task: Task) {
+        let every = CONFIRM_INTERVAL.min(self.config().node_lease.get() / 3);
+        loop {
+            let done = async {
+                self.check_for_loss(Instant::now()).await?;
+                self.confirm_sockets().await
+            };
+            if let Err(error) = done.await
+                && !error.is_reported()
+            {
+                tracing::warn!(%error, "failed to confirm the presence of chat connections, retrying");
+            }
+            task.heartbeat();
+            if !task.pause(every).await {
+                return;
+            }
+        }
+    }
+
+    /// Starts to restore what Redis has lost, if it has lost anything.
+    pub(super) async fn check_for_loss(&self, since: Instant) -> Result<(), Error> {
+        let hub = &self.inner.hub;
+        if hub.node.detect_data_loss(since).await? {
+            tracing::warn!("Redis lost chat data, rebuilding it");
+            // A socket that was closed in the time that Redis lost is open again, under the current incarnation. The next
+            // one restores the sockets that are really open, and the others are swept with this one.
+            hub.node.invalidate();
+            hub.node.heartbeat().await?;
+            self.inner.recover.notify_one();
+            self.inner.rebuild.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Checks that Redis still has the last changes of this node's sockets.
+    async fn confirm_sockets(&self) -> Result<(), Error> {
+        let Inner { hub, presences, .. } = &*self.inner;
+        let recent = hub.recent_sockets.due(Instant::now());
+        let owners = presences.owner_of(&recent).await?;
+        for ((user, socket), owner) in recent.iter().zip(owners) {
+            match owner {
+                None if hub.is_connected(user, socket) => self.restore_sockets_of(user).await?,
+                Some(owner) if hub.node.is_own(&owner) && !hub.sockets_of(user).contains(socket) => {
+                    self.close_socket(user, socket).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Synchronizes a new incarnation, because earlier control commands did not wait for this node.
@@ -61,7 +111,11 @@ impl Chat {
             let incarnation = hub.node.incarnation();
             let done = async {
                 hub.revalidate_all().await?;
-                self.restore_sockets().await
+                self.restore_sockets().await?;
+                if hub.node.incarnation() == incarnation {
+                    hub.node.end_previous().await?;
+                }
+                Ok::<_, Error>(())
             };
             match done.await {
                 Ok(()) => hub.node.mark_synced(&incarnation),
@@ -77,7 +131,7 @@ impl Chat {
 
     /// Rebuilds the data in Redis after a loss, and removes the presence of nodes that no longer exist.
     pub(super) async fn rebuild(self, task: Task) {
-        let Inner { hub, store, keys, presences, .. } = &*self.inner;
+        let Inner { hub, store, keys, presences, database, .. } = &*self.inner;
         while until(&task, self.inner.rebuild.notified()).await {
             let done = async {
                 self.restore_sockets().await?;
@@ -85,7 +139,7 @@ impl Chat {
                 self.rebuild_unread().await?;
                 // After one lease, every live node has renewed its entry.
                 if task.pause(hub.node.lease()).await {
-                    let users = purge::purge_orphans(store, keys, &hub.node, presences).await?;
+                    let users = purge::purge_orphans(store, keys, &hub.node, presences, database).await?;
                     tracing::info!(users, "presence of users without a live node removed");
                 }
                 Ok::<_, Error>(())
@@ -107,7 +161,7 @@ impl Chat {
         let every = self.config().node_lease.get() / 6;
         while task.pause(every).await {
             let node = &self.inner.hub.node;
-            match node.sweep(&self.inner.presences).await {
+            match node.sweep(&self.inner.presences, &self.inner.database).await {
                 // Redis may have lost the index of a dead node before that node could restore it.
                 Ok(swept) if swept > 0 && node.lost_data_recently() => self.inner.rebuild.notify_one(),
                 Ok(_) => {}
@@ -119,21 +173,35 @@ impl Chat {
 
     /// Writes the sockets of this node to Redis again.
     async fn restore_sockets(&self) -> Result<(), Error> {
-        let hub = &self.inner.hub;
-        let node = hub.node.incarnation();
-        for users in hub.users().chunks(RESTORE_BATCH) {
-            let joins = users.iter().map(|user| self.restore_sockets_of(&node, user));
+        for users in self.inner.hub.users().chunks(RESTORE_BATCH) {
+            let joins = users.iter().map(|user| self.restore_sockets_of(user));
             futures_util::future::try_join_all(joins).await?;
         }
         Ok(())
     }
 
-    async fn restore_sockets_of(&self, node: &Incarnation, user: &UserId) -> Result<(), Error> {
+    async fn restore_sockets_of(&self, user: &UserId) -> Result<(), Error> {
         let Inner { hub, presences, .. } = &*self.inner;
         let _lock = self.lock_sockets(user).await;
         let sockets: Vec<SocketId> = hub.sockets_of(user).into_iter().collect();
-        if !sockets.is_empty() {
-            presences.join(node, user, &sockets, JoinReason::Restored).await?;
+        if sockets.is_empty() {
+            return Ok(());
+        }
+        let version = hub.version_of(user);
+        if version == 0 && hub.node.is_recovering() {
+            // The user connected after the loss. The sockets on other nodes are restored first: see `open_socket`.
+            for socket in &sockets {
+                hub.recent_sockets.add(user, socket, hub.node.lease() / 2);
+            }
+            return Ok(());
+        }
+        // Read under the lock, so that an earlier incarnation never replaces a later one.
+        let node = hub.node.incarnation();
+        let known = Known::from_version(version);
+        if let PresenceChange::Changed { version } | PresenceChange::Unchanged { version } =
+            presences.join(&node, user, &sockets, known).await?
+        {
+            hub.set_version(user, version);
         }
         Ok(())
     }

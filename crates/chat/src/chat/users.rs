@@ -1,6 +1,7 @@
 //! Users: their connections, presence and unread counts.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hob_database::{Isolation, Transaction};
 use hob_store::limit::{Algorithm, Decision, Rule};
@@ -16,15 +17,15 @@ use crate::hub::channel_name::ChannelName;
 use crate::hub::node::NodeInfo;
 use crate::hub::transient::{FeedSnapshot, FeedUpdate};
 use crate::keys::{ConversationId, Keys, SocketId, UserId};
-use crate::store::presence::{JoinReason, Presence, PresenceChange};
-use crate::store::unread::UnreadCount;
+use crate::store::presence::{Known, Presence, PresenceChange};
+use crate::store::unread::{CountScope, UnreadCount};
 
 impl Chat {
     /// Registers a connection of a user on this node and in Redis.
     pub(crate) async fn connect(&self, client: &Arc<Client>) -> Answer<()> {
-        let Inner { hub, presences, database, .. } = &*self.inner;
+        let Inner { hub, database, .. } = &*self.inner;
         if !self.check_connect_rate(&client.user).await {
-            return Ok(Err(Refusal::RateLimited { retry_after: std::time::Duration::from_secs(10) }));
+            return Ok(Err(Refusal::RateLimited { retry_after: Duration::from_secs(10) }));
         }
         // The client is registered before the blocks are read, so that a block that is added at the same time reloads
         // them.
@@ -40,8 +41,7 @@ impl Chat {
                 return refused;
             }
         }
-        let socket = std::slice::from_ref(&client.socket);
-        match presences.join(&hub.node.incarnation(), &client.user, socket, JoinReason::Opened).await {
+        match self.open_socket(&client.user, &client.socket).await {
             Ok(PresenceChange::LimitReached) => {
                 hub.remove(client);
                 Ok(Err(Refusal::LimitExceeded { what: "connections", max: Keys::SOCKETS_MAX_LEN }))
@@ -58,33 +58,84 @@ impl Chat {
         }
     }
 
+    /// Counts a new connection of a user as open. If Redis does not know the user, it may have lost the user's sockets on
+    /// other nodes. Then [`confirm_sockets`](Self::confirm_sockets) counts the connection when they are restored, so
+    /// that the user is not announced twice.
+    async fn open_socket(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
+        let Inner { hub, presences, .. } = &*self.inner;
+        let _lock = self.lock_sockets(user).await;
+        let (node, version) = (hub.node.incarnation(), hub.version_of(user));
+        let mut change = if version > 0 {
+            // All of them: Redis may have lost the others.
+            let sockets: Vec<SocketId> = hub.sockets_of(user).into_iter().collect();
+            presences.join(&node, user, &sockets, Known::Version(version)).await?
+        } else {
+            presences.join(&node, user, std::slice::from_ref(socket), Known::Ask).await?
+        };
+        if change == PresenceChange::NotFound {
+            self.check_for_loss(Instant::now()).await?;
+            if hub.node.is_recovering() {
+                hub.recent_sockets.add(user, socket, hub.node.lease() / 2);
+                return Ok(PresenceChange::NotFound);
+            }
+            change = presences.join(&node, user, std::slice::from_ref(socket), Known::Nothing).await?;
+        }
+        self.note_change(user, socket, &change);
+        Ok(change)
+    }
+
+    /// Remembers a change of a socket, to find out later whether Redis has lost it.
+    fn note_change(&self, user: &UserId, socket: &SocketId, change: &PresenceChange) {
+        if let PresenceChange::Changed { version } | PresenceChange::Unchanged { version } = change {
+            self.inner.hub.set_version(user, *version);
+            self.inner.hub.recent_sockets.add(user, socket, Duration::ZERO);
+        }
+    }
+
     /// Removes a connection.
     pub(crate) async fn disconnect(&self, client: &Client) {
-        let Inner { hub, presences, .. } = &*self.inner;
-        let last = hub.remove(client);
-        let leave = async {
-            let _lock = self.lock_sockets(&client.user).await;
-            let change = presences.leave(&client.user, &client.socket).await?;
-            if last {
-                let node = hub.node.incarnation();
-                presences.unindex(&node, &client.user).await?;
-                if !hub.sockets_of(&client.user).is_empty() {
-                    // The user has reconnected in the meantime, so the index must contain the user.
-                    presences.index(&node, &client.user).await?;
-                }
-            }
-            if matches!(change, PresenceChange::Changed { .. }) {
-                self.save_last_seen(&client.user).await?;
-            }
-            Ok::<_, Error>(())
-        };
-        if let Err(error) = leave.await {
+        let hub = &self.inner.hub;
+        hub.remove(client);
+        if let Err(error) = self.close_socket(&client.user, &client.socket).await {
             // The entries that are left in Redis belong to this incarnation and are removed with it.
             if !error.is_reported() {
                 tracing::warn!(%error, "failed to remove a chat connection from Redis");
             }
             hub.node.invalidate();
         }
+    }
+
+    /// Counts a socket of this node as closed. If Redis has lost it, it may also have lost sockets of the user on other
+    /// nodes. Then the socket is restored, and [`confirm_sockets`](Self::confirm_sockets) closes it when the others are
+    /// restored too: the user goes offline with one event, or stays online.
+    pub(super) async fn close_socket(
+        &self,
+        user: &UserId,
+        socket: &SocketId,
+    ) -> Result<PresenceChange, Error> {
+        let Inner { hub, presences, .. } = &*self.inner;
+        let _lock = self.lock_sockets(user).await;
+        let (node, version) = (hub.node.incarnation(), hub.version_of(user));
+        let Some(change) = presences.leave(user, socket, version).await? else {
+            let closed = std::slice::from_ref(socket);
+            let change = presences.join(&node, user, closed, Known::Version(version)).await?;
+            hub.recent_sockets.add(user, socket, hub.node.lease() / 2);
+            self.save_last_seen(user).await?;
+            return Ok(change);
+        };
+        self.note_change(user, socket, &change);
+        if hub.sockets_of(user).is_empty() {
+            hub.forget_version(user);
+            presences.unindex(&node, user).await?;
+            if !hub.sockets_of(user).is_empty() {
+                // The user has reconnected in the meantime, so the index must contain the user.
+                presences.index(&node, user).await?;
+            }
+        }
+        if matches!(change, PresenceChange::Changed { .. }) {
+            self.save_last_seen(user).await?;
+        }
+        Ok(change)
     }
 
     async fn check_connect_rate(&self, user: &UserId) -> bool {
@@ -99,10 +150,13 @@ impl Chat {
     /// Counts a socket of another program as open (C16). It belongs to this node and is removed when the node dies.
     pub async fn add_user_socket(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
         let Inner { hub, presences, .. } = &*self.inner;
+        let _lock = self.lock_sockets(user).await;
+        let known = Known::from_version(hub.version_of(user));
         let sockets = std::slice::from_ref(socket);
-        let change = presences.join(&hub.node.incarnation(), user, sockets, JoinReason::Opened).await?;
-        if change != PresenceChange::LimitReached {
+        let change = presences.join(&hub.node.incarnation(), user, sockets, known).await?;
+        if let PresenceChange::Changed { version } | PresenceChange::Unchanged { version } = change {
             hub.add_external_socket(user, socket);
+            hub.set_version(user, version);
         }
         Ok(change)
     }
@@ -113,9 +167,12 @@ impl Chat {
         user: &UserId,
         socket: &SocketId,
     ) -> Result<PresenceChange, Error> {
-        self.inner.hub.remove_external_socket(user, socket);
+        if self.inner.hub.remove_external_socket(user, socket) {
+            return self.close_socket(user, socket).await;
+        }
+        // It is registered on another node, or not at all.
         let _lock = self.lock_sockets(user).await;
-        let change = self.inner.presences.leave(user, socket).await?;
+        let change = self.inner.presences.leave(user, socket, 0).await?.unwrap_or(PresenceChange::NotFound);
         if matches!(change, PresenceChange::Changed { .. }) {
             self.save_last_seen(user).await?;
         }
@@ -165,18 +222,24 @@ impl Chat {
         Ok(Ok(online_members.collect()))
     }
 
-    /// The members of a conversation, from the cache if it is complete (C13).
+    /// The members of a conversation, from the database. A cache for other programs that has other members is replaced
+    /// (C13).
     pub async fn participants(&self, id: &ConversationId) -> Result<Vec<UserId>, Error> {
         let Inner { database, participants, .. } = &*self.inner;
-        if let Ok(Some(users)) = participants.get(id).await {
-            return Ok(users);
-        }
+        // Before the database: members that are cached later must not look outdated.
+        let cached = participants.get(id).await;
         let read = database.read(|snapshot| async move {
             let conversation = conversations::get(&snapshot, id).await?;
             Ok::<_, Error>((conversation, members::users(&snapshot, id).await?))
         });
         let (conversation, users) = read.await?;
+        let is_current = match &cached {
+            Ok(cached) => cached.as_ref() == Some(&users),
+            // There is nothing to replace while Redis is unavailable.
+            Err(_) => true,
+        };
         if let Some(conversation) = conversation
+            && !is_current
             && let Err(error) = participants.fill(id, conversation.sequence, &users).await
         {
             tracing::debug!(%error, "failed to fill the participant cache");
@@ -184,9 +247,13 @@ impl Chat {
         Ok(users)
     }
 
-    /// The unread counts of a user and their total, from the database (C8 C9).
+    /// The unread counts of a user and their total, from the database (C8 C9). The counters in Redis are written again,
+    /// because Redis may have gone back in time.
     pub async fn unread(&self, user: &UserId) -> Result<(Vec<UnreadCount>, u64), Error> {
         let counts = database::unread::of_user(&self.inner.database, user).await?;
+        if !counts.is_empty() {
+            self.inner.hub.broker.enqueue(self.inner.unread.write_call(user, &counts, CountScope::Full));
+        }
         let total = counts.iter().map(|count| count.unread).sum();
         Ok((counts.into_iter().map(UnreadCount::from).collect(), total))
     }
@@ -215,6 +282,7 @@ impl Chat {
 
     /// Saves in the database when a user was last online.
     async fn save_last_seen(&self, user: &UserId) -> Result<(), Error> {
+        let user = std::slice::from_ref(user);
         let work = |tx: Transaction| async move { users::set_last_seen(&tx, user).await };
         self.inner.database.write_with(Isolation::ReadCommitted, work).await
     }

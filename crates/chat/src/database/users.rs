@@ -10,9 +10,15 @@ pub(crate) async fn last_seen(database: &impl Read, user: &UserId) -> Result<Opt
     Ok(database.optional(seen.bind(user)).await?.map(|(seen,)| seen))
 }
 
-/// Sets the time to now. It never moves backwards.
-pub(crate) async fn set_last_seen(tx: &Transaction, user: &UserId) -> Result<(), Error> {
-    let seen = sql("INSERT INTO chat_last_seen (user_id, seen_at) VALUES ($1, $2)
-         ON CONFLICT (user_id) DO UPDATE SET seen_at = $2 WHERE chat_last_seen.seen_at < $2");
-    Ok(tx.execute(seen.bind(user).bind(tx.now())).await.map(drop)?)
+/// Sets the time of these users to now. It never moves backwards.
+pub(crate) async fn set_last_seen(tx: &Transaction, users: &[UserId]) -> Result<(), Error> {
+    let now = tx.now();
+    let tail = "ON CONFLICT (user_id) DO UPDATE SET seen_at = excluded.seen_at
+                WHERE chat_last_seen.seen_at < excluded.seen_at";
+    let mut rows = Vec::with_capacity(users.len());
+    for user in users {
+        rows.push((user, now));
+    }
+    tx.insert_all("INSERT INTO chat_last_seen (user_id, seen_at)", rows, tail).await?;
+    Ok(())
 }

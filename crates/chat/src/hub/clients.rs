@@ -42,15 +42,37 @@ impl Hub {
         self.external_sockets.lock().entry(user.clone()).or_default().insert(socket.clone());
     }
 
-    /// Removes a socket of another program.
-    pub(crate) fn remove_external_socket(&self, user: &UserId, socket: &SocketId) {
+    /// Removes a socket of another program. `false` if it is not registered on this node.
+    pub(crate) fn remove_external_socket(&self, user: &UserId, socket: &SocketId) -> bool {
         let mut external_sockets = self.external_sockets.lock();
-        if let Some(sockets) = external_sockets.get_mut(user) {
-            sockets.remove(socket);
-            if sockets.is_empty() {
-                external_sockets.remove(user);
-            }
+        let Some(sockets) = external_sockets.get_mut(user) else { return false };
+        let removed = sockets.remove(socket);
+        if sockets.is_empty() {
+            external_sockets.remove(user);
         }
+        removed
+    }
+
+    /// The version of the last presence change of a user, as far as this node knows; 0 if it knows none.
+    pub(crate) fn version_of(&self, user: &UserId) -> u64 {
+        self.versions.lock().get(user).copied().unwrap_or(0)
+    }
+
+    /// Remembers the version of a presence change.
+    pub(crate) fn set_version(&self, user: &UserId, version: u64) {
+        let mut versions = self.versions.lock();
+        let known = versions.entry(user.clone()).or_default();
+        *known = version.max(*known);
+    }
+
+    /// Forgets the version of a user without sockets on this node.
+    pub(crate) fn forget_version(&self, user: &UserId) {
+        self.versions.lock().remove(user);
+    }
+
+    /// Whether a connection of a user on this node has this socket.
+    pub(crate) fn is_connected(&self, user: &UserId, socket: &SocketId) -> bool {
+        self.clients.lock().get(user).is_some_and(|clients| clients.iter().any(|one| one.socket == *socket))
     }
 
     /// All users with sockets on this node.

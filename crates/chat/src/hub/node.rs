@@ -3,30 +3,28 @@
 //! A node that holds its lease applies every control command before the change is acknowledged. One that is not [in
 //! sync](Node::is_in_sync) reads the database before each delivery.
 
+mod witness;
+
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
+use hob_database::{Database, Isolation, Transaction};
 use hob_schema::Shard;
 use hob_service::NodeName;
-use hob_store::members::{self, Dead, HeartbeatResult, MemberKeys};
+use hob_store::members::{self, HeartbeatResult, MemberKeys};
 use hob_store::repair::{self, KeyType};
-use hob_store::{Key, Reply, Script, Store, Value, cmd};
+use hob_store::{Key, Store, Value, cmd};
 use parking_lot::Mutex;
 
 use crate::Error;
-use crate::keys::{Incarnation, Keys};
+use crate::database::users;
+use crate::keys::{Incarnation, Keys, UserId};
 use crate::store::presence::PresenceStore;
-
-static WITNESS: Script = Script::new(include_str!("node/witness.lua"));
 
 /// How many users of a dead node are swept concurrently.
 const SWEEP_BATCH: u32 = 256;
 /// When the claim on a dead node expires, so that another node can sweep it.
 const SWEEP_TIMEOUT: Duration = Duration::from_secs(60);
-/// After this many leases every node has noticed a data loss, or is dead and swept.
-const LOSS_MEMORY_LEASES: u32 = 10;
-/// How many witness keys a heartbeat checks: all 16 within four heartbeats.
-const WITNESS_BATCH: usize = 4;
 
 /// This node.
 #[derive(Debug)]
@@ -35,7 +33,13 @@ pub(crate) struct Node {
     keys: Keys,
     name: NodeName,
     lease: Duration,
+    /// This process, in the witness keys.
+    process: String,
     state: Mutex<LeaseState>,
+    /// Serializes heartbeats, so that a node does not join twice.
+    beating: tokio::sync::Mutex<()>,
+    /// Serializes looks at the witness keys.
+    looking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -43,7 +47,7 @@ struct LeaseState {
     incarnation: members::Incarnation,
     started: Instant,
     /// Earlier incarnations of this node.
-    previous: HashSet<String>,
+    previous: HashSet<members::Incarnation>,
     /// When each node was last seen alive, also by earlier incarnations.
     seen: HashMap<String, Instant>,
     /// When the lease expires by this node's own clock, counted from before the heartbeat was sent. `None` before the
@@ -51,8 +55,10 @@ struct LeaseState {
     lease_ends: Option<Instant>,
     /// Whether everything that an earlier incarnation may have missed was revalidated.
     synced: bool,
-    witnesses: Vec<Option<String>>,
-    next_witness: usize,
+    /// The score of the last look at each shard.
+    looks: Vec<Option<u64>>,
+    /// When the last look began.
+    looked: Option<Instant>,
     /// When a data loss in Redis was last detected.
     lost: Option<Instant>,
     /// The load that was last published, and when.
@@ -99,12 +105,21 @@ impl Node {
             seen: HashMap::new(),
             lease_ends: None,
             synced: false,
-            witnesses: vec![None; shards],
-            next_witness: 0,
+            looks: vec![None; shards],
+            looked: None,
             lost: None,
             last_load: None,
         };
-        Self { store: store.clone(), keys: keys.clone(), name: name.clone(), lease, state: Mutex::new(state) }
+        Self {
+            store: store.clone(),
+            keys: keys.clone(),
+            name: name.clone(),
+            lease,
+            process: state.incarnation.to_string(),
+            state: Mutex::new(state),
+            beating: tokio::sync::Mutex::default(),
+            looking: tokio::sync::Mutex::default(),
+        }
     }
 
     /// The current incarnation of this node.
@@ -125,6 +140,7 @@ impl Node {
     /// Renews the lease, or joins under a new incarnation, which is not in sync until
     /// [`mark_synced`](Node::mark_synced).
     pub(crate) async fn heartbeat(&self) -> Result<Heartbeat, Error> {
+        let _one_at_a_time = self.beating.lock().await;
         match self.try_heartbeat().await {
             // The list of nodes has the wrong type. Every node joins again, as after a data loss.
             Err(Error::Store(error)) if error.is_wrong_type() => {
@@ -178,62 +194,53 @@ impl Node {
         state.synced = false;
     }
 
-    /// Whether a part of Redis has lost its data since the last check.
-    pub(crate) async fn detect_data_loss(&self) -> Result<bool, Error> {
-        let shards: Vec<Shard> = self.keys.space().shards().collect();
-        let from = self.state.lock().next_witness;
-        let mut lost = false;
-        for at in (from..from + WITNESS_BATCH.min(shards.len())).map(|at| at % shards.len()) {
-            let key = self.keys.witness(shards[at]);
-            let call = WITNESS.on(&[&key]).arg(random_word());
-            let mut reply: Reply = repair::run(&self.store, call, &[(&key, KeyType::String)]).await?;
-            let found: String = reply.next()?;
-            let mut state = self.state.lock();
-            lost |= state.witnesses[at].as_ref().is_some_and(|known| *known != found);
-            state.witnesses[at] = Some(found);
-            state.next_witness = (at + 1) % shards.len();
-        }
-        if lost {
-            self.state.lock().lost = Some(Instant::now());
-        }
-        Ok(lost)
+    /// Whether this node has owned sockets under this incarnation, and they may still be in Redis.
+    pub(crate) fn is_own(&self, incarnation: &str) -> bool {
+        let state = self.state.lock();
+        state.incarnation.as_str() == incarnation
+            || state.previous.iter().any(|previous| previous.as_str() == incarnation)
     }
 
-    /// Whether a node that dies now may not have restored its index of users after a data loss.
-    pub(crate) fn lost_data_recently(&self) -> bool {
-        self.state.lock().lost.is_some_and(|lost| lost.elapsed() < self.lease * LOSS_MEMORY_LEASES)
+    /// Ends the leases of earlier incarnations. The current one has restored the open sockets, and other nodes sweep what
+    /// is left.
+    pub(crate) async fn end_previous(&self) -> Result<(), Error> {
+        let previous: Vec<_> = self.state.lock().previous.iter().cloned().collect();
+        let keys = NodeKeys::new(&self.keys);
+        for incarnation in &previous {
+            members::leave(&self.store, keys.all(), incarnation).await?;
+        }
+        Ok(())
     }
 
     /// Sets the users of dead nodes offline. Returns how many nodes were swept.
-    pub(crate) async fn sweep(&self, presences: &PresenceStore) -> Result<usize, Error> {
+    pub(crate) async fn sweep(&self, presences: &PresenceStore, database: &Database) -> Result<usize, Error> {
         let keys = NodeKeys::new(&self.keys);
         let dead = members::claim_dead(&self.store, keys.all(), 4, SWEEP_TIMEOUT).await?;
         for dead in &dead {
-            self.sweep_one(presences, dead).await?;
+            self.sweep_users(presences, database, &to_key_id(&dead.incarnation)).await?;
+            tracing::info!(node = dead.node, "users of a dead chat node set offline");
             members::remove_dead(&self.store, keys.all(), dead).await?;
         }
         Ok(dead.len())
-    }
-
-    async fn sweep_one(&self, presences: &PresenceStore, dead: &Dead) -> Result<(), Error> {
-        self.sweep_users(presences, &to_key_id(&dead.incarnation)).await?;
-        tracing::info!(node = dead.node, "users of a dead chat node set offline");
-        Ok(())
     }
 
     /// Sets all users of a dead incarnation offline. Returns how many there were.
     pub(crate) async fn sweep_users(
         &self,
         presences: &PresenceStore,
+        database: &Database,
         incarnation: &Incarnation,
     ) -> Result<usize, Error> {
         let mut swept = 0;
         loop {
-            let users = presences.some_users(incarnation, SWEEP_BATCH).await?;
+            let mut users = presences.some_users(incarnation, SWEEP_BATCH).await?;
             if users.is_empty() {
                 break;
             }
+            // In order, so that two nodes that save the same users do not deadlock.
+            users.sort();
             swept += users.len();
+            save_last_seen(database, &users).await;
             let sweeps = users.iter().map(|user| presences.sweep(incarnation, user));
             futures_util::future::try_join_all(sweeps).await?;
         }
@@ -265,7 +272,7 @@ impl Node {
             state.seen.insert(member.incarnation.to_string(), now);
         }
         let LeaseState { previous, seen, .. } = &mut *state;
-        previous.retain(|previous| seen.contains_key(previous));
+        previous.retain(|previous| seen.contains_key(previous.as_str()));
         drop(state);
         Ok(live)
     }
@@ -281,7 +288,9 @@ impl Node {
             others.extend(state.seen.keys().cloned());
         }
         others.remove(state.incarnation.as_str());
-        others.retain(|other| !state.previous.contains(other));
+        for previous in &state.previous {
+            others.remove(previous.as_str());
+        }
         Ok(others)
     }
 
@@ -342,7 +351,7 @@ fn parse_load(text: &str) -> NodeLoad {
 impl LeaseState {
     fn restart(&mut self, incarnation: members::Incarnation, now: Instant) {
         let previous = std::mem::replace(&mut self.incarnation, incarnation);
-        self.previous.insert(previous.to_string());
+        self.previous.insert(previous);
         self.started = now;
         self.lease_ends = None;
         self.synced = false;
@@ -392,6 +401,15 @@ impl NodeLoad {
     }
 }
 
+/// Saves in the database that these users were online until now, before they are set offline. Their presence does not
+/// wait for a database that is unavailable.
+pub(crate) async fn save_last_seen(database: &Database, users: &[UserId]) {
+    let work = |tx: Transaction| async move { users::set_last_seen(&tx, users).await };
+    if let Err(error) = database.write_with(Isolation::ReadCommitted, work).await {
+        tracing::warn!(%error, "failed to save when users of a dead chat node were last online");
+    }
+}
+
 /// The keys of the node list, all in the first shard.
 struct NodeKeys {
     live: Key,
@@ -416,8 +434,4 @@ fn first_shard() -> Shard {
 
 fn to_key_id(incarnation: &members::Incarnation) -> Incarnation {
     Incarnation::new(incarnation.as_str()).expect("32 hexadecimal digits are an id")
-}
-
-fn random_word() -> String {
-    format!("{:032x}", rand::random::<u128>())
 }

@@ -4,11 +4,12 @@
 //! nodes, while the users in it stay online on other masters. So after a data loss, when all live nodes have renewed
 //! their leases, all presence keys are scanned.
 
+use hob_database::Database;
 use hob_schema::Catalog;
 use hob_store::{Store, cmd};
 
 use crate::Error;
-use crate::hub::node::Node;
+use crate::hub::node::{Node, save_last_seen};
 use crate::keys::{Incarnation, Keys, UserId};
 use crate::store::presence::PresenceStore;
 
@@ -22,6 +23,7 @@ pub(crate) async fn purge_orphans(
     keys: &Keys,
     node: &Node,
     presences: &PresenceStore,
+    database: &Database,
 ) -> Result<usize, Error> {
     let catalog = Catalog::new(vec![keys.space().schema().clone()], keys.space().layout())
         .map_err(|clash| Error::Config(clash.to_string()))?;
@@ -32,7 +34,7 @@ pub(crate) async fn purge_orphans(
             let incarnations = page.iter().filter_map(|key| Incarnation::new(id(&catalog, key)?).ok());
             let known = node.known().await?;
             for orphan in incarnations.filter(|incarnation| !known.contains(incarnation.as_str())) {
-                purged += node.sweep_users(presences, &orphan).await?;
+                purged += node.sweep_users(presences, database, &orphan).await?;
             }
         }
         let mut scan = KeyScan::new(&master, keys, "presence")?;
@@ -44,6 +46,7 @@ pub(crate) async fn purge_orphans(
             let known = node.known().await?;
             for (user, owners) in users.iter().zip(owners) {
                 for orphan in owners.iter().filter(|owner| !known.contains(owner.as_str())) {
+                    save_last_seen(database, std::slice::from_ref(user)).await;
                     presences.sweep(orphan, user).await?;
                     purged += 1;
                 }

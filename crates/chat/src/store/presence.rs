@@ -1,8 +1,9 @@
 //! Presence (C1 C2 C3 C11 C12): the sockets of a user on all nodes. One script counts them, so that each real change
 //! publishes exactly one event.
 //!
-//! A socket belongs to one incarnation of a node. Other nodes remove the sockets of a dead node; after a data loss,
-//! each node restores its own sockets without events.
+//! A socket belongs to one incarnation of a node. Other nodes remove the sockets of a dead node. Redis may lose changes,
+//! so each node remembers the version of the last change of its users. It restores its own sockets, without an event
+//! unless the user was set offline in a later version.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,16 +20,31 @@ static JOIN: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/join
 static LEAVE: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/leave.lua"));
 static SWEEP: Script = Script::with(&[CLOCK, CHANGE], include_str!("presence/sweep.lua"));
 
-/// Why sockets are counted as open.
+/// What a node knows of a user whose sockets it adds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JoinReason {
-    /// A client connected.
-    Opened,
-    /// They were open before, but Redis may have lost them.
-    Restored,
+pub(crate) enum Known {
+    /// The version of the last change.
+    Version(u64),
+    /// Nothing: the user connects.
+    Nothing,
+    /// Nothing, and Redis may have lost the user. If Redis does not know the user either, nothing is changed.
+    Ask,
 }
 
-hob_units::names!(JoinReason { Opened = "opened", Restored = "restored" });
+impl Known {
+    /// What is known from the version of the last change, or 0.
+    pub(crate) fn from_version(version: u64) -> Self {
+        if version > 0 { Self::Version(version) } else { Self::Nothing }
+    }
+
+    fn argument(self) -> String {
+        match self {
+            Self::Version(version) => version.to_string(),
+            Self::Nothing => "0".to_owned(),
+            Self::Ask => "ask".to_owned(),
+        }
+    }
+}
 
 /// The result of adding or removing sockets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,31 +85,32 @@ impl PresenceStore {
     }
 
     /// Adds sockets of a user on a node. The node's index is written first: it can contain a user without sockets
-    /// there, but never lacks one with sockets.
+    /// there, but never lacks one with sockets. [`PresenceChange::NotFound`] only with [`Known::Ask`].
     pub(crate) async fn join(
         &self,
         node: &Incarnation,
         user: &UserId,
         sockets: &[SocketId],
-        reason: JoinReason,
+        known: Known,
     ) -> Result<PresenceChange, Error> {
         self.index(node, user).await?;
-        let mut reply: Reply = self.store.run(self.join_call(node, user, sockets, reason)).await?;
+        let mut reply: Reply = self.store.run(self.join_call(node, user, sockets, known)).await?;
         let change = match reply.word() {
             "online" => PresenceChange::Changed { version: reply.next()? },
             "restored" | "already" => PresenceChange::Unchanged { version: reply.next()? },
             "full" => PresenceChange::LimitReached,
+            "unknown" => PresenceChange::NotFound,
             _ => return Err(reply.unexpected().into()),
         };
-        if change != PresenceChange::LimitReached {
+        if matches!(change, PresenceChange::Changed { .. } | PresenceChange::Unchanged { .. }) {
             let views: Vec<Call> = sockets.iter().map(|socket| self.view(socket, user)).collect();
             self.store.batch(&views).await.into_iter().find(Result::is_err).transpose()?;
         }
         Ok(change)
     }
 
-    fn join_call(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId], reason: JoinReason) -> Call {
-        let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(reason.as_str());
+    fn join_call(&self, node: &Incarnation, user: &UserId, sockets: &[SocketId], known: Known) -> Call {
+        let mut call = JOIN.on(&self.user_keys(user)).arg(node.as_str()).arg(known.argument());
         call = call.arg(Keys::SOCKETS_MAX_LEN).arg(self.store.clock().us());
         call = call.arg(self.keys.user_online_channel()).arg(json_string(user));
         sockets.iter().fold(call, |call, socket| call.arg(socket.as_str()))
@@ -103,14 +120,24 @@ impl PresenceStore {
         cmd("SET").arg(self.keys.socket_user(socket)).arg(user.as_str()).take().into()
     }
 
-    /// Removes a socket.
-    pub(crate) async fn leave(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
+    /// Removes a socket of a user whose last change has this version. `None` if Redis has lost that change: then it may
+    /// also have lost sockets of the user on other nodes.
+    pub(crate) async fn leave(
+        &self,
+        user: &UserId,
+        socket: &SocketId,
+        version: u64,
+    ) -> Result<Option<PresenceChange>, Error> {
         let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.store.clock().us());
-        let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user));
-        let change = self.read_leave(self.store.run(call).await?).await?;
+        let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user)).arg(version);
+        let reply: Reply = self.store.run(call).await?;
+        if reply.word() == "lost" {
+            return Ok(None);
+        }
+        let change = self.read_leave(reply).await?;
         // This is done even for an unknown socket, because its view may still exist.
         self.store.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
-        Ok(change)
+        Ok(Some(change))
     }
 
     /// Adds a user to a node's index.
@@ -144,6 +171,23 @@ impl PresenceStore {
             sockets.filter_map(|(_, owner)| Incarnation::new(owner).ok()).collect()
         };
         Ok(self.read_each(reads.collect()).await?.into_iter().map(owners).collect())
+    }
+
+    /// The incarnation that owns each of these sockets, in their order; `None` if it is not open.
+    pub(crate) async fn owner_of(
+        &self,
+        sockets: &[(UserId, SocketId)],
+    ) -> Result<Vec<Option<String>>, Error> {
+        let read = |(user, socket): &(UserId, SocketId)| {
+            cmd("HGET").arg(self.keys.presence(user)).arg(socket.as_str()).take().into()
+        };
+        let calls: Vec<Call> = sockets.iter().map(read).collect();
+        let replies = self.store.batch(&calls).await.into_iter().zip(sockets);
+        let owner = |(reply, (user, _)): (hob_store::Result<Value>, &(UserId, SocketId))| {
+            let value = repair::or_none(reply, self.keys.presence(user))?.unwrap_or(Value::Nil);
+            Ok(FromRedisValue::from_redis_value(value).unwrap_or_default())
+        };
+        replies.map(owner).collect()
     }
 
     /// Some users of a node's index. Empty if the index is empty.

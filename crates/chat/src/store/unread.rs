@@ -143,7 +143,7 @@ impl UnreadCounters {
         Ok(updates)
     }
 
-    fn write_call(&self, user: &UserId, counts: &[UnreadRow], scope: CountScope) -> Call {
+    pub(crate) fn write_call(&self, user: &UserId, counts: &[UnreadRow], scope: CountScope) -> Call {
         let mut keys = vec![self.keys.unread_held(user), self.keys.unread_total(user)];
         keys.extend(counts.iter().map(|count| self.keys.unread(user, &count.conversation_id)));
         let call = WRITE.on(&keys).arg(scope.as_str());

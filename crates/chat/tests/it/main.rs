@@ -11,6 +11,7 @@ mod pages;
 mod presence;
 mod proxy;
 mod revocation;
+mod rewind;
 mod sdk;
 mod slow;
 mod socket;

@@ -41,6 +41,7 @@ every_service! {
             assert!(chat.sockets(&anna).await.is_ok() && chat.sockets(&bert).await.unwrap().len() == 1, "{key}");
             // The user goes offline with the last socket and online with the next, although data of the key was lost.
             chat.remove_user_socket(&anna, &socket("anna-1")).await.unwrap();
+            wait_for("anna to be offline", LIMIT, async || !chat.is_user_online(&anna).await.unwrap()).await;
             let joined = chat.add_user_socket(&anna, &socket("anna-1")).await.unwrap();
             assert!(matches!(joined, PresenceChange::Changed { .. }), "{key}: {joined:?}");
             assert_eq!(get(&context, &keys.online(&anna)).await.as_deref(), Some("true"), "{key}");

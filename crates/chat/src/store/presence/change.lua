@@ -35,10 +35,15 @@ local function sockets_open()
   return redis.call('HLEN', KEYS[3]) - redis.call('HEXISTS', KEYS[3], 'version')
 end
 
+-- The version of the last change; 0 if there is none.
+local function last_version()
+  return tonumber(redis.call('HGET', KEYS[3], 'version') or 0) or 0
+end
+
 -- The next version: the time in microseconds, or the last version plus one if the clock stood still or went
 -- backwards.
 local function next_version(given)
-  return math.max(clock_us(given), (tonumber(redis.call('HGET', KEYS[3], 'version') or 0) or 0) + 1)
+  return math.max(clock_us(given), last_version() + 1)
 end
 
 -- Save a change and publish it atomically.

@@ -1,11 +1,13 @@
 -- Add sockets of a user on a node.
 -- KEYS  see change.lua
--- ARGV  incarnation, 'opened' | 'restored', max sockets, now_us ('' = the store's clock), channel, user as JSON,
+-- ARGV  incarnation, what the node knows (below), max sockets, now_us ('' = the store's clock), channel, user as JSON,
 --       socket, …
--- Returns {'online', version} (the user was offline; published), {'restored', version} (the data was lost; not
---         published), {'already', version} or {'full'} (nothing changed)
+--       The node knows the version of the user's last change if the user has other sockets there; '0' if not; 'ask' if
+--       not, and the answer should be 'unknown' if Redis does not know the user either.
+-- Returns {'online', version} (the user was offline; published), {'restored', version} (the user was online, but Redis
+--         lost this; not published), {'already', version}, {'unknown'} or {'full'} (nothing changed)
 -- No TTL while a socket is open: PERSIST removes the one that part() set.
-local known = redis.call('EXISTS', KEYS[3]) == 1
+if ARGV[2] == 'ask' and redis.call('EXISTS', KEYS[3]) == 0 then return {'unknown'} end
 local before = sockets_open()
 local fresh = 0
 for i = 7, #ARGV do fresh = fresh + 1 - redis.call('HEXISTS', KEYS[3], ARGV[i]) end
@@ -19,7 +21,10 @@ if before > 0 then
   return {'already', redis.call('HGET', KEYS[3], 'version')}
 end
 redis.call('PERSIST', KEYS[3])
-if ARGV[2] == 'restored' and not known then
+-- A greater version means that the user was set offline after the last change that the node knows.
+local announced = tonumber(ARGV[2]) or 0
+if announced > 0 and last_version() <= announced then
+  redis.call('HSET', KEYS[3], 'version', int(announced))
   return {'restored', announce('true', '', ARGV[6], ARGV[4])}
 end
 return {'online', announce('true', ARGV[5], ARGV[6], ARGV[4])}
