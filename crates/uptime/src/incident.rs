@@ -7,6 +7,7 @@ mod event;
 
 use hob_database::{Database, Transaction, UnixMs};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 pub use event::{INCIDENTS, IncidentEvent, IncidentEventKind};
 
@@ -47,8 +48,9 @@ pub struct Incident {
 }
 
 /// Why an incident was resolved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = IncidentResolution)]
 pub enum Resolution {
     Recovered,
     /// The monitor was paused.

@@ -1,4 +1,5 @@
-//! Tests that the API has one style: fields, parameters and values of enumerations are in snake_case.
+//! Tests that the API has one style: fields, parameters and values of enumerations are in snake_case, and states are
+//! enumerations.
 
 use serde_json::Value;
 
@@ -10,6 +11,9 @@ const FOREIGN: [(&str, &str); 3] = [
     ("HttpVersion", "versions of HTTP: 1.1"),
     ("RecordType", "types of DNS records: AAAA"),
 ];
+
+/// Fields that are enumerations wherever they occur.
+const STATES: [&str; 3] = ["state", "class", "resolution"];
 
 #[tokio::test]
 async fn names_in_the_api_are_in_snake_case() {
@@ -30,6 +34,13 @@ async fn names_in_the_api_are_in_snake_case() {
     assert_eq!(names.found, [] as [String; 0]);
 }
 
+/// Whether a field is a text that may have any value.
+fn is_text(field: &Value) -> bool {
+    let kind = &field["type"];
+    (kind == "string" || kind.as_array().is_some_and(|kinds| kinds.contains(&"string".into())))
+        && field["enum"].is_null()
+}
+
 /// Looks for names in another style.
 #[derive(Default)]
 struct Names {
@@ -45,10 +56,11 @@ impl Names {
                 if let (Some(name), Some(_)) = (value["name"].as_str(), value["in"].as_str()) {
                     self.check(at, name);
                 }
-                for name in
-                    fields.get("properties").and_then(Value::as_object).into_iter().flat_map(|map| map.keys())
-                {
+                for (name, field) in value["properties"].as_object().into_iter().flatten() {
                     self.check(at, name);
+                    if STATES.contains(&&**name) && is_text(field) {
+                        self.found.push(format!("{at}: {name} is a text without a list of its values"));
+                    }
                 }
                 let constants = value["enum"].as_array().into_iter().flatten().chain([&value["const"]]);
                 for name in constants.filter_map(Value::as_str) {

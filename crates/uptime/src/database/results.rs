@@ -1,18 +1,20 @@
 //! Single results of checks.
 
-use hob_database::{Database, Error, Query, Read, Transaction, UnixMs, from_row, sql};
+use hob_database::{Database, Error, Query, Read, Transaction, UnixMs, column, from_row, sql};
 
 use crate::error::Result;
 use crate::keys::MonitorId;
 use crate::monitor::history::{NewResult, ResultRow};
+use crate::schedule::state::MonitorState;
 
 struct Row {
     at: UnixMs,
-    state: String,
+    state: MonitorState,
     latency_us: u64,
     error: Option<String>,
 }
 
+column!(MonitorState as text);
 from_row!(Row { at, state, latency_us, error });
 
 /// Inserts results; a result that is already there stays as it is.

@@ -39,7 +39,7 @@ pub struct NewResult {
 pub struct ResultRow {
     /// Unix milliseconds.
     pub at_ms: i64,
-    pub state: String,
+    pub state: MonitorState,
     pub latency_us: u64,
     pub error: Option<String>,
 }

@@ -17,7 +17,6 @@ use crate::monitor::check::{Check, MonitorKind};
 use crate::monitor::history::{self, Downtime, Period, Points, ResultRow};
 use crate::routes::{Paused, find_monitor, set_paused};
 use crate::schedule::snapshot::{AssertionFinding, MonitorRow};
-use crate::schedule::state::MonitorState;
 use crate::uptime::{CheckNowOutcome, Uptime, topic};
 
 #[derive(Template)]
@@ -237,7 +236,7 @@ impl ShownResult {
     fn new(result: &ResultRow) -> Self {
         Self {
             when: RelativeTime::at(result.at_ms),
-            badge: badge(result.state.parse().unwrap_or(MonitorState::Pending)),
+            badge: badge(result.state),
             took: millis(result.latency_us as f64 / 1000.0),
             error: result.error.clone().unwrap_or_default(),
         }

@@ -5,10 +5,11 @@ use hob_web::{Caller, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::incident::{Incident, Note, unix_ms};
+use crate::incident::{Incident, Note, Resolution, unix_ms};
 use crate::monitor::Monitor;
 use crate::monitor::check::{
-    AssertionResult, CheckOutcome, DnsSpec, HeartbeatSpec, HttpSpec, MonitorKind, Observation, Phases,
+    AssertionResult, CheckOutcome, DnsSpec, FailureClass, HeartbeatSpec, HttpSpec, MonitorKind, Observation,
+    Phases,
 };
 use crate::monitor::history::{Downtime, Period, Point, ResultRow};
 use crate::pages::MAY_WRITE;
@@ -124,8 +125,7 @@ pub(super) struct CheckView {
     state: MonitorState,
     status_code: Option<u16>,
     error: Option<String>,
-    /// Failure class.
-    class: Option<&'static str>,
+    class: Option<FailureClass>,
     /// Address of the last connection.
     address: Option<String>,
     certificate_days: Option<i64>,
@@ -168,7 +168,7 @@ impl CheckView {
             state,
             status_code,
             error: observation.failure().map(|failure| failure.message().to_owned()),
-            class: observation.failure().map(|failure| failure.class.as_str()),
+            class: observation.failure().map(|failure| failure.class),
             address: observation.address.map(|address| address.to_string()),
             certificate_days: observation.certificate_days,
             phases: PhasesView::new(&observation.phases),
@@ -202,6 +202,7 @@ pub(super) struct IncidentView {
     opened_at: Time,
     /// When the retries were used up.
     confirmed_at: Time,
+    #[schema(value_type = FailureClass)]
     class: String,
     message: String,
     failures: u32,
@@ -213,8 +214,7 @@ pub(super) struct IncidentView {
     acknowledged_at: Option<Time>,
     acknowledged_by: Option<String>,
     resolved_at: Option<Time>,
-    /// `recovered`, or `paused` if the monitor was paused.
-    resolution: Option<String>,
+    resolution: Option<Resolution>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<NoteView>,
 }
@@ -243,7 +243,7 @@ impl IncidentView {
             acknowledged_at: incident.acknowledged_at.map(Time),
             acknowledged_by: incident.acknowledged_by,
             resolved_at: incident.resolved_at.map(Time),
-            resolution: incident.resolution.map(|resolution| resolution.to_string()),
+            resolution: incident.resolution,
             notes: notes.into_iter().map(NoteView::new).collect(),
         }
     }

@@ -161,6 +161,13 @@ async fn state_after_a_requested_check_is_that_of_the_check() {
         assert_eq!(checked["state"], state, "{checked}");
         assert_eq!(service.monitor(&id).await["state"], state);
     }
+    let results = wait_for("the results in the history", LIMIT, async || {
+        let history: Value = service.app.get(&format!("/api/v1/uptime/monitors/{id}/history")).await.json();
+        history["results"].as_array().filter(|results| results.len() == 5).cloned()
+    })
+    .await;
+    let states: Vec<&Value> = results.iter().map(|result| &result["state"]).collect();
+    assert_eq!(states, ["up", "down", "up", "down", "up"]);
 }
 
 /// Reminders every second: with rounds of ten seconds, eight of them would take longer than the limit.

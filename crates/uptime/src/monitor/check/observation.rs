@@ -4,6 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+use utoipa::ToSchema;
+
 /// One run of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observation {
@@ -47,7 +50,10 @@ pub struct Failure {
     message: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// The kind of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = CheckFailureClass)]
 pub enum FailureClass {
     /// The name could not be resolved.
     Name,
