@@ -238,7 +238,9 @@ impl Store {
         &self.shared.pubsub
     }
 
-    fn is_embedded(&self) -> bool {
+    /// Whether the store is the engine in this process.
+    #[must_use]
+    pub fn is_embedded(&self) -> bool {
         matches!(self.shared.backend, Backend::Embedded(_))
     }
 

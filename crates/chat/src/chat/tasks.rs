@@ -18,8 +18,10 @@ use crate::store::presence::{Known, PresenceChange};
 
 /// How many users are restored concurrently.
 const RESTORE_BATCH: usize = 64;
-/// How often a node looks whether Redis has lost data.
+/// How often a node looks whether Redis has lost data, if sockets were opened or closed.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
+/// How often it looks otherwise.
+const IDLE_CONFIRM_INTERVAL: Duration = Duration::from_secs(6);
 const TYPING_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Chat {
@@ -55,15 +57,19 @@ impl Chat {
     /// Finds out whether Redis has lost data, and confirms the presence of the sockets of this node.
     pub(super) async fn confirm(self, task: Task) {
         let every = CONFIRM_INTERVAL.min(self.config().node_lease.get() / 3);
+        let mut looked: Option<Instant> = None;
         loop {
-            let done = async {
-                self.check_for_loss(Instant::now()).await?;
-                self.confirm_sockets().await
-            };
-            if let Err(error) = done.await
-                && !error.is_reported()
+            let now = Instant::now();
+            if self.inner.hub.recent_sockets.is_due(now)
+                || looked.is_none_or(|looked| now - looked >= IDLE_CONFIRM_INTERVAL)
             {
-                tracing::warn!(%error, "failed to confirm the presence of chat connections, retrying");
+                match self.confirm_once(now).await {
+                    Ok(()) => looked = Some(now),
+                    Err(error) if error.is_reported() => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "failed to confirm the presence of chat connections, retrying");
+                    }
+                }
             }
             task.heartbeat();
             if !task.pause(every).await {
@@ -87,11 +93,22 @@ impl Chat {
         Ok(())
     }
 
-    /// Checks that Redis still has the last changes of this node's sockets.
-    async fn confirm_sockets(&self) -> Result<(), Error> {
+    /// Looks for a loss, and then confirms the sockets that were changed before.
+    async fn confirm_once(&self, now: Instant) -> Result<(), Error> {
+        self.check_for_loss(now).await?;
+        let recent_sockets = &self.inner.hub.recent_sockets;
+        let recent = recent_sockets.take_due(now);
+        let confirmed = self.confirm_sockets(&recent).await;
+        if confirmed.is_err() {
+            recent.iter().for_each(|(user, socket)| recent_sockets.add(user, socket, Duration::ZERO));
+        }
+        confirmed
+    }
+
+    /// Checks that Redis still has the last changes of these sockets.
+    async fn confirm_sockets(&self, recent: &[(UserId, SocketId)]) -> Result<(), Error> {
         let Inner { hub, presences, .. } = &*self.inner;
-        let recent = hub.recent_sockets.due(Instant::now());
-        let owners = presences.owner_of(&recent).await?;
+        let owners = presences.owner_of(recent).await?;
         for ((user, socket), owner) in recent.iter().zip(owners) {
             match owner {
                 None if hub.is_connected(user, socket) => self.restore_sockets_of(user).await?,

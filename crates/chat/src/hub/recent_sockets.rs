@@ -1,5 +1,7 @@
-//! The sockets that were opened or closed on this node a short time ago. Redis may lose such a change without any sign, if
-//! it lost only the last moments; so each is checked again until it is certain to stay.
+//! The sockets that were opened or closed on this node a short time ago, and that were not checked since.
+//!
+//! Redis may lose the last moments without any sign, so each change is checked once, after the node has written its next look
+//! into the witness keys. If Redis loses the change later, it also loses that look, and the node notices it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -8,8 +10,6 @@ use parking_lot::Mutex;
 
 use crate::keys::{SocketId, UserId};
 
-/// How long a change is checked. Replicas that are further behind are found by the witness keys.
-const KEEP: Duration = Duration::from_secs(60);
 /// The most sockets to check. The oldest are dropped.
 const MAX_SOCKETS: usize = 10_000;
 
@@ -36,12 +36,18 @@ impl RecentSockets {
         sockets.push_back(RecentSocket { due, user: user.clone(), socket: socket.clone() });
     }
 
-    /// The sockets to check now.
-    pub(crate) fn due(&self, now: Instant) -> Vec<(UserId, SocketId)> {
+    /// Whether there are sockets to check.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.0.lock().iter().any(|socket| socket.due <= now)
+    }
+
+    /// Takes the sockets to check.
+    pub(crate) fn take_due(&self, now: Instant) -> Vec<(UserId, SocketId)> {
         let mut sockets = self.0.lock();
-        sockets.retain(|socket| now.saturating_duration_since(socket.due) < KEEP);
-        let due = sockets.iter().filter(|socket| socket.due <= now);
-        due.map(|socket| (socket.user.clone(), socket.socket.clone())).collect()
+        let (due, later): (VecDeque<_>, VecDeque<_>) =
+            sockets.drain(..).partition(|socket| socket.due <= now);
+        *sockets = later;
+        due.into_iter().map(|socket| (socket.user, socket.socket)).collect()
     }
 }
 
@@ -50,15 +56,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn socket_is_checked_after_its_delay_and_not_forever() {
+    fn socket_is_checked_once_after_its_delay() {
         let sockets = RecentSockets::default();
         let (user, socket) = (UserId::new("anna").unwrap(), SocketId::new("s1").unwrap());
-        sockets.add(&user, &socket, Duration::from_secs(5));
+        sockets.add(&user, &socket, Duration::from_secs(3600));
         let now = Instant::now();
-        assert!(sockets.due(now).is_empty());
-        assert_eq!(sockets.due(now + Duration::from_secs(6)), [(user, socket)]);
-        assert!(sockets.due(now + Duration::from_secs(6) + KEEP).is_empty());
-        assert!(sockets.due(now + Duration::from_secs(6)).is_empty(), "it is forgotten");
+        assert!(!sockets.is_due(now) && sockets.take_due(now).is_empty());
+        let later = now + Duration::from_secs(7200);
+        assert!(sockets.is_due(later));
+        assert_eq!(sockets.take_due(later), [(user, socket)]);
+        assert!(!sockets.is_due(later));
     }
 
     #[test]
@@ -68,7 +75,7 @@ mod tests {
         for n in 0..=MAX_SOCKETS {
             sockets.add(&user, &SocketId::new(format!("s{n}")).unwrap(), Duration::ZERO);
         }
-        let due = sockets.due(Instant::now());
+        let due = sockets.take_due(Instant::now());
         assert_eq!((due.len(), due[0].1.as_str()), (MAX_SOCKETS, "s1"));
     }
 }
