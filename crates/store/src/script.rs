@@ -156,8 +156,9 @@ impl From<Cmd> for Call {
 }
 
 impl From<&mut Cmd> for Call {
+    /// Takes the command out of the reference that its builder returns, and leaves an empty one.
     fn from(command: &mut Cmd) -> Self {
-        command.clone().into()
+        std::mem::take(command).into()
     }
 }
 
