@@ -1,7 +1,7 @@
 //! The history of the data on a server, which tells whether the server may have gone back to older data.
 //!
 //! A server that was restarted has another run id. A replica that was promoted has a second replication id, the one of
-//! its old master, and the offset at which it stopped to follow that master. Both are lost writes as far as Hob can know.
+//! its old master, and the offset at which it stopped following that master. In both cases writes may have been lost.
 //! The first replication id is not part of the history: it also changes when the first replica connects to a server.
 
 use std::sync::Arc;
