@@ -123,7 +123,7 @@ fn tests(options: &Options) -> Command {
         // Most tests wait for servers and timers, not for a processor.
         if std::env::var_os("NEXTEST_TEST_THREADS").is_none() {
             let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-            command.env("NEXTEST_TEST_THREADS", cores.div_ceil(2).saturating_add(cores).to_string());
+            command.env("NEXTEST_TEST_THREADS", cores.saturating_mul(2).to_string());
         }
     } else {
         // Doc tests are another step.
