@@ -103,7 +103,7 @@ fn rate(figures: &RunFigures) -> Quantity {
     Unit::PerSecond.of(figures.rate)
 }
 
-/// Without a successful request there is no latency.
+/// A run without a successful request has no latency.
 fn p95(figures: &RunFigures) -> Quantity {
     let has_latency = figures.requests > figures.failed;
     Unit::Millis.of(if has_latency { figures.p95 } else { f64::NAN })

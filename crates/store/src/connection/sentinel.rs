@@ -52,8 +52,8 @@ impl Sentinels {
         let mut clients = self.clients();
         loop {
             sleep(ASK_EVERY).await;
-            // Without an answer the connection to the master is still good. If sentinels disagree about the same
-            // configuration, such as an address and a name of one host, there is no other master either.
+            // The current master is kept if no sentinel answers, and as long as one with the latest configuration
+            // still names it: sentinels may know one host by its address and by its name.
             let masters = self.ask_all(&mut clients, dialer).await.unwrap_or_default();
             if !masters.contains(current)
                 && let Some(master) = masters.into_iter().next()

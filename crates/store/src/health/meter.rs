@@ -123,8 +123,8 @@ impl Meter {
         systems.iter().filter_map(|system| system.degradation()).collect()
     }
 
-    /// Records one operation. It has failed if there is no answer, or a refusal that concerns the whole server. Any other
-    /// error reply is an answer.
+    /// Records one operation. No answer and a refusal by the whole server count as failures, other error replies
+    /// do not.
     pub(crate) fn record(&self, kind: OperationKind, took: Duration, error: Option<&Error>) {
         let operations = &self.operations[kind as usize];
         self.peak.count(unix_ms());

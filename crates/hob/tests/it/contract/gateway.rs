@@ -125,8 +125,8 @@ fn public_rule(algorithm: &str) -> String {
 }
 
 on_every_store! {
-    /// G3 G4 G7–G12 G14 G15 G18: every family counts the same requests, those of this host excluded. There are no other
-    /// keys than the documented ones, our own below `ha:gateway:` and the number of refused requests.
+    /// G3 G4 G7–G12 G14 G15 G18: every family counts the same requests, those of this host excluded. All
+    /// other keys are below `ha:gateway:`, except the number of refused requests.
     fn request_is_counted_in_every_family(store: Store) {
         let gateway = Gateway::start(store, "");
         assert_eq!(request(&gateway.deployment.server, "GET /api/users", "").status, 200);
