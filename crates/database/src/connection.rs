@@ -1,6 +1,7 @@
 //! One connection to either database, and the statements that run on it.
 
 pub(crate) mod pools;
+mod reachability;
 
 use std::future;
 

@@ -1,4 +1,4 @@
-//! The handle to the database. Reads and writes end in bounded time.
+//! The handle to the database. Reads and writes end in bounded time, and soon if the server is known to be away.
 
 use std::fmt;
 use std::sync::Arc;
@@ -45,6 +45,8 @@ pub struct Options {
     pub connections: u32,
     /// Maximum wait for a PostgreSQL connection.
     pub connect_timeout: Duration,
+    /// Maximum wait for a PostgreSQL connection while the server is known to be away.
+    pub away_timeout: Duration,
     /// Maximum duration of a read or write, including waits and retries.
     pub statement_timeout: Duration,
 }
@@ -54,6 +56,7 @@ impl Default for Options {
         Self {
             connections: 10,
             connect_timeout: Duration::from_secs(3),
+            away_timeout: Duration::from_millis(250),
             statement_timeout: Duration::from_secs(10),
         }
     }
@@ -201,11 +204,11 @@ impl Database {
             let mut retries = Retries::until(self.deadline());
             loop {
                 let error = match self.attempt(isolation, retries.deadline(), work).await {
-                    Attempt::Finished(result) => return result,
+                    Attempt::Finished(result) => return self.observe(result),
                     Attempt::Retry(error) => error,
                 };
                 if !retries.wait().await {
-                    return Err(error);
+                    return self.observe(Err(error));
                 }
             }
         })
@@ -215,9 +218,11 @@ impl Database {
     fn run_read<'a>(&'a self, work: &'a mut dyn Work) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let deadline = self.deadline();
-            let (connection, now) = with_deadline(deadline, self.begin(Mode::Snapshot)).await?;
+            let begun = with_deadline(deadline, self.begin(Mode::Snapshot)).await;
+            let (connection, now) = self.observe(begun)?;
             let opened = OpenTransaction::new(connection, now);
-            timeout_at(deadline, work.run(&opened)).await.map_err(|_| Error::timed_out())?;
+            let in_time = timeout_at(deadline, work.run(&opened)).await;
+            self.observe(in_time.map_err(|_| Error::timed_out()))?;
             let reason = opened.abort_reason().await;
             rollback(opened).await;
             match reason {
@@ -225,6 +230,14 @@ impl Database {
                 Some(AbortReason::Broken) | None => Ok(()),
             }
         })
+    }
+
+    /// Takes note of a result that suggests that the database is away.
+    fn observe<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if matches!(result, Err(Error::Unavailable { .. } | Error::Uncertain { .. })) {
+            self.inner.pools.suspect();
+        }
+        result
     }
 
     async fn attempt(&self, isolation: Isolation, deadline: Instant, work: &mut dyn Work) -> Attempt {
@@ -286,7 +299,10 @@ impl Database {
             let mut connection = pools.acquire(mode).await?;
             match connection.begin(mode).await {
                 Ok(now) => return Ok((connection, now)),
-                Err(error) if error.is_unavailable() && stale > 0 => stale -= 1,
+                Err(error) if error.is_unavailable() && stale > 0 => {
+                    pools.suspect();
+                    stale -= 1;
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -297,7 +313,10 @@ impl Database {
         loop {
             let mut connection = self.inner.pools.acquire(Mode::Snapshot).await?;
             match connection.fetch(statement.clone(), max_rows).await {
-                Err(error) if error.is_unavailable() && stale > 0 => stale -= 1,
+                Err(error) if error.is_unavailable() && stale > 0 => {
+                    self.inner.pools.suspect();
+                    stale -= 1;
+                }
                 Err(error) if error.is_unavailable() => return Err(error),
                 result => {
                     connection.release();
@@ -314,7 +333,9 @@ impl Source for Database {
     }
 
     fn fetch(&self, statement: Statement, max_rows: usize) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
-        Box::pin(with_deadline(self.deadline(), self.fetch_once(statement, max_rows)))
+        Box::pin(async move {
+            self.observe(with_deadline(self.deadline(), self.fetch_once(statement, max_rows)).await)
+        })
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub(crate) mod backoff;
 pub(crate) mod cluster;
+pub(crate) mod deadline;
 pub(crate) mod dial;
 #[cfg_attr(not(feature = "embedded"), path = "connection/no_engine.rs")]
 pub(crate) mod embedded;

@@ -4,7 +4,7 @@
 //! Cluster. On each of them:
 //!
 //! - Every call has a deadline. Lost connections are reopened after 50 ms × attempt, at most 2 s, with jitter. Until
-//!   then calls wait within their deadline.
+//!   then calls wait within their deadline, and for at most 250 ms once an attempt to reconnect has failed.
 //! - A call that may have been executed is never repeated. [`Error::Unavailable`] and an error reply mean that it was
 //!   not executed; [`Error::Interrupted`] means that the outcome is unknown.
 //! - A [`Script`] is sent by its hash, and with its source if the server does not have it, also inside a

@@ -1,6 +1,5 @@
 //! The handle to the store that all of Hob uses.
 
-use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::address::{Address, Host};
 use crate::bus::{Bus, PubSub};
 use crate::clock::Clock;
 use crate::connection::cluster::Cluster;
+use crate::connection::deadline::{AWAY_LIMIT, Deadline};
 use crate::connection::dial::Dialer;
 use crate::connection::embedded::Embedded;
 use crate::connection::route::first_key;
@@ -36,12 +36,14 @@ const OWN_SYSTEM: &str = "hob";
 /// A handle to the store: the embedded engine, a Redis or Valkey server, a Sentinel set or a Cluster. Cheap to clone.
 ///
 /// Every call has a deadline. While there is no connection, or while another client's script occupies the embedded
-/// engine, calls wait until their deadline and then return [`Error::Unavailable`]. A call that may have been executed is
+/// engine, calls wait until their deadline and then return [`Error::Unavailable`]. Once an attempt to reconnect has failed,
+/// they wait for at most 250 ms. A call that may have been executed is
 /// never repeated: it returns [`Error::Interrupted`].
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
     deadline: Duration,
+    away_limit: Duration,
     clock: Clock,
     system: Arc<System>,
 }
@@ -102,7 +104,7 @@ impl Store {
         let system = meter.system(OWN_SYSTEM);
         let shared = |root: &Weak<Shared>| Shared { backend, name, meter, pubsub, root: root.clone() };
         let shared = Arc::new_cyclic(shared);
-        Self { shared, deadline: DEFAULT_DEADLINE, clock: Clock::store(), system }
+        Self { shared, deadline: DEFAULT_DEADLINE, away_limit: AWAY_LIMIT, clock: Clock::store(), system }
     }
 
     /// A handle to the same store for one system of the program. [`Health::degraded`] names the systems whose calls the
@@ -116,6 +118,13 @@ impl Store {
     #[must_use]
     pub fn with_deadline(&self, deadline: Duration) -> Self {
         Self { deadline, ..self.clone() }
+    }
+
+    /// A handle to the same store whose calls wait until their deadline even if the server is known to be away. For a task
+    /// that has nothing else to do, and for tests that restart a server.
+    #[must_use]
+    pub fn with_patience(&self) -> Self {
+        Self { away_limit: Duration::MAX, ..self.clone() }
     }
 
     /// How long a call may take.
@@ -153,7 +162,7 @@ impl Store {
         let started = Instant::now();
         let mut answers = Vec::with_capacity(calls.len());
         for chunk in calls.chunks(CHUNK) {
-            answers.extend(self.answer_all(chunk, started..started + self.deadline).await);
+            answers.extend(self.answer_all(chunk, started).await);
         }
         let failed = |(call, answer): (_, &Result<Value>)| {
             answer.as_ref().err().filter(|error| is_failure(error)).map(|error| (call, error.clone()))
@@ -184,7 +193,7 @@ impl Store {
         let Backend::Cluster(cluster) = &self.shared.backend else {
             return Ok(vec![self.clone()]);
         };
-        let masters = cluster.masters(self.until()).await?;
+        let masters = cluster.masters(self.limits(Instant::now())).await?;
         let handle = |(host, connection): (Host, Arc<ServerConnection>)| Self {
             shared: Arc::new(Shared {
                 backend: Backend::Single(connection),
@@ -229,8 +238,8 @@ impl Store {
     pub(crate) async fn read_history(&self, key: &[u8]) -> Result<()> {
         match &self.shared.backend {
             Backend::Embedded(_) => Ok(()),
-            Backend::Single(connection) => connection.read_history(self.until()).await,
-            Backend::Cluster(cluster) => cluster.read_history(key, self.until()).await,
+            Backend::Single(connection) => connection.read_history(self.limits(Instant::now())).await,
+            Backend::Cluster(cluster) => cluster.read_history(key, self.limits(Instant::now())).await,
         }
     }
 
@@ -244,8 +253,17 @@ impl Store {
         matches!(self.shared.backend, Backend::Embedded(_))
     }
 
+    /// The end of a call that begins now.
     pub(crate) fn until(&self) -> Instant {
         Instant::now() + self.deadline
+    }
+
+    /// The time limits of a call that began at `started`.
+    fn limits(&self, started: Instant) -> Deadline {
+        let at = started + self.deadline;
+        let away_at = started + self.deadline.min(self.away_limit);
+        let retry_at = if self.system.degradation().is_some() { away_at } else { at };
+        Deadline { at, away_at, retry_at }
     }
 
     async fn timed(&self, kind: OperationKind, call: &Call) -> Result<Value> {
@@ -283,9 +301,9 @@ impl Store {
     }
 
     async fn answer(&self, call: &Call, started: Instant) -> Result<Value> {
-        let deadline = started + self.deadline;
+        let deadline = self.limits(started);
         match &self.shared.backend {
-            Backend::Embedded(engine) => engine.call(call, started..deadline).await,
+            Backend::Embedded(engine) => engine.call(call, started..deadline.at).await,
             Backend::Single(connection) => loop {
                 match connection.call(call, deadline).await {
                     Err(error) if refused_for_now(connection, &error, deadline) => sleep(PAUSE).await,
@@ -296,11 +314,12 @@ impl Store {
         }
     }
 
-    async fn answer_all(&self, calls: &[Call], time: Range<Instant>) -> Vec<Result<Value>> {
+    async fn answer_all(&self, calls: &[Call], started: Instant) -> Vec<Result<Value>> {
+        let deadline = self.limits(started);
         match &self.shared.backend {
-            Backend::Embedded(engine) => engine.call_all(calls, time).await,
-            Backend::Single(connection) => call_all_on(connection, calls, time.end).await,
-            Backend::Cluster(cluster) => cluster.call_all(calls, time.end).await,
+            Backend::Embedded(engine) => engine.call_all(calls, started..deadline.at).await,
+            Backend::Single(connection) => call_all_on(connection, calls, deadline).await,
+            Backend::Cluster(cluster) => cluster.call_all(calls, deadline).await,
         }
     }
 }
@@ -311,8 +330,13 @@ async fn probe_until_recovered(store: Weak<Shared>, system: Arc<System>) {
         sleep(PROBE_INTERVAL).await;
         let Some(shared) = store.upgrade() else { return };
         let (began, key) = (Instant::now(), system.refused_key());
-        let store =
-            Store { shared, deadline: DEFAULT_DEADLINE, clock: Clock::store(), system: Arc::clone(&system) };
+        let store = Store {
+            shared,
+            deadline: DEFAULT_DEADLINE,
+            away_limit: AWAY_LIMIT,
+            clock: Clock::store(),
+            system: Arc::clone(&system),
+        };
         if store.accepts_write(key.as_deref()).await && system.probe_passed(began) {
             return;
         }
@@ -326,7 +350,11 @@ fn one_server(target: Target, dialer: Dialer, meter: &Arc<Meter>) -> (Backend, P
 }
 
 /// Runs calls on one server, and retries those that it refused temporarily without running them.
-async fn call_all_on(connection: &ServerConnection, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
+async fn call_all_on(
+    connection: &ServerConnection,
+    calls: &[Call],
+    deadline: Deadline,
+) -> Vec<Result<Value>> {
     let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
     let mut waiting: Vec<usize> = (0..calls.len()).collect();
     while !waiting.is_empty() {
@@ -351,8 +379,8 @@ async fn call_all_on(connection: &ServerConnection, calls: &[Call], deadline: In
 }
 
 /// Whether the server temporarily refused the call without running it, and there is time for a retry.
-fn refused_for_now(connection: &ServerConnection, error: &Error, deadline: Instant) -> bool {
-    (error.is_transient() || connection.moves_on(error)) && Instant::now() + PAUSE < deadline
+fn refused_for_now(connection: &ServerConnection, error: &Error, deadline: Deadline) -> bool {
+    (error.is_transient() || connection.moves_on(error)) && Instant::now() + PAUSE < deadline.retry_at
 }
 
 impl std::fmt::Debug for Store {

@@ -132,6 +132,15 @@ impl Channel {
         });
     }
 
+    /// Whether a user has an active subscription here, and is therefore a member: a subscription is activated only for
+    /// members, and ends before the removal of a member is acknowledged.
+    pub(crate) fn has_active_subscription(&self, user: &UserId) -> bool {
+        let is_active = |subscription: &Subscription| {
+            subscription.client.user == *user && matches!(subscription.state, SubscriptionState::Active)
+        };
+        self.state.lock().subscriptions.values().any(is_active)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.state.lock().subscriptions.is_empty()
     }

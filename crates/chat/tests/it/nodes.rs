@@ -4,10 +4,11 @@ use hob_web::Service as _;
 use std::time::Duration;
 
 use hob_chat::{BlockAction, Chat, Config};
+use hob_database::Database;
 use hob_fixtures::{Server, TestApp, TestContext, every_service};
 use hob_service::{Period, ServiceContext};
 use hob_store::{BusEvent, ChannelFilter, Store};
-use hob_testkit::{LIMIT, wait_for};
+use hob_testkit::{LIMIT, TestDatabase, wait_for};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -234,6 +235,44 @@ fn delivery_within_a_node_works_without_redis() {
         .await;
         say(&chat, &id, "anna", "good").await;
         assert_eq!(bert.messages(1).await, [(4, "good".to_owned())]);
+    });
+}
+
+/// Without the database, sending is refused with an error, connections stay open, and typing works.
+#[test]
+fn typing_works_without_the_database() {
+    hob_testkit::run(async {
+        let context = TestContext::redis(NEEDS).await;
+        let TestDatabase::Postgres(postgres) = context.test_database() else {
+            unreachable!("it is PostgreSQL")
+        };
+        // The handle of a service, which does not wait as long as that of a test.
+        let sets: Vec<_> = [hob_web::MIGRATIONS].iter().chain(NEEDS.migrations).copied().collect();
+        let database = Database::open(&postgres.url().parse().unwrap(), &sets).await.unwrap();
+        let context = ServiceContext { database, ..context.context().clone() };
+        let chat = start(&context, config()).await;
+        let app = TestApp::start(&context, chat.routes()).await;
+        room(&chat, "r", &["anna", "bert"]).await;
+        let mut anna = Client::connect(&app, &chat, "anna").await;
+        anna.subscribe("conv:r").await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        bert.subscribe("conv:r").await;
+        postgres.stop();
+        let typing = |on: bool| json!({ "conversationId": "r", "typing": on });
+        for on in [true, false] {
+            let answer = anna.rpc("typing", typing(on)).await;
+            assert!(answer["error"].is_null(), "{answer}");
+            bert.push_where(|push| push["pub"]["data"]["typing"] == on).await;
+        }
+        let refused = anna.rpc("send", json!({ "conversationId": "r", "content": "hello" })).await;
+        assert!(refused["error"].is_object(), "{refused}");
+        postgres.restart();
+        wait_for("a message to be sent", LIMIT, async || {
+            let sent = anna.rpc("send", json!({ "conversationId": "r", "content": "hello" })).await;
+            if sent["error"].is_null() { Ok(()) } else { Err(sent) }
+        })
+        .await;
+        assert_eq!(bert.messages(1).await[0].1, "hello");
     });
 }
 

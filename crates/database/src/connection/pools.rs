@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, S
 use sqlx::{PgPool, SqlitePool};
 
 use crate::address::{Address, Dialect, Location};
+use crate::connection::reachability::Reachability;
 use crate::connection::{Connection, Mode};
 use crate::{Error, Options, private_file};
 
@@ -18,7 +19,7 @@ const MAX_CACHED_STATEMENTS: usize = 500;
 #[derive(Clone)]
 pub(crate) enum Pools {
     Sqlite { writer: SqlitePool, readers: SqlitePool },
-    Postgres(PgPool),
+    Postgres { pool: PgPool, server: Reachability },
 }
 
 impl Pools {
@@ -71,30 +72,40 @@ impl Pools {
             .max_connections(options.connections)
             .acquire_timeout(options.connect_timeout)
             .test_before_acquire(false);
-        Pools::Postgres(pool.connect_lazy_with(connect))
+        Pools::Postgres {
+            pool: pool.connect_lazy_with(connect),
+            server: Reachability::new(options.away_timeout),
+        }
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
         match self {
             Pools::Sqlite { .. } => Dialect::Sqlite,
-            Pools::Postgres(_) => Dialect::Postgres,
+            Pools::Postgres { .. } => Dialect::Postgres,
         }
     }
 
-    /// Takes a connection for a transaction that has not begun.
+    /// Takes a connection for a transaction that has not begun. Fails soon if the server is known to be away.
     pub(crate) async fn acquire(&self, mode: Mode) -> Result<Connection, Error> {
         Ok(match (self, mode) {
             (Pools::Sqlite { readers, .. }, Mode::Snapshot) => readers.acquire().await?.into(),
             (Pools::Sqlite { writer, .. }, Mode::Write(_)) => writer.acquire().await?.into(),
-            (Pools::Postgres(pool), _) => pool.acquire().await?.into(),
+            (Pools::Postgres { pool, server }, _) => acquire_postgres(pool, server).await?,
         })
+    }
+
+    /// Records a call that failed because the database is unavailable.
+    pub(crate) fn suspect(&self) {
+        if let Pools::Postgres { pool, server } = self {
+            server.suspect(pool);
+        }
     }
 
     /// The maximum number of idle connections in the pool that may have been lost.
     pub(crate) fn max_stale(&self) -> u32 {
         match self {
             Pools::Sqlite { .. } => 0,
-            Pools::Postgres(pool) => pool.options().get_max_connections(),
+            Pools::Postgres { pool, .. } => pool.options().get_max_connections(),
         }
     }
 
@@ -106,9 +117,25 @@ impl Pools {
                     // The writer is closed last, because closing it checkpoints the write-ahead log into the file.
                     writer.close().await;
                 }
-                Pools::Postgres(pool) => pool.close().await,
+                Pools::Postgres { pool, .. } => pool.close().await,
             }
         })
+    }
+}
+
+async fn acquire_postgres(pool: &PgPool, server: &Reachability) -> Result<Connection, Error> {
+    let connected = async {
+        let mut connection = Connection::from(pool.acquire().await?);
+        if server.is_away() {
+            // A pooled connection to a frozen host looks alive.
+            connection.run_script("SELECT 1").await?;
+        }
+        Ok(connection)
+    };
+    tokio::select! {
+        biased;
+        connection = connected => connection,
+        () = server.give_up() => Err(Error::Unavailable { source: None }),
     }
 }
 

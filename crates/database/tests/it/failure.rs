@@ -33,7 +33,12 @@ async fn open_with_limit(test_database: &TestDatabase, limit: Duration) -> Datab
     let address = notes::address(test_database);
     // Repeated, because on a busy machine it may take longer than the limit.
     wait_for("the database to be opened", LIMIT, async || {
-        let options = Options { connections: 4, connect_timeout: limit, statement_timeout: limit };
+        let options = Options {
+            connections: 4,
+            connect_timeout: limit,
+            statement_timeout: limit,
+            ..Options::default()
+        };
         Database::open_with(&address, &[notes::MIGRATIONS], options).await
     })
     .await
@@ -88,6 +93,37 @@ async fn database_recovers_after_a_server_restart() {
         assert_recovers(&database).await;
         let delete = async || database.execute(sql("DELETE FROM notes_note")).await;
         wait_for("a successful delete", LIMIT, delete).await;
+    }
+}
+
+/// Something that happens to a server.
+type Change = fn(&Postgres);
+
+/// The first calls wait for a connection. Once the server is known to be away, a request with many calls does not take
+/// many deadlines.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_fail_soon_while_the_server_is_known_to_be_away() {
+    let disruptions: [(Change, Change); 2] =
+        [(Postgres::kill, Postgres::restart), (Postgres::freeze, Postgres::unfreeze)];
+    for (take_away, bring_back) in disruptions {
+        let test_database = TestDatabase::postgres();
+        let database = open_with_limit(&test_database, LIMIT / 6).await;
+        use_all_connections(&database).await;
+        take_away(server(&test_database));
+        wait_for("a call to fail soon", LIMIT * 2, async || {
+            let started = Instant::now();
+            assert_unavailable(count(&database)).await;
+            started.elapsed() < LIMIT / 12
+        })
+        .await;
+        let started = Instant::now();
+        for n in 0..10 {
+            assert_unavailable(count(&database)).await;
+            assert_unavailable(add(&database, &n.to_string())).await;
+        }
+        assert!(started.elapsed() < LIMIT, "20 calls together took {:?}", started.elapsed());
+        bring_back(server(&test_database));
+        assert_recovers(&database).await;
     }
 }
 

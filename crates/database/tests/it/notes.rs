@@ -110,7 +110,7 @@ pub(crate) fn address(test_database: &TestDatabase) -> Address {
 
 /// Longer time limits than a service has, so that a test does not fail on a busy machine.
 pub(crate) fn patient_options() -> Options {
-    Options { connect_timeout: LIMIT, statement_timeout: LIMIT, ..Options::default() }
+    Options { connect_timeout: LIMIT, away_timeout: LIMIT, statement_timeout: LIMIT, ..Options::default() }
 }
 
 /// Opens the database with the tables of the notes.

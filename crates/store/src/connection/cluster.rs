@@ -15,6 +15,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::address::Host;
+use crate::connection::deadline::Deadline;
 use crate::connection::dial::Dialer;
 use crate::connection::route::{self, Route};
 use crate::connection::server::ServerConnection;
@@ -49,7 +50,7 @@ impl Cluster {
     }
 
     /// Runs one call on the master of its slot.
-    pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
+    pub(crate) async fn call(&self, call: &Call, deadline: Deadline) -> Result<Value> {
         let route = route::route(&call.command)?;
         let (mut host, connection) = self.connection(route, deadline).await?;
         let mut answer = connection.call(call, deadline).await;
@@ -79,7 +80,7 @@ impl Cluster {
 
     /// Runs calls in one round trip per master, on all masters at the same time. Answers are in the order of the calls,
     /// each with its own error.
-    pub(crate) async fn call_all(&self, calls: &[Call], deadline: Instant) -> Vec<Result<Value>> {
+    pub(crate) async fn call_all(&self, calls: &[Call], deadline: Deadline) -> Vec<Result<Value>> {
         let mut answers: Vec<Option<Result<Value>>> = calls.iter().map(|_| None).collect();
         let mut routed = Vec::with_capacity(calls.len());
         for (at, call) in calls.iter().enumerate() {
@@ -95,13 +96,13 @@ impl Cluster {
     }
 
     /// Reads the history of the server that has a key again.
-    pub(crate) async fn read_history(&self, key: &[u8], deadline: Instant) -> Result<()> {
+    pub(crate) async fn read_history(&self, key: &[u8], deadline: Deadline) -> Result<()> {
         let (_, connection) = self.connection(Route::Slot(key_slot(key)), deadline).await?;
         connection.read_history(deadline).await
     }
 
     /// The masters and their connections, sorted by host.
-    pub(crate) async fn masters(&self, deadline: Instant) -> Result<Vec<(Host, Arc<ServerConnection>)>> {
+    pub(crate) async fn masters(&self, deadline: Deadline) -> Result<Vec<(Host, Arc<ServerConnection>)>> {
         let known = self.topology.known(deadline).await?;
         let connection = |host: &Host| Some((host.clone(), known.connections.get(host)?.clone()));
         let mut masters: Vec<_> = known.slots.masters().iter().filter_map(connection).collect();
@@ -134,7 +135,7 @@ impl Cluster {
         &'a self,
         calls: &'a [Call],
         routed: Vec<(usize, Route)>,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> BoxFuture<'a, Vec<(usize, Result<Value>)>> {
         let groups = self.by_master(routed);
         let sent = groups.into_iter().map(move |group| self.send_group(calls, group, deadline));
@@ -145,7 +146,7 @@ impl Cluster {
         &self,
         calls: &[Call],
         group: Vec<(usize, Route)>,
-        deadline: Instant,
+        deadline: Deadline,
     ) -> Vec<(usize, Result<Value>)> {
         let sent = async {
             let (host, connection) = self.connection(group[0].1, deadline).await?;
@@ -178,7 +179,7 @@ impl Cluster {
     }
 
     /// Decides what to do after an answer from `host`. After the deadline a refusal is returned.
-    fn classify(&self, answer: Result<Value>, host: &Host, deadline: Instant) -> Next {
+    fn classify(&self, answer: Result<Value>, host: &Host, deadline: Deadline) -> Next {
         let Err(error) = answer else {
             return Next::Done(answer);
         };
@@ -186,7 +187,7 @@ impl Cluster {
             self.topology.mark_stale();
             return Next::Done(Err(error));
         };
-        let in_time = Instant::now() + PAUSE < deadline;
+        let in_time = Instant::now() + PAUSE < deadline.retry_at;
         match (code.as_str(), redirection(detail, host)) {
             ("MOVED", Some(owner)) if in_time => {
                 self.topology.mark_stale();
@@ -204,32 +205,35 @@ impl Cluster {
     /// Runs a call on a node that is importing its slot. ASKING applies only to the next command of the connection, so
     /// both commands are sent in one pipeline, which is never split. A script is sent with its source, because the node
     /// may not have it.
-    async fn ask(&self, importer: &Host, call: &Call, deadline: Instant) -> Result<Value> {
+    async fn ask(&self, importer: &Host, call: &Call, deadline: Deadline) -> Result<Value> {
         let calls = [&redis::cmd("ASKING").into(), &call.with_source()];
         let answers = self.topology.connection_to(importer).send_all(&calls, deadline).await?;
         answers.into_iter().nth(1).unwrap_or_else(|| Err(Error::reply("no answer after ASKING")))
     }
 
     /// The connection to the master of a route, once it is up. The slot map may change while waiting.
-    async fn connection(&self, route: Route, deadline: Instant) -> Result<(Host, Arc<ServerConnection>)> {
+    async fn connection(&self, route: Route, deadline: Deadline) -> Result<(Host, Arc<ServerConnection>)> {
         let asked = Instant::now();
         loop {
             let known = self.topology.known(deadline).await?;
-            let mut reason = "no master serves the slot".to_owned();
+            let (mut reason, mut wait_until) = ("no master serves the slot".to_owned(), deadline.away_at);
             if let Some(host) = known.host(route)
                 && let Some(connection) = known.connections.get(host)
             {
-                match connection.ready(deadline.min(Instant::now() + 4 * PAUSE)).await {
+                match connection.ready(deadline.not_after(Instant::now() + 4 * PAUSE)).await {
                     Ok(()) => return Ok((host.clone(), connection.clone())),
                     Err(Error::Unavailable { reason: why, .. }) => reason = why,
                     Err(error) => return Err(error),
                 }
+                if !connection.is_away() {
+                    wait_until = deadline.at;
+                }
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= wait_until {
                 return Err(Error::Unavailable { waited: asked.elapsed(), reason });
             }
             self.topology.mark_stale();
-            sleep(PAUSE.min(deadline.saturating_duration_since(Instant::now()))).await;
+            sleep(PAUSE.min(wait_until.saturating_duration_since(Instant::now()))).await;
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A connection to one server that reconnects by itself (C15).
 //!
 //! One task owns the connection: it connects, drives the I/O, detects the end and reconnects. Callers use a clone
-//! of the live connection, or wait for one until their deadline. They report faults with the number of the connection
+//! of the live connection, or wait for one: until their deadline, or only shortly if an attempt to connect has failed
+//! ([`deadline`](crate::connection::deadline)). They report faults with the number of the connection
 //! that failed, so that a hundred failed calls cause one reconnect.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::Host;
 use crate::connection::backoff::RECONNECT;
+use crate::connection::deadline::{Deadline, Down};
 use crate::connection::dial::{CONNECT_LIMIT, Dialer, Driver};
 use crate::connection::history::{History, ServerInfo};
 use crate::connection::logged::{Change, Logged};
@@ -66,7 +68,7 @@ pub(crate) struct ServerConnection {
 
 #[derive(Clone)]
 enum State {
-    Down { reason: Arc<str> },
+    Down(Down),
     Up(Live),
 }
 
@@ -113,7 +115,7 @@ enum Fault {
 impl ServerConnection {
     /// Starts connecting; must be called inside a tokio runtime.
     pub(crate) fn open(target: Target, dialer: Dialer, meter: Arc<Meter>) -> Self {
-        let (state, watched) = watch::channel(State::Down { reason: "not connected yet".into() });
+        let (state, watched) = watch::channel(State::Down(Down::Connecting("not connected yet".into())));
         // One pending report is enough: the task then checks the connection.
         let (fault, reports) = mpsc::channel(16);
         let follows_master = matches!(target, Target::Master(_));
@@ -127,31 +129,36 @@ impl ServerConnection {
         matches!(*self.state.borrow(), State::Up(_))
     }
 
+    /// Whether the last attempt to connect failed.
+    pub(crate) fn is_away(&self) -> bool {
+        matches!(*self.state.borrow(), State::Down(Down::Away(_)))
+    }
+
     /// Waits for a connection.
-    pub(crate) async fn ready(&self, deadline: Instant) -> Result<()> {
+    pub(crate) async fn ready(&self, deadline: Deadline) -> Result<()> {
         self.live(deadline).await.map(drop)
     }
 
     /// Runs one call as it is.
-    pub(crate) async fn send(&self, call: &Call, deadline: Instant) -> Result<Value> {
+    pub(crate) async fn send(&self, call: &Call, deadline: Deadline) -> Result<Value> {
         let mut live = self.live(deadline).await?;
         let command = call.command_for(&live.history());
-        let answer = timeout_at(deadline, live.connection.req_packed_command(&command)).await;
+        let answer = timeout_at(deadline.at, live.connection.req_packed_command(&command)).await;
         self.classify(answer, live.number).and_then(|value| live.refusal(value))
     }
 
     /// Runs calls as one pipeline; each call has its own answer.
-    pub(crate) async fn send_all(&self, calls: &[&Call], deadline: Instant) -> Result<Vec<Result<Value>>> {
+    pub(crate) async fn send_all(&self, calls: &[&Call], deadline: Deadline) -> Result<Vec<Result<Value>>> {
         let mut live = self.live(deadline).await?;
         let pipeline = script::pipeline(calls, &live.history());
         let answer =
-            timeout_at(deadline, live.connection.req_packed_commands(&pipeline, 0, calls.len())).await;
+            timeout_at(deadline.at, live.connection.req_packed_commands(&pipeline, 0, calls.len())).await;
         let values = self.classify(answer, live.number)?;
         Ok(values.into_iter().map(|value| live.refusal(value)).collect())
     }
 
     /// Runs one call. If the server does not know the script, sends the call again with the source.
-    pub(crate) async fn call(&self, call: &Call, deadline: Instant) -> Result<Value> {
+    pub(crate) async fn call(&self, call: &Call, deadline: Deadline) -> Result<Value> {
         match self.send(call, deadline).await {
             Err(error) if error.is_noscript() && call.script().is_some() => {
                 self.send(&call.with_source(), deadline).await
@@ -162,7 +169,7 @@ impl ServerConnection {
 
     /// Runs calls in one round trip. Calls whose script the server does not know are sent again, with the source, in a
     /// second round trip.
-    pub(crate) async fn call_all(&self, calls: &[&Call], deadline: Instant) -> Result<Vec<Result<Value>>> {
+    pub(crate) async fn call_all(&self, calls: &[&Call], deadline: Deadline) -> Result<Vec<Result<Value>>> {
         let mut answers = self.send_all(calls, deadline).await?;
         if let Some((sources, places)) = script::unknown(calls, &answers) {
             let sources: Vec<&Call> = sources.iter().collect();
@@ -172,9 +179,9 @@ impl ServerConnection {
     }
 
     /// Reads the history of the server again.
-    pub(crate) async fn read_history(&self, deadline: Instant) -> Result<()> {
+    pub(crate) async fn read_history(&self, deadline: Deadline) -> Result<()> {
         let mut live = self.live(deadline).await?;
-        let info = timeout_at(deadline, ServerInfo::read(&mut live.connection)).await;
+        let info = timeout_at(deadline.at, ServerInfo::read(&mut live.connection)).await;
         let info = self.classify(info, live.number)?;
         live.set_history(info.history);
         Ok(())
@@ -191,23 +198,22 @@ impl ServerConnection {
         true
     }
 
-    async fn live(&self, deadline: Instant) -> Result<Live> {
+    async fn live(&self, deadline: Deadline) -> Result<Live> {
         if let State::Up(live) = &*self.state.borrow() {
             return Ok(live.clone());
         }
         let asked = Instant::now();
         let mut state = self.state.clone();
-        let up = state.wait_for(|state| matches!(state, State::Up(_)));
-        if let Ok(Ok(state)) = timeout_at(deadline, up).await
-            && let State::Up(live) = &*state
-        {
-            return Ok(live.clone());
+        loop {
+            let down = match &*state.borrow_and_update() {
+                State::Up(live) => return Ok(live.clone()),
+                State::Down(down) => down.clone(),
+            };
+            // A state that changes while the call waits can shorten the wait.
+            if !matches!(timeout_at(down.wait_until(deadline), state.changed()).await, Ok(Ok(()))) {
+                return Err(Error::Unavailable { waited: asked.elapsed(), reason: down.reason().to_owned() });
+            }
         }
-        let reason = match &*self.state.borrow() {
-            State::Down { reason } => reason.to_string(),
-            State::Up(_) => "connected after the deadline".to_owned(),
-        };
-        Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
 
     fn classify<T>(
@@ -264,24 +270,25 @@ impl ConnectionTask {
         let mut logged = Logged::Nothing;
         for number in 1.. {
             self.meter.connecting();
-            let reason = match self.dial().await {
+            let down = match self.dial().await {
                 Ok(dialled) => {
                     backoff.reset();
                     if logged.connected() == Change::New {
                         tracing::info!(host = %dialled.host, "store connection restored");
                     }
-                    self.serve(number, dialled).await
+                    Down::Connecting(self.serve(number, dialled).await.into())
                 }
                 Err(reason) => {
                     self.meter.connect_failed();
-                    reason
+                    Down::Away(reason.into())
                 }
             };
+            let reason = down.reason();
             if logged.lost() == Change::New {
-                tracing::warn!(%reason, "store connection lost");
+                tracing::warn!(reason, "store connection lost");
             }
-            self.meter.last_error(&reason);
-            self.state.send_replace(State::Down { reason: reason.into() });
+            self.meter.last_error(reason);
+            self.state.send_replace(State::Down(down));
             sleep(backoff.next()).await;
         }
     }

@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::address::Host;
 use crate::connection::backoff::RECONNECT;
+use crate::connection::deadline::{Deadline, Down};
 use crate::connection::dial::{CONNECT_LIMIT, Dialer};
 use crate::connection::route::Route;
 use crate::connection::server::{ServerConnection, Target};
@@ -33,7 +34,7 @@ pub(crate) struct Topology {
 /// The slot map, or the reason why it is unknown.
 #[derive(Clone)]
 pub(crate) enum Map {
-    Unknown(Arc<str>),
+    Unknown(Down),
     KnownMap(Arc<KnownMap>),
 }
 
@@ -60,7 +61,7 @@ impl KnownMap {
 
 impl Topology {
     pub(crate) fn new(seeds: Vec<Host>, dialer: Dialer, meter: Arc<Meter>) -> Self {
-        let map = watch::Sender::new(Map::Unknown("not connected yet".into()));
+        let map = watch::Sender::new(Map::Unknown(Down::Connecting("not connected yet".into())));
         Self { seeds, dialer, meter, map, stale: Notify::new() }
     }
 
@@ -85,23 +86,21 @@ impl Topology {
     }
 
     /// Waits for the map.
-    pub(crate) async fn known(&self, deadline: Instant) -> Result<Arc<KnownMap>> {
+    pub(crate) async fn known(&self, deadline: Deadline) -> Result<Arc<KnownMap>> {
         if let Map::KnownMap(known) = &*self.map.borrow() {
             return Ok(known.clone());
         }
         let asked = Instant::now();
         let mut map = self.map.subscribe();
-        let known = map.wait_for(|map| matches!(map, Map::KnownMap(_)));
-        if let Ok(Ok(map)) = timeout_at(deadline, known).await
-            && let Map::KnownMap(known) = &*map
-        {
-            return Ok(known.clone());
+        loop {
+            let down = match &*map.borrow_and_update() {
+                Map::KnownMap(known) => return Ok(known.clone()),
+                Map::Unknown(down) => down.clone(),
+            };
+            if !matches!(timeout_at(down.wait_until(deadline), map.changed()).await, Ok(Ok(()))) {
+                return Err(Error::Unavailable { waited: asked.elapsed(), reason: down.reason().to_owned() });
+            }
         }
-        let reason = match &*self.map.borrow() {
-            Map::Unknown(reason) => reason.to_string(),
-            Map::KnownMap(_) => "connected after the deadline".to_owned(),
-        };
-        Err(Error::Unavailable { waited: asked.elapsed(), reason })
     }
 
     /// A connection to a node that a redirection named.
@@ -142,7 +141,7 @@ impl Topology {
                     self.meter.last_error(&reason);
                     self.map.send_if_modified(|map| match map {
                         Map::Unknown(old) => {
-                            *old = reason.into();
+                            *old = Down::Away(reason.into());
                             true
                         }
                         Map::KnownMap(_) => false,
@@ -166,7 +165,7 @@ impl Topology {
         };
         let question = SlotMap::question().into();
         for (host, connection) in connections.iter().filter(|(_, connection)| connection.is_up()) {
-            let answer = connection.send(&question, Instant::now() + CONNECT_LIMIT).await;
+            let answer = connection.send(&question, Deadline::at(Instant::now() + CONNECT_LIMIT)).await;
             match answer.and_then(|value| SlotMap::read(value, host)) {
                 Ok(slots) => return Ok(slots),
                 Err(error) => said.push(format!("{host}: {error}")),

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hob_store::{BusEvent, Call, ChannelFilter, State, Store, cmd};
+use hob_store::{BusEvent, Call, ChannelFilter, Error, State, Store, cmd};
 use hob_testkit::{LIMIT, RedisCluster, RedisOptions, RedisServer, run, wait_for};
 
 use crate::failure::{COUNT, address, connect, count_while, wait_for_error};
@@ -47,6 +47,21 @@ fn restarted_cluster_master_is_reconnected_while_others_serve() {
             store.health().state == State::Partial { up: 2, of: 3 }
         })
         .await;
+        // The deadline of a call is LIMIT.
+        let hasty = Store::open(&address(&cluster.url())).unwrap().with_deadline(LIMIT);
+        let early = wait_for("the new handle to know the failed master", LIMIT, async || {
+            let health = hasty.health();
+            (health.connection.failures > 0 && health.state == State::Partial { up: 2, of: 3 })
+                .then_some(Instant::now())
+        })
+        .await;
+        for key in lost.iter().chain(&lost).take(20) {
+            assert!(
+                matches!(hasty.run::<i64>(COUNT.on(&[key])).await, Err(Error::Unavailable { .. })),
+                "{key}"
+            );
+        }
+        assert!(early.elapsed() < LIMIT, "calls to a failed master together took {:?}", early.elapsed());
         killed.restart();
         cluster.wait_until_whole().await;
         for key in lost {

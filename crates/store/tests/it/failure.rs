@@ -14,7 +14,7 @@ pub(crate) fn address(url: &str) -> Address {
 }
 
 pub(crate) async fn connect(url: &str) -> Store {
-    let store = Store::open(&address(url)).unwrap().with_deadline(LIMIT);
+    let store = Store::open(&address(url)).unwrap().with_deadline(LIMIT).with_patience();
     store.ping().await.unwrap();
     store
 }
@@ -108,6 +108,44 @@ fn waiting_calls_succeed_after_a_server_restart() {
         let health = store.health();
         assert!(health.connection.failures > 0 && health.connection.consecutive_failures == 0, "{health:?}");
         assert!(health.connection.success_rate < 1.0);
+    });
+}
+
+/// Something that happens to a server.
+type Change = fn(&RedisServer);
+
+/// The first calls wait for the connection. Once the server is known to be away, a request with many calls does not take
+/// many deadlines.
+#[test]
+fn calls_fail_soon_while_the_server_is_known_to_be_away() {
+    run(async {
+        let disruptions: [(Change, Change); 2] =
+            [(RedisServer::kill, RedisServer::restart), (RedisServer::freeze, RedisServer::unfreeze)];
+        for (take_away, bring_back) in disruptions {
+            let server = RedisServer::start();
+            let store = connect(&server.url()).await;
+            let hasty = Store::open(&address(&server.url())).unwrap().with_deadline(LIMIT);
+            hasty.ping().await.unwrap();
+            take_away(&server);
+            // A frozen server is noticed by a call without an answer.
+            let _ = hasty.with_deadline(Duration::from_millis(100)).ping().await;
+            wait_for("a failed attempt to reconnect", LIMIT, async || {
+                let health = hasty.health();
+                health.state == State::Reconnecting && health.connection.failures > 0
+            })
+            .await;
+            let started = Instant::now();
+            for _ in 0..10 {
+                let answer = hasty.run::<i64>(COUNT.on(&["k"])).await;
+                assert!(matches!(answer, Err(Error::Unavailable { .. })), "{answer:?}");
+                let answers = hasty.batch(&[COUNT.on(&["k"])]).await;
+                assert!(matches!(answers[0], Err(Error::Unavailable { .. })), "{answers:?}");
+            }
+            assert!(started.elapsed() < LIMIT, "20 calls together took {:?}", started.elapsed());
+            bring_back(&server);
+            store.ping().await.unwrap();
+            wait_for("an answer", LIMIT, async || hasty.run::<i64>(COUNT.on(&["k"])).await).await;
+        }
     });
 }
 
@@ -214,6 +252,9 @@ fn calls_wait_for_a_store_that_starts_later() {
         assert!(matches!(&early, Err(Error::Unavailable { reason, .. }) if !reason.is_empty()), "{early:?}");
         assert!(Store::connect(&address(&url)).await.is_err());
         server.restart();
-        assert_eq!(store.with_deadline(LIMIT).run::<String>(cmd("PING")).await.unwrap(), "PONG");
+        assert_eq!(
+            store.with_deadline(LIMIT).with_patience().run::<String>(cmd("PING")).await.unwrap(),
+            "PONG"
+        );
     });
 }

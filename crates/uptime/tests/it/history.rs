@@ -16,7 +16,12 @@ const MIDNIGHT: i64 = 1_705_276_800_000;
 
 async fn open(test_database: &TestDatabase) -> (Database, MonitorId) {
     let address: Address = test_database.url().parse().unwrap();
-    let options = Options { connect_timeout: LIMIT, statement_timeout: LIMIT, ..Options::default() };
+    let options = Options {
+        connect_timeout: LIMIT,
+        away_timeout: LIMIT,
+        statement_timeout: LIMIT,
+        ..Options::default()
+    };
     let database = Database::open_with(&address, &[hob_uptime::MIGRATIONS], options).await.unwrap();
     let id = MonitorId::new("shop").unwrap();
     let spec = MonitorSpec::new("Shop", MonitorKind::Tcp, "shop.example:443");

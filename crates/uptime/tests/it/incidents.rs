@@ -19,7 +19,12 @@ use hob_uptime::schedule::state::IncidentChange;
 
 async fn open(test_database: &TestDatabase) -> Database {
     let address: Address = test_database.url().parse().unwrap();
-    let options = Options { connect_timeout: LIMIT, statement_timeout: LIMIT, ..Options::default() };
+    let options = Options {
+        connect_timeout: LIMIT,
+        away_timeout: LIMIT,
+        statement_timeout: LIMIT,
+        ..Options::default()
+    };
     Database::open_with(&address, &[hob_uptime::MIGRATIONS], options).await.unwrap()
 }
 

@@ -195,19 +195,24 @@ impl IntoResponse for Problem {
     }
 }
 
+/// The texts do not say that nothing was changed: the same request may have changed the other of the two, or have
+/// committed an earlier transaction.
 impl From<hob_database::Error> for Problem {
     fn from(error: hob_database::Error) -> Self {
         use hob_database::Error as E;
         match &error {
             E::Unavailable { .. } => {
                 tracing::warn!(%error, "database unavailable");
-                let problem = Self::unavailable("The database is unavailable. Nothing was changed.");
+                let problem = Self::unavailable(
+                    "The database is unavailable, so the request could not be completed. Repeat it later.",
+                );
                 problem.with_retry_after(error.retry_after().unwrap_or(DEFAULT_RETRY_AFTER))
             }
             E::Conflict { .. } => {
                 tracing::warn!(%error, "database transaction kept conflicting with others");
-                let problem =
-                    Self::unavailable("Other requests keep changing the same data. Nothing was changed.");
+                let problem = Self::unavailable(
+                    "Other requests keep changing the same data, so the request could not be completed. Repeat it later.",
+                );
                 problem.with_retry_after(error.retry_after().unwrap_or(DEFAULT_RETRY_AFTER))
             }
             E::Uncertain { .. } => {
@@ -232,7 +237,9 @@ impl From<hob_store::Error> for Problem {
         match &error {
             E::Unavailable { .. } => {
                 tracing::warn!(%error, "store unavailable");
-                Self::unavailable("Redis is unavailable. Nothing was changed.")
+                Self::unavailable(
+                    "Redis is unavailable, so the request could not be completed. Repeat it later.",
+                )
             }
             E::Interrupted { .. } => {
                 tracing::warn!(%error, "store unavailable");
@@ -242,7 +249,10 @@ impl From<hob_store::Error> for Problem {
             }
             error => match Fault::of(error) {
                 // The store handle logs it.
-                Some(fault) => Self::unavailable(format!("{}. Nothing was changed.", fault.reason())),
+                Some(fault) => Self::unavailable(format!(
+                    "{}, so the request could not be completed. Repeat it later.",
+                    fault.reason()
+                )),
                 None => Self::internal(error),
             },
         }
