@@ -30,6 +30,8 @@ pub use database::TestDatabase;
 pub use fantoccini;
 pub use fuzz::fuzz;
 pub use postgres::Postgres;
+pub use process::Process;
+pub use process::port::Port;
 pub use redis_server::cluster::RedisCluster;
 pub use redis_server::sentinel::SentinelSet;
 pub use redis_server::{Connections, RedisOptions, RedisServer};

@@ -89,14 +89,21 @@ impl Postgres {
 
     /// Runs statements with psql and returns its output: one line per row, columns separated by `|`.
     pub fn psql(&self, statements: &str) -> String {
+        self.try_psql(statements).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// As [`psql`](Self::psql), for a server that may not answer.
+    pub fn try_psql(&self, statements: &str) -> Result<String, String> {
         let output = Command::new(program::find_postgres("psql"))
             .args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set=ON_ERROR_STOP=1"])
             .args(["--dbname", &self.url(), "--command", statements])
             .output()
             .unwrap_or_else(|error| panic!("cannot start psql: {error}"));
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "psql ended ({}): {stderr}", output.status);
-        String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
+        if !output.status.success() {
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("psql ended ({}): {stderr}", output.status));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
     /// Fast shutdown: the server closes its connections and ends. Waits until it has ended.
@@ -123,6 +130,17 @@ impl Postgres {
     /// Resumes a frozen server.
     pub fn unfreeze(&self) {
         self.process.thaw();
+    }
+
+    /// Limits the size of the files that the server may write, as a full disk does, or removes the limit. The error says
+    /// why this machine cannot do it.
+    pub fn limit_file_size(&self, bytes: Option<u64>) -> Result<(), String> {
+        self.process.limit_file_size(bytes)
+    }
+
+    /// Whether the process runs. A frozen one does.
+    pub fn is_running(&self) -> bool {
+        self.process.ended().is_none()
     }
 
     /// Closes all client connections on the server, and returns how many there were.

@@ -8,12 +8,13 @@ pub(crate) mod program;
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 
 use crate::wait::wait_until;
 
@@ -24,7 +25,7 @@ const LOG_TAIL_LINES: usize = 30;
 
 /// A running program with its children.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     name: String,
     log: PathBuf,
     watchdog: Child,
@@ -48,7 +49,7 @@ impl Running {
 impl Process {
     /// Starts `command` with its output in a log file in `folder`. If the test process is killed, the watchdog removes
     /// `folder`.
-    pub(crate) fn start(folder: &Path, mut command: Command) -> Self {
+    pub fn start(folder: &Path, mut command: Command) -> Self {
         let name = command.get_program().to_string_lossy().into_owned();
         let log = folder.join("log");
         let watchdog = Command::new("sh")
@@ -69,7 +70,7 @@ impl Process {
     }
 
     /// Starts the command again after it has ended.
-    pub(crate) fn restart(&self) {
+    pub fn restart(&self) {
         let mut running = self.running();
         assert!(
             running.live_pid().is_none(),
@@ -79,12 +80,13 @@ impl Process {
         running.child = spawn(&mut running.command);
     }
 
-    pub(crate) fn id(&self) -> u32 {
+    /// The process id.
+    pub fn id(&self) -> u32 {
         self.running().child.id()
     }
 
     /// The exit status, if the process has ended.
-    pub(crate) fn ended(&self) -> Option<ExitStatus> {
+    pub fn ended(&self) -> Option<ExitStatus> {
         self.running()
             .child
             .try_wait()
@@ -92,7 +94,7 @@ impl Process {
     }
 
     /// Sends `signal` and waits until the process has ended.
-    pub(crate) fn stop(&self, signal: Signal) {
+    pub fn stop(&self, signal: Signal) {
         if let Some(pid) = self.running().live_pid() {
             self.send(&[pid], signal);
         }
@@ -101,7 +103,7 @@ impl Process {
     }
 
     /// Kills the process and its children with SIGKILL.
-    pub(crate) fn kill(&self) {
+    pub fn kill(&self) {
         let mut running = self.running();
         let Some(pid) = running.live_pid() else { return };
         let tree = self.freeze_tree(pid);
@@ -113,21 +115,29 @@ impl Process {
     }
 
     /// Suspends the process and its children. Their sockets stay open.
-    pub(crate) fn freeze(&self) {
+    pub fn freeze(&self) {
         if let Some(pid) = self.running().live_pid() {
             self.freeze_tree(pid);
         }
     }
 
     /// Resumes a frozen process.
-    pub(crate) fn thaw(&self) {
+    pub fn thaw(&self) {
         if let Some(pid) = self.running().live_pid() {
             self.send(&tree(pid), Signal::CONT);
         }
     }
 
+    /// Limits the size of the files that the process and its children may write, as a full disk does, or removes the
+    /// limit. The error says why this machine cannot do it.
+    pub fn limit_file_size(&self, bytes: Option<u64>) -> Result<(), String> {
+        let Some(pid) = self.running().live_pid() else { return Ok(()) };
+        let limit = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
+        tree(pid).into_iter().filter(|pid| is_alive(*pid)).try_for_each(|pid| set_file_limit(pid, &limit))
+    }
+
     /// The last lines of the log.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         let log = fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().collect();
@@ -181,6 +191,23 @@ fn spawn(command: &mut Command) -> Child {
 fn log_file(path: &Path) -> io::Result<(File, File)> {
     let file = File::options().create(true).append(true).open(path)?;
     Ok((file.try_clone()?, file))
+}
+
+/// Sets the soft limit. Only a process of the same user may do so without a privilege that containers often lack.
+fn set_file_limit(pid: Pid, limit: &str) -> Result<(), String> {
+    let number = pid.as_raw_pid().to_string();
+    // The process may have ended.
+    let Ok(process) = fs::metadata(format!("/proc/{number}")) else { return Ok(()) };
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &number, &format!("--fsize={limit}:")]).current_dir("/");
+    if geteuid().is_root() {
+        command.uid(process.uid()).gid(process.gid());
+    }
+    let output = command.output().map_err(|error| format!("cannot start prlimit: {error}"))?;
+    if output.status.success() || !is_alive(pid) {
+        return Ok(());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
 }
 
 fn tree(root: Pid) -> Vec<Pid> {

@@ -163,6 +163,17 @@ impl RedisServer {
         self.process.thaw();
     }
 
+    /// Limits the size of the files that the server may write, as a full disk does, or removes the limit. The error says
+    /// why this machine cannot do it.
+    pub fn limit_file_size(&self, bytes: Option<u64>) -> Result<(), String> {
+        self.process.limit_file_size(bytes)
+    }
+
+    /// Whether the process runs. A frozen one does.
+    pub fn is_running(&self) -> bool {
+        self.process.ended().is_none()
+    }
+
     /// Deletes all data.
     pub fn flush_all(&self) {
         self.command::<()>(&["FLUSHALL"]);

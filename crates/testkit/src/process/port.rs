@@ -20,13 +20,13 @@ pub(crate) struct PortTaken;
 
 /// A port of 127.0.0.1, reserved until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     number: u16,
     _lock: File,
 }
 
 impl Port {
-    pub(crate) fn reserve() -> Self {
+    pub fn reserve() -> Self {
         let locks = lock_folder();
         (0..ATTEMPTS)
             .find_map(|_| {
@@ -39,7 +39,7 @@ impl Port {
             .unwrap_or_else(|| panic!("no free port in {RANGE:?} after {ATTEMPTS} attempts"))
     }
 
-    pub(crate) fn number(&self) -> u16 {
+    pub fn number(&self) -> u16 {
         self.number
     }
 }

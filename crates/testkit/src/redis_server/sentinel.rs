@@ -42,8 +42,7 @@ impl SentinelSet {
                 .get::<String>("master_link_status")
                 .is_some_and(|status| status == "up")
         });
-        let sentinel = with_free_ports(|| launch(&master, &replica));
-        shorten_intervals(&sentinel);
+        let sentinel = RedisServer::start_sentinel(&configuration(&master, &replica));
         let set = Self { sentinel, nodes: [master, replica] };
         wait_until("the Sentinel to see both nodes", || set.sees_replica());
         set
@@ -106,6 +105,17 @@ impl SentinelSet {
     }
 }
 
+/// The configuration of a Sentinel for these two nodes.
+fn configuration(master: &RedisServer, replica: &RedisServer) -> String {
+    let (master, replica) = (master.port(), replica.port());
+    format!(
+        "sentinel monitor {NAME} 127.0.0.1 {master} 1\n\
+         sentinel down-after-milliseconds {NAME} {PATIENT_MS}\n\
+         sentinel failover-timeout {NAME} 3000\n\
+         sentinel known-replica {NAME} 127.0.0.1 {replica}\n"
+    )
+}
+
 /// Shortens the intervals of the Sentinel, so that it takes back a restarted node within seconds, not half a minute. Also
 /// raises the limit for TILT mode, which a busy machine would trigger. Redis before 7 refuses the command and is slower.
 fn shorten_intervals(sentinel: &RedisServer) {
@@ -113,17 +123,20 @@ fn shorten_intervals(sentinel: &RedisServer) {
     let _ = sentinel.try_command::<()>(&[&["SENTINEL", "DEBUG"][..], &periods].concat());
 }
 
-fn launch(master: &RedisServer, replica: &RedisServer) -> Result<RedisServer, PortTaken> {
+impl RedisServer {
+    /// Starts a Sentinel with these lines in its configuration, such as `sentinel monitor …`.
+    pub fn start_sentinel(configuration: &str) -> Self {
+        let sentinel = with_free_ports(|| launch(configuration));
+        shorten_intervals(&sentinel);
+        sentinel
+    }
+}
+
+fn launch(configuration: &str) -> Result<RedisServer, PortTaken> {
     let folder = TempDir::new().unwrap_or_else(|error| panic!("cannot create a folder: {error}"));
     let conf = folder.path().join("sentinel.conf");
-    let (master, replica) = (master.port(), replica.port());
-    let lines = format!(
-        "sentinel monitor {NAME} 127.0.0.1 {master} 1\n\
-         sentinel down-after-milliseconds {NAME} {PATIENT_MS}\n\
-         sentinel failover-timeout {NAME} 3000\n\
-         sentinel known-replica {NAME} 127.0.0.1 {replica}\n"
-    );
-    fs::write(&conf, lines).unwrap_or_else(|error| panic!("cannot write {}: {error}", conf.display()));
+    fs::write(&conf, configuration)
+        .unwrap_or_else(|error| panic!("cannot write {}: {error}", conf.display()));
     let conf = conf.to_str().expect("the path of a temporary folder is UTF-8");
     RedisServer::launch(folder, Port::reserve(), &RedisOptions::default(), &[conf, "--sentinel"])
 }
