@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
 
 mod advisories;
+mod chaos;
 mod clients;
 mod fuzz;
 mod lock;
@@ -39,6 +40,8 @@ enum Task {
     Tidy,
     /// Search for inputs that break a parser
     Fuzz(fuzz::Options),
+    /// Inject faults into three nodes under traffic, and check what Hob guarantees
+    Chaos(chaos::Options),
     /// Run tests on other versions of Redis, Valkey and PostgreSQL
     Versions(versions::Options),
     /// Save which versions of crates have known vulnerabilities, for `tidy`
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Setup => setup::run(setup::Extent::Whole).map(drop),
         Task::Tidy => tidy::run(),
         Task::Fuzz(options) => fuzz::run(&options),
+        Task::Chaos(options) => chaos::run(&options),
         Task::Versions(options) => versions::run(&options),
         Task::Advisories(options) => advisories::run(&options),
     };

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, and with `--full` other versions of the servers and
-//! fuzzing.
+//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, five minutes of faults, and with `--full` other
+//! versions of the servers and fuzzing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, fuzz, setup, step, tidy, versions, workspace};
+use crate::{cargo, chaos, fuzz, setup, step, tidy, versions, workspace};
 
 /// The modules that `--quick` skips. `cargo nextest` and `cargo test` both match them in the path of a test.
 const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Skip tests in modules named `slow` and `browser`
+    /// Skip tests in modules named `slow` and `browser`, and the injection of faults
     #[arg(long, conflicts_with = "full")]
     quick: bool,
     /// Run fuzz and stress tests with their full budget, test other versions of the servers, and fuzz every parser for ten
@@ -50,6 +50,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if whole {
         step::run("doc tests", &mut doc_tests)?;
         example()?;
+        if !options.quick {
+            chaos::run_built(&chaos::Options::of_test())?;
+        }
         if options.full {
             versions::run(&versions::Options::full())?;
             fuzz::run(&fuzz::Options::full())?;
@@ -61,12 +64,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Clippy as the compiler of the workspace, so that code is linted while it is compiled for the tests. `cargo clippy`
 /// would compile everything a second time.
-struct Lints {
+pub(crate) struct Lints {
     driver: PathBuf,
 }
 
 impl Lints {
-    fn find() -> Result<Self> {
+    pub(crate) fn find() -> Result<Self> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let sysroot =
             Command::new(rustc).args(["--print", "sysroot"]).output().context("cannot run rustc")?;
@@ -76,7 +79,7 @@ impl Lints {
         Ok(Self { driver })
     }
 
-    fn apply(&self, command: &mut Command) {
+    pub(crate) fn apply(&self, command: &mut Command) {
         command.env("RUSTC_WORKSPACE_WRAPPER", &self.driver);
         // The separator is the one that `cargo clippy` uses between arguments.
         command.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");

@@ -39,6 +39,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("load", SERVICE),
     ("pipeline", SERVICE),
     ("testkit", &[]),
+    // It checks Hob from outside only.
+    ("chaos", &["testkit"]),
 ];
 
 /// What every crate may depend on.

@@ -1,0 +1,189 @@
+//! What a run did and found: faults by kind, what each checker counted, and violations with the faults before them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::fault::{FaultLog, Injected, Kind, seconds};
+
+/// How long before a violation faults are listed.
+const BEFORE: Duration = Duration::from_secs(45);
+
+/// How many violations are printed in full.
+const PRINTED: usize = 40;
+
+/// A violation that is known and does not fail a run. `docs/chaos.md` explains each.
+struct Known {
+    system: &'static str,
+    what: &'static str,
+    /// Only if such a fault was injected in the time before.
+    after: Kind,
+}
+
+const KNOWN: &[Known] = &[Known { system: "chat", what: "has left, but is online", after: Kind::Evict }];
+
+/// How long before a known violation its fault was injected: a round and its checks.
+const KNOWN_BEFORE: Duration = Duration::from_secs(120);
+
+/// A guarantee that did not hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Violation {
+    at: Instant,
+    system: &'static str,
+    what: String,
+}
+
+/// The violations of a run, shared by all checkers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Violations(Arc<Mutex<Vec<Violation>>>);
+
+impl Violations {
+    pub(crate) fn add(&self, system: &'static str, what: String) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Violation { at: Instant::now(), system, what });
+    }
+
+    pub(crate) fn all(&self) -> Vec<Violation> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Faults that were not injected, by their kind, with the reasons.
+#[derive(Debug, Default)]
+pub(crate) struct Missing {
+    pub(crate) impossible: BTreeMap<Kind, String>,
+    pub(crate) not_now: BTreeMap<Kind, usize>,
+}
+
+/// What a run is reported by.
+#[derive(Debug)]
+pub(crate) struct Report<'a> {
+    pub(crate) title: String,
+    pub(crate) begun: Instant,
+    pub(crate) faults: &'a FaultLog,
+    pub(crate) missing: &'a Missing,
+    pub(crate) counts: Vec<(&'static str, Vec<(&'static str, u64)>)>,
+    pub(crate) violations: Vec<Violation>,
+}
+
+impl Report<'_> {
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("\n{}, {} in all\n\nFaults\n", self.title, seconds(self.begun.elapsed()));
+        for kind in Kind::ALL {
+            let not_now = self.missing.not_now.get(&kind).copied().unwrap_or(0);
+            let done = self.faults.count(kind) - not_now;
+            let note = match (self.missing.impossible.get(&kind), not_now) {
+                (Some(reason), _) => format!("not possible here: {reason}"),
+                (None, 0) => done.to_string(),
+                (None, _) => {
+                    format!("{done} ({not_now} more not injected, because the target was not ready)")
+                }
+            };
+            let _ = writeln!(text, "  {:<42} {note}", kind.name());
+        }
+        for (system, counts) in &self.counts {
+            let _ = writeln!(text, "\n{system}");
+            for (what, count) in counts {
+                let _ = writeln!(text, "  {what:<42} {count}");
+            }
+        }
+        self.write_violations(&mut text);
+        text
+    }
+
+    /// The number of violations that fail the run.
+    pub(crate) fn failures(&self) -> usize {
+        self.violations.iter().filter(|violation| !self.is_known(violation)).count()
+    }
+
+    fn is_known(&self, violation: &Violation) -> bool {
+        let from = violation.at.checked_sub(KNOWN_BEFORE).unwrap_or(self.begun);
+        let before = self.faults.between(from, violation.at);
+        KNOWN.iter().any(|known| {
+            known.system == violation.system
+                && violation.what.contains(known.what)
+                && before.iter().any(|injected| injected.fault.kind() == known.after)
+        })
+    }
+
+    fn write_violations(&self, text: &mut String) {
+        let (all, failures) = (self.violations.len(), self.failures());
+        let _ = writeln!(text, "\nKnown violations: {}\nViolations: {failures}", all - failures);
+        for violation in self.violations.iter().take(PRINTED) {
+            let since = violation.at.duration_since(self.begun);
+            let known = if self.is_known(violation) { " (known)" } else { "" };
+            let _ = writeln!(text, "  {} {}{known}: {}", seconds(since), violation.system, violation.what);
+            let from = violation.at.checked_sub(BEFORE).unwrap_or(self.begun);
+            for injected in self.faults.between(from, violation.at) {
+                let _ = writeln!(text, "      after {}", describe(&injected, self.begun));
+            }
+        }
+        if self.violations.len() > PRINTED {
+            let _ = writeln!(text, "  and {} more", self.violations.len() - PRINTED);
+        }
+    }
+}
+
+/// A fault with its times since the begin of the run.
+fn describe(injected: &Injected, begun: Instant) -> String {
+    let from = seconds(injected.began.saturating_duration_since(begun));
+    match injected.ended {
+        Some(ended) => format!("{} from {from} to {}", injected.fault, seconds(ended.duration_since(begun))),
+        None => format!("{} from {from}", injected.fault),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::{Missing, Report, Violations};
+    use crate::fault::{Fault, FaultLog, Kind};
+
+    #[test]
+    fn report_has_faults_counts_and_violations_with_the_faults_before() {
+        let (faults, violations, begun) = (FaultLog::default(), Violations::default(), Instant::now());
+        let fault = faults.begin(Fault::KillNode(1));
+        faults.end(fault);
+        violations.add("chat", "message 7 was lost".to_owned());
+        let mut missing = Missing::default();
+        missing.impossible.insert(Kind::ClockJump, "libfaketime is not installed".to_owned());
+        let report = Report {
+            title: "Seed 1".to_owned(),
+            begun,
+            faults: &faults,
+            missing: &missing,
+            counts: vec![("chat", vec![("acknowledged messages", 12)])],
+            violations: violations.all(),
+        };
+        let text = report.text();
+        for part in [
+            "Seed 1",
+            "not possible here: libfaketime is not installed",
+            "acknowledged messages",
+            "Violations: 1",
+            "chat: message 7 was lost",
+            "after kill -9 of a node 1 from 0.0 s to 0.0 s",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+    }
+
+    #[test]
+    fn violation_is_known_only_after_its_fault() {
+        let (faults, violations, missing) = (FaultLog::default(), Violations::default(), Missing::default());
+        violations.add("chat", "visitor1 has left, but is online".to_owned());
+        let failures = || {
+            let (title, counts, begun) = (String::new(), Vec::new(), Instant::now());
+            let violations = violations.all();
+            Report { title, begun, faults: &faults, missing: &missing, counts, violations }.failures()
+        };
+        assert_eq!(failures(), 1);
+        faults.begin(Fault::Evict(0));
+        violations.add("chat", "visitor1 has left, but is online".to_owned());
+        violations.add("chat", "message 7 was lost".to_owned());
+        // The first came before the fault.
+        assert_eq!(failures(), 2);
+    }
+}
