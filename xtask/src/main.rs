@@ -4,6 +4,7 @@
 mod advisories;
 mod chaos;
 mod clients;
+mod dist;
 mod fuzz;
 mod lock;
 mod setup;
@@ -44,6 +45,8 @@ enum Task {
     Chaos(chaos::Options),
     /// Run tests on other versions of Redis, Valkey and PostgreSQL
     Versions(versions::Options),
+    /// Build the packages of a release in target/dist: tarball, Debian package, container image, checksums, list of crates
+    Dist(dist::Options),
     /// Save which versions of crates have known vulnerabilities, for `tidy`
     Advisories(advisories::Options),
 }
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Chaos(options) => chaos::run(&options),
         Task::Versions(options) => versions::run(&options),
+        Task::Dist(options) => dist::run(&options),
         Task::Advisories(options) => advisories::run(&options),
     };
     match done {

@@ -58,6 +58,48 @@ const BROWSER: Need = Need {
     packages: &["chromium", "chromium-driver"],
 };
 
+/// What builds a static program.
+const STATIC: Need =
+    Need { name: "the C compiler of musl", present: || on_path("musl-gcc"), packages: &["musl-tools"] };
+
+/// What runs the packages of a release.
+const CONTAINERS: &[Need] = &[
+    Need {
+        name: "mmdebstrap, which makes a Debian system",
+        present: || on_path("mmdebstrap"),
+        packages: &["mmdebstrap"],
+    },
+    Need {
+        name: "systemd-nspawn, which boots it",
+        present: || on_path("systemd-nspawn"),
+        packages: &["systemd-container"],
+    },
+    Need {
+        name: "crun, skopeo and umoci, which run an image",
+        present: || ["crun", "skopeo", "umoci"].iter().all(|name| on_path(name)),
+        packages: &["crun", "skopeo", "umoci"],
+    },
+];
+
+/// Installs what is missing to build a static program for `target`.
+pub(crate) fn static_target(target: &str) -> Result<()> {
+    add_missing(&[STATIC])?;
+    if step::succeeds(Command::new("rustup").arg("--version")) {
+        step::run(target, Command::new("rustup").args(["target", "add", target]))?;
+    }
+    Ok(())
+}
+
+/// Installs what is missing to run the packages of a release.
+pub(crate) fn containers() -> Result<()> {
+    add_missing(CONTAINERS)
+}
+
+fn add_missing(needs: &[Need]) -> Result<()> {
+    let missing: Vec<&Need> = needs.iter().filter(|need| !(need.present)()).collect();
+    if missing.is_empty() { Ok(()) } else { install(&missing) }
+}
+
 /// Installs missing programs, and returns the client libraries for the tests.
 pub(crate) fn run(extent: Extent) -> Result<clients::Clients> {
     add_rust_components()?;

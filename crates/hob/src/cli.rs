@@ -11,8 +11,14 @@ use hob_web::Scope;
 
 use crate::services;
 
+/// The version, and for a released program the commit and its date, which `cargo xtask dist` sets.
+pub(crate) const VERSION: &str = match option_env!("HOB_BUILD") {
+    Some(build) => build,
+    None => concat!(env!("CARGO_PKG_VERSION"), " (development build)"),
+};
+
 #[derive(Debug, Parser)]
-#[command(name = "hob", version, about, max_term_width = 100)]
+#[command(name = "hob", version = VERSION, about, max_term_width = 100)]
 pub(crate) struct Cli {
     /// Configuration file [default: hob.toml, if it exists]
     #[arg(long, global = true, env = "HOB_CONFIG", value_name = "FILE")]
@@ -46,6 +52,10 @@ pub(crate) enum Command {
     },
     /// Print a shell completion script
     Completions { shell: clap_complete::Shell },
+    /// Write the manual pages into a folder
+    Man { folder: PathBuf },
+    /// Print the version, with the commit and its date
+    Version,
     /// Run pipelines without a server
     ///
     /// Progress is stored next to the plan, in FILE.hob.db.

@@ -14,14 +14,22 @@ mod services;
 mod token;
 mod uptime;
 
+use std::fs;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Command};
 use exit::Exit;
 use hob_service::config::ConfigError;
+
+/// The allocator of musl serves one thread at a time.
+#[cfg(target_env = "musl")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -36,6 +44,8 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "hob", &mut std::io::stdout());
             Ok(Exit::Clean)
         }
+        Command::Man { folder } => man(&folder),
+        Command::Version => version(),
         Command::Pipeline { command } => pipeline::run(&command, file),
         Command::Database { command } => database::run(&command, file),
         Command::Load { command } => load::run(&command, file),
@@ -48,6 +58,20 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+#[expect(clippy::print_stdout, reason = "output of a command")]
+fn version() -> anyhow::Result<Exit> {
+    println!("hob {}", cli::VERSION);
+    Ok(Exit::Clean)
+}
+
+/// Writes one page for each command.
+fn man(folder: &Path) -> anyhow::Result<Exit> {
+    fs::create_dir_all(folder)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .with_context(|| format!("cannot write the manual pages into {}", folder.display()))?;
+    Ok(Exit::Clean)
 }
 
 /// Prints an error as one line, and the mistakes of a configuration as one line each.

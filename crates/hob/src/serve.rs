@@ -11,6 +11,7 @@ mod relay;
 mod route_table;
 #[cfg(test)]
 mod safe_methods;
+mod systemd;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -100,6 +101,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     start_background(backends, services.names(), &web, stopping.clone());
     let reload = Reload { overrides, file: file.map(Path::to_owned), last: loaded, web, engine, live };
     tokio::spawn(signals.handle(stopping.clone(), reload));
+    systemd::ready();
     app.serve(socket, stopping).await;
     for task in context.tasks.stop(TASK_STOP_TIMEOUT).await {
         tracing::warn!(task, "background task did not stop in time");
@@ -225,6 +227,7 @@ impl Signals {
             }
         }
         tracing::info!("server is stopping");
+        systemd::stopping();
         stopping.cancel();
     }
 }

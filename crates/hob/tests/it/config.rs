@@ -26,6 +26,36 @@ fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+/// The settings in the packages of a release.
+#[test]
+fn packaged_settings_are_valid() {
+    let packaged =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/hob.toml")).unwrap();
+    let checked = stdout(&config(folder(&packaged).path(), &["check"], &[]));
+    assert_eq!(checked, "hob.toml: OK\n");
+}
+
+#[test]
+fn version_is_the_same_as_a_command_and_as_an_option() {
+    let printed = |argument: &str| stdout(&hob().arg(argument).output().unwrap());
+    let version = concat!("hob ", env!("CARGO_PKG_VERSION"));
+    assert!(printed("version").starts_with(version), "{}", printed("version"));
+    assert_eq!(printed("version"), printed("--version"));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let pages = folder.path().join("share/man1");
+    stdout(&hob().arg("man").arg(&pages).output().unwrap());
+    for (page, text) in
+        [("hob.1", "hob\\-serve(1)"), ("hob-serve.1", "\\-\\-listen"), ("hob-uptime-check.1", "assert")]
+    {
+        let page = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(page.contains(text), "{page}");
+    }
+}
+
 #[test]
 fn mistake_is_reported_with_file_line_and_field() {
     for (text, expected) in [
