@@ -31,6 +31,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the server
     Serve(ServeOptions),
+    /// Write a hob.toml: asks for what the options do not say
+    ///
+    /// Without a terminal, settings that the options do not say have their defaults.
+    Init(crate::init::Options),
     /// Check, show or generate the configuration
     Config {
         #[command(subcommand)]
@@ -402,7 +406,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     pub(crate) embedded_memory_mib: Option<u32>,
 
-    /// Run only these services on this node, separated by commas
+    /// Run only these services on this node, separated by commas [default: all] [env: HOB_NODE_SERVICES]
     #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
     pub(crate) only: Vec<String>,
 
@@ -494,6 +498,6 @@ pub(crate) fn usage_error(subcommands: &[&str], message: &str) -> ! {
     named.error(ErrorKind::ValueValidation, message).exit()
 }
 
-fn service_names() -> PossibleValuesParser {
+pub(crate) fn service_names() -> PossibleValuesParser {
     services::ALL.iter().map(hob_web::Registration::name).into()
 }

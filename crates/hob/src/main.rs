@@ -5,6 +5,7 @@ mod config;
 mod database;
 mod doctor;
 mod exit;
+mod init;
 mod load;
 mod pages;
 mod pipeline;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
     let file = cli.config.as_deref();
     let outcome = match cli.command {
         Command::Serve(options) => serve::run(&options, file).map(|()| Exit::Clean),
+        Command::Init(options) => init::run(&options),
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
         Command::Token { command } => token::run(&command, file),

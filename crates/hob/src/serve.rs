@@ -43,7 +43,7 @@ const THREAD_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
-    loaded.check_files(&options.only)?;
+    loaded.check_files(services_of(options, &loaded))?;
     let _log = log::start();
     for variable in loaded.unknown_variables() {
         tracing::warn!(variable, "unknown environment variable ignored");
@@ -81,7 +81,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     let web = Web::open_with(&context, live.server.clone(), live.sign_in.clone())?;
     web.start();
     let demo = demo_folder.as_ref().map(tempfile::TempDir::path);
-    let services = Services::open(&web, &live.services, &options.only, demo).await?;
+    let services = Services::open(&web, &live.services, services_of(options, &loaded), demo).await?;
     relay::start(&context, EventHandlers::new(&web, &services, Arc::clone(&live.services)));
     let endpoints = Endpoints::new(&config, &backends, services.urls());
     let stopping = CancellationToken::new();
@@ -108,6 +108,11 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
     }
     context.database.close().await;
     Ok(())
+}
+
+/// The names of the services that this node runs; all if it is empty.
+fn services_of<'a>(options: &'a ServeOptions, loaded: &'a Loaded) -> &'a [String] {
+    if options.only.is_empty() { &loaded.config.node.services } else { &options.only }
 }
 
 fn start_background(backends: Backends, roles: Vec<String>, web: &Web, stopping: CancellationToken) {

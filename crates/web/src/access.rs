@@ -22,6 +22,7 @@ use axum::http::request::Parts;
 pub(crate) use authenticator::{Authenticator, Identity};
 pub use authorize::{AuditDetail, Audited};
 pub(crate) use authorize::{RouteRule, authorize};
+pub use credential::random as random_secret;
 pub(crate) use credential::random_id;
 pub use role::Role;
 pub use scope::{BadScope, Scope};

@@ -5,12 +5,18 @@ use std::net::{Ipv4Addr, SocketAddr};
 use hob_net::{InternalAddresses, Network, OutboundPolicy};
 use hob_service::config::{Mistakes, SecretUrl};
 use hob_service::{NodeName, section};
+use hob_web::Registration;
+
+use crate::services;
 
 section! {
     /// This node.
     pub struct NodeConfig("node") {
         /// The name on the Health page. Random if not set.
         pub name: Option<String> = None,
+        /// The services that run on this node: "gateway", "uptime", "chat", "load", "pipeline". All if empty. The flag
+        /// --only overrides it.
+        pub services: Vec<String> = Vec::new(),
     }
     check check_node;
 }
@@ -19,6 +25,11 @@ fn check_node(config: &NodeConfig, mistakes: &mut Mistakes) {
     if let Some(name) = &config.name {
         mistakes.check("name", name.parse::<NodeName>());
     }
+    let known: Vec<&str> = services::ALL.iter().map(Registration::name).collect();
+    mistakes.check_each("services", &config.services, |name| match known.contains(&name.as_str()) {
+        true => Ok(()),
+        false => Err(format!("there is no service {name:?}; there are {}", known.join(", "))),
+    });
 }
 
 section! {

@@ -11,6 +11,7 @@ mod doctor;
 mod environment;
 mod files;
 mod heartbeats;
+mod init;
 mod load;
 mod mistakes;
 mod monitors;

@@ -9,7 +9,7 @@ use ring::digest::{SHA256, digest};
 pub(crate) struct Hash([u8; 32]);
 
 /// A new secret: 256 bits in 43 letters, digits, `-` and `_`.
-pub(crate) fn random() -> String {
+pub fn random() -> String {
     URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
 
