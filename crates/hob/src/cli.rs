@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -30,7 +29,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server
-    Serve(ServeOptions),
+    Serve(crate::serve::Options),
     /// Write a hob.toml: asks for what the options do not say
     ///
     /// Without a terminal, settings that the options do not say have their defaults.
@@ -381,39 +380,6 @@ pub(crate) struct CleanArgs {
     /// Change the keys
     #[arg(long)]
     pub(crate) apply: bool,
-}
-
-/// Flags override the environment and hob.toml.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct ServeOptions {
-    /// Address of the API and the console [default: 127.0.0.1:7070] [env: HOB_LISTEN]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) listen: Option<SocketAddr>,
-
-    /// Address of the embedded engine for Redis clients [default: 127.0.0.1:7379] [env: HOB_EMBEDDED_LISTEN]
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) embedded_listen: Option<SocketAddr>,
-
-    /// Redis URL: redis://, rediss://, redis+cluster://, redis+sentinel:// or embedded:// [default: embedded://]
-    /// [env: HOB_REDIS_URL]
-    #[arg(long, value_name = "URL")]
-    pub(crate) redis: Option<String>,
-
-    #[command(flatten)]
-    pub(crate) database: DatabaseOptions,
-
-    /// Memory limit of the embedded engine in MiB [default: 512] [env: HOB_EMBEDDED_MEMORY_MIB]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
-    pub(crate) embedded_memory_mib: Option<u32>,
-
-    /// Run only these services on this node, separated by commas [default: all] [env: HOB_NODE_SERVICES]
-    #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
-    pub(crate) only: Vec<String>,
-
-    /// Start with demo data and a temporary database, which is deleted at the end; uses free ports if the usual ones
-    /// are taken
-    #[arg(long)]
-    pub(crate) demo: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -29,7 +29,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::ServeOptions;
+use crate::cli::{DatabaseOptions, service_names};
 use crate::config::{self, Config, Loaded};
 use crate::pages;
 use crate::services::{EventHandlers, Services};
@@ -41,7 +41,40 @@ const TASK_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait for blocking threads, such as one that runs a script of a Redis client.
 const THREAD_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
+/// Flags override the environment and hob.toml.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Address of the API and the console [default: 127.0.0.1:7070] [env: HOB_LISTEN]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+
+    /// Address of the embedded engine for Redis clients [default: 127.0.0.1:7379] [env: HOB_EMBEDDED_LISTEN]
+    #[arg(long, value_name = "ADDRESS")]
+    embedded_listen: Option<SocketAddr>,
+
+    /// Redis URL: redis://, rediss://, redis+cluster://, redis+sentinel:// or embedded:// [default: embedded://]
+    /// [env: HOB_REDIS_URL]
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+
+    #[command(flatten)]
+    database: DatabaseOptions,
+
+    /// Memory limit of the embedded engine in MiB [default: 512] [env: HOB_EMBEDDED_MEMORY_MIB]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
+    embedded_memory_mib: Option<u32>,
+
+    /// Run only these services on this node, separated by commas [default: all] [env: HOB_NODE_SERVICES]
+    #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
+    only: Vec<String>,
+
+    /// Start with demo data and a temporary database, which is deleted at the end; uses free ports if the usual ones
+    /// are taken
+    #[arg(long)]
+    demo: bool,
+}
+
+pub(crate) fn run(options: &Options, file: Option<&Path>) -> Result<()> {
     let loaded = config::load(file)?;
     loaded.check_files(services_of(options, &loaded))?;
     let _log = log::start();
@@ -58,7 +91,7 @@ pub(crate) fn run(options: &ServeOptions, file: Option<&Path>) -> Result<()> {
     served
 }
 
-async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> Result<()> {
+async fn serve(loaded: Loaded, options: &Options, file: Option<&Path>) -> Result<()> {
     let data = if options.demo { DataKind::Demo } else { DataKind::Real };
     // Before the first metric is recorded.
     let recorder =
@@ -111,7 +144,7 @@ async fn serve(loaded: Loaded, options: &ServeOptions, file: Option<&Path>) -> R
 }
 
 /// The names of the services that this node runs; all if it is empty.
-fn services_of<'a>(options: &'a ServeOptions, loaded: &'a Loaded) -> &'a [String] {
+fn services_of<'a>(options: &'a Options, loaded: &'a Loaded) -> &'a [String] {
     if options.only.is_empty() { &loaded.config.node.services } else { &options.only }
 }
 
@@ -141,7 +174,7 @@ async fn bind(address: SocketAddr, data: DataKind) -> Result<TcpListener> {
 
 /// Overrides of every loaded configuration: flags, and values that are fixed at the start.
 struct Overrides {
-    options: ServeOptions,
+    options: Options,
     /// The bound address. A reloaded address must not change whether an admin token is required.
     listen: SocketAddr,
     demo_folder: Option<PathBuf>,
