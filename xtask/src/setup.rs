@@ -75,9 +75,9 @@ const CONTAINERS: &[Need] = &[
         packages: &["systemd-container"],
     },
     Need {
-        name: "crun, skopeo and umoci, which run an image",
-        present: || ["crun", "skopeo", "umoci"].iter().all(|name| on_path(name)),
-        packages: &["crun", "skopeo", "umoci"],
+        name: "runc, skopeo and umoci, which run an image",
+        present: || ["runc", "skopeo", "umoci"].iter().all(|name| on_path(name)),
+        packages: &["runc", "skopeo", "umoci"],
     },
 ];
 

@@ -4,7 +4,7 @@ set -eu
 folder=$(mktemp -d)
 name=hob-check-$$
 end() {
-    crun delete --force "$name" 2>/dev/null || true
+    runc delete --force "$name" 2>/dev/null || true
     rm -rf "$folder"
 }
 trap end EXIT
@@ -20,6 +20,7 @@ cd "$folder/bundle"
 # The command of the image, with a token in its environment and no terminal. The container has its own network.
 python3 - <<'PYTHON'
 import json
+import secrets
 
 with open("config.json") as file:
     config = json.load(file)
@@ -27,7 +28,7 @@ process = config["process"]
 assert process["user"]["uid"] == 65532, process["user"]
 assert process["args"] == ["/usr/bin/hob", "serve"], process["args"]
 process["terminal"] = False
-process["env"].append("HOB_ADMIN_TOKEN=" + "0123456789abcdef" * 2)
+process["env"].append("HOB_ADMIN_TOKEN=" + secrets.token_hex(24))
 process["capabilities"] = {}
 process["noNewPrivileges"] = True
 config["root"]["readonly"] = True
@@ -41,14 +42,14 @@ config["mounts"].append({
 with open("config.json", "w") as file:
     json.dump(config, file)
 PYTHON
-crun --cgroup-manager=disabled run --detach "$name" >"$folder/log" 2>&1
+runc run --detach "$name" >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
 # The health check of the image.
-until crun --cgroup-manager=disabled exec "$name" /usr/bin/hob uptime check http://127.0.0.1:7070/healthz >/dev/null 2>&1; do
+until runc exec "$name" /usr/bin/hob uptime check http://127.0.0.1:7070/healthz >/dev/null 2>&1; do
     tries=$((${tries:-0} + 1))
     [ "$tries" -lt 300 ] || { cat "$folder/log" >&2; exit 1; }
     sleep 0.2
 done
-process=$(crun state "$name" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')
+process=$(runc state "$name" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])')
 [ "$(stat -c %u "/proc/$process")" = 65532 ] || { echo "the process does not run as its user" >&2; exit 1; }
-crun kill "$name" TERM
+runc kill "$name" TERM
 echo "the image runs as user 65532 with a read-only root"
