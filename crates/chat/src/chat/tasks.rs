@@ -113,7 +113,7 @@ impl Chat {
             match owner {
                 None if hub.is_connected(user, socket) => self.restore_sockets_of(user).await?,
                 Some(owner) if hub.node.is_own(&owner) && !hub.sockets_of(user).contains(socket) => {
-                    self.close_socket(user, socket).await?;
+                    self.close_absent_socket(user, socket).await?;
                 }
                 _ => {}
             }

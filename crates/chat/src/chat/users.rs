@@ -113,8 +113,21 @@ impl Chat {
         user: &UserId,
         socket: &SocketId,
     ) -> Result<PresenceChange, Error> {
-        let Inner { hub, presences, .. } = &*self.inner;
         let _lock = self.lock_sockets(user).await;
+        self.close_locked_socket(user, socket).await
+    }
+
+    /// Counts a socket as closed, unless it was opened again in the meantime.
+    pub(super) async fn close_absent_socket(&self, user: &UserId, socket: &SocketId) -> Result<(), Error> {
+        let _lock = self.lock_sockets(user).await;
+        if !self.inner.hub.sockets_of(user).contains(socket) {
+            self.close_locked_socket(user, socket).await?;
+        }
+        Ok(())
+    }
+
+    async fn close_locked_socket(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
+        let Inner { hub, presences, .. } = &*self.inner;
         let (node, version) = (hub.node.incarnation(), hub.version_of(user));
         let Some(change) = presences.leave(user, socket, version).await? else {
             let closed = std::slice::from_ref(socket);
