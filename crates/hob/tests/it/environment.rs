@@ -336,10 +336,13 @@ fn documented_state_ttl_takes_effect() {
     assert_eq!(saved.status, 201, "{}", saved.body);
     let started = deployment.server.post("/api/v1/pipelines/dockets/runs", r#"{"id": "first"}"#);
     assert_eq!(started.status, 201, "{}", started.body);
-    hob_testkit::wait_until("the failure", || {
-        let keys: Vec<String> = deployment.run(&["KEYS", "courtlistener:failed:*"]);
-        !keys.is_empty()
-    });
+    // The views are written one after the other.
+    for view in ["courtlistener:failed:*", "courtlistener:pipeline:first"] {
+        hob_testkit::wait_until(view, || {
+            let keys: Vec<String> = deployment.run(&["KEYS", view]);
+            !keys.is_empty()
+        });
+    }
     deployment.assert_ttl("courtlistener:pipeline:first", 30 * 3600);
     assert_ttl_hours(&deployment, "courtlistener:failed:", 5);
 }
