@@ -23,7 +23,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("commands", &[]),
     ("histogram", &[]),
     ("engine", &["commands"]),
-    ("schema", &[]),
+    ("schema", &["commands"]),
     ("schema-audit", &["schema", "store"]),
     ("schema-macros", &["schema"]),
     ("net", &[]),

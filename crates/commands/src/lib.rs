@@ -1,5 +1,5 @@
 //! The Redis commands that Hob knows: for each, its name, number of arguments, effects, and which arguments are keys.
-//! Also the hash slot of a key.
+//! Also the hash slot and the type of a key.
 //!
 //! The engine implements exactly these commands. A client of a Redis Cluster uses the table to find the node that a
 //! command must be sent to.
@@ -17,12 +17,14 @@
 mod categories;
 mod command;
 mod hash;
+mod key_type;
 mod lookup;
 mod slot;
 mod table;
 
 pub use command::{Command, Flags, Keys};
 pub use hash::FnvHasher;
+pub use key_type::KeyType;
 pub use lookup::{Entry, Unresolved, command_keys, entries, lookup, resolve};
 pub use slot::{SLOTS, key_slot};
 pub use table::{

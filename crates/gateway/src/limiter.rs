@@ -2,7 +2,6 @@
 //! `on_store_failure` says.
 
 mod availability;
-mod foreign_key;
 pub(crate) mod headers;
 mod known_quotas;
 mod lease;
@@ -299,17 +298,11 @@ impl Limiter {
     ) -> hob_store::Result<(Decision, Option<Loan>)> {
         let limit = rule.stored_limit();
         match later {
-            Later::Nothing => {
-                let take = || limit.take(store, std::slice::from_ref(key), cost);
-                Ok((foreign_key::call_with_retry((store, limit, key), take).await?, None))
-            }
-            Later::MayRefuse => {
-                let take = || limit.take_returnable(store, key, cost);
-                Ok(match foreign_key::call_with_retry((store, limit, key), take).await? {
-                    Lent::Granted { quota, loan } => (Decision::Allowed(quota), Some(loan)),
-                    Lent::Denied { quota, retry_after } => (Decision::Denied { quota, retry_after }, None),
-                })
-            }
+            Later::Nothing => Ok((limit.take(store, std::slice::from_ref(key), cost).await?, None)),
+            Later::MayRefuse => Ok(match limit.take_returnable(store, key, cost).await? {
+                Lent::Granted { quota, loan } => (Decision::Allowed(quota), Some(loan)),
+                Lent::Denied { quota, retry_after } => (Decision::Denied { quota, retry_after }, None),
+            }),
         }
     }
 

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use hob_database::{Database, Transaction, UnixMs};
 use hob_store::epoch::{Epoch, Fence, MARKER, Outcome};
-use hob_store::repair::{self, KeyType};
+use hob_store::repair::{self, KeyType, STORED};
 use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
 pub use feedback::QuotaFeedback;
@@ -42,10 +42,11 @@ use log::{CallLog, LogEntry, LogOutcome, LoggedCall};
 const QUOTA: &str = include_str!("quota/quota.lua");
 const TURNS: &str = include_str!("quota/turns.lua");
 
-static RESERVE: Script = Script::with(&[CLOCK, MARKER, QUOTA, TURNS], include_str!("quota/reserve.lua"));
-static SETTLE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/settle.lua"));
+static RESERVE: Script =
+    Script::with(&[CLOCK, MARKER, STORED, QUOTA, TURNS], include_str!("quota/reserve.lua"));
+static SETTLE: Script = Script::with(&[CLOCK, MARKER, STORED, QUOTA], include_str!("quota/settle.lua"));
 static INVALIDATE: Script = Script::new(include_str!("quota/invalidate.lua"));
-static USAGE: Script = Script::with(&[CLOCK, MARKER, QUOTA], include_str!("quota/usage.lua"));
+static USAGE: Script = Script::with(&[CLOCK, MARKER, STORED, QUOTA], include_str!("quota/usage.lua"));
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
 /// How long a cached definition is valid.
@@ -353,14 +354,15 @@ impl Quotas {
         for _ in 0..MAX_RECOVERIES {
             let definition = self.definition(name).await?;
             let hour = self.inner.hour.load(Ordering::Relaxed);
-            let call = script.on(&self.keys(&definition, hour)?);
+            let keys = self.keys(&definition, hour)?;
+            let call = script.on(&keys);
             let ttl_ms = millis(self.inner.keys.rate_limit_ttl());
             let call =
                 call.arg(definition.epoch.get()).arg(self.inner.store.clock().us()).arg(hour).arg(ttl_ms);
             let call = with_windows(arguments(call), &definition.limits);
             let answer = match self.inner.store.run(call).await {
-                Err(error) if error.is_wrong_type() => {
-                    self.delete_wrong_types(&definition).await?;
+                Err(error) if error.is_foreign_value() => {
+                    self.repair(keys, &error).await?;
                     continue;
                 }
                 answer => answer?,
@@ -383,20 +385,16 @@ impl Quotas {
         Ok(())
     }
 
-    /// Deletes keys of a quota that have the wrong type, and its marker: the quota then counts as lost and is rebuilt
-    /// from the call log.
-    async fn delete_wrong_types(&self, definition: &QuotaDefinition) -> Result<()> {
-        let (keys, quota) = (&self.inner.keys, definition.name.id());
-        let marker = keys.quota_marker(quota);
-        let turns = [(keys.quota_turns(quota), KeyType::Hash)];
-        repair::repair(&self.inner.store, &turns).await?;
-        let restored = [
-            (marker.clone(), KeyType::Hash),
-            (keys.quota_calls(quota), KeyType::Zset),
-            (keys.quota_state(quota), KeyType::Hash),
-        ];
-        if !repair::repair(&self.inner.store, &restored).await?.is_empty() {
-            self.inner.store.run::<u64>(cmd("DEL").arg(marker.as_ref() as &[u8])).await?;
+    /// Deletes keys of a quota that another client has changed. If the quota cannot do without one of them, it is rebuilt
+    /// from the call log: without its marker it counts as lost.
+    async fn repair(&self, keys: Vec<hob_store::Key>, error: &hob_store::Error) -> Result<()> {
+        const KINDS: [KeyType; 4] = [KeyType::Hash, KeyType::Zset, KeyType::Hash, KeyType::Hash];
+        let kinds = KINDS.into_iter().chain(std::iter::repeat(KeyType::String));
+        let keys: Vec<_> = keys.into_iter().zip(kinds).collect();
+        let repaired = repair::repair(&self.inner.store, error, &keys).await?;
+        // Marker, calls and state; after them the turns and the public counters.
+        if repaired.iter().any(|at| *at < 3) {
+            self.inner.store.run::<u64>(cmd("DEL").arg(&keys[0].0)).await?;
         }
         Ok(())
     }

@@ -6,6 +6,8 @@ pub(crate) mod value;
 
 use std::time::Duration;
 
+pub use hob_commands::KeyType;
+
 use crate::model::id::IdRule;
 use crate::model::pattern::Pattern;
 use crate::model::value::{Shape, Value};
@@ -68,19 +70,6 @@ pub struct EnvVar {
     pub name: String,
     pub unit: Option<String>,
 }
-
-/// The five types of Redis that a family may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum KeyType {
-    String,
-    Hash,
-    List,
-    Set,
-    Zset,
-}
-
-// As the reply of `TYPE` names it.
-hob_units::names!(KeyType { String = "string", Hash = "hash", List = "list", Set = "set", Zset = "zset" });
 
 /// All keys of one pattern, with their type, values, TTL, bounds and purpose.
 #[derive(Clone, Debug)]

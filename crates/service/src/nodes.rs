@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hob_database::{DatabaseId, UnixMs};
 use hob_store::members::{self, HeartbeatResult, Incarnation, MemberKeys};
-use hob_store::{Store, cmd};
+use hob_store::repair::{self, KeyType};
+use hob_store::{Store, Text, cmd};
 
 use crate::keys::{self, Keys};
 use crate::{ServiceContext, Task};
@@ -43,6 +44,12 @@ pub enum StoreClaim {
 pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_store::Result<StoreClaim> {
     let (key, ours) = (keys.database(), database.to_string());
     let mut found = holder(store, keys).await?;
+    if found.as_ref().is_some_and(|holder| holder.parse::<DatabaseId>().is_err()) {
+        // Another client has written it: it protects no database.
+        repair::report("hob", key.as_bytes());
+        store.run::<u64>(cmd("DEL").arg(&key).clone()).await?;
+        found = None;
+    }
     if found.is_none() {
         store.run::<Option<String>>(cmd("SET").arg(&key).arg(&ours).arg("NX").clone()).await?;
         found = holder(store, keys).await?;
@@ -57,7 +64,10 @@ pub async fn claim(store: &Store, keys: &Keys, database: DatabaseId) -> hob_stor
 
 /// The id of the database that has claimed the store.
 pub async fn holder(store: &Store, keys: &Keys) -> hob_store::Result<Option<String>> {
-    store.run(cmd("GET").arg(keys.database()).clone()).await
+    let key = keys.database();
+    let holder: Option<Text> =
+        repair::run(store, cmd("GET").arg(&key).clone(), &[(&key, KeyType::String)]).await?;
+    Ok(holder.map(|Text(id)| id))
 }
 
 /// Lists the nodes that are alive.
@@ -66,8 +76,11 @@ pub async fn live(store: &Store, keys: &Keys) -> hob_store::Result<Vec<NodeInfo>
     let members = members::live(store, group.members()).await?;
     let mut nodes = Vec::with_capacity(members.len());
     for member in members {
-        let read = cmd("HGETALL").arg(keys.node(&id(&member.incarnation))).clone();
-        let fields: HashMap<String, String> = store.run(read).await?;
+        let key = keys.node(&id(&member.incarnation));
+        let fields: Vec<(Text, Text)> =
+            repair::run(store, cmd("HGETALL").arg(&key).clone(), &[(&key, KeyType::Hash)]).await?;
+        let fields: HashMap<String, String> =
+            fields.into_iter().map(|(Text(field), Text(value))| (field, value)).collect();
         let text = |field: &str| fields.get(field).cloned().unwrap_or_default();
         let time = |field: &str| UnixMs(fields.get(field).and_then(|ms| ms.parse().ok()).unwrap_or(0));
         nodes.push(NodeInfo {
@@ -142,8 +155,10 @@ impl Node {
         write.arg("started_at").arg(self.started_at.0).arg("beat_at").arg(UnixMs::now().0);
         let expiry =
             cmd("PEXPIRE").arg(&key).arg(u64::try_from(Keys::NODE_TTL_MAX.as_millis()).unwrap_or(0)).clone();
-        for answer in self.context.store.batch(&[write.into(), expiry.into()]).await {
-            answer?;
+        let store = &self.context.store;
+        for answer in store.batch(&[write.into(), expiry.into()]).await {
+            // A key that another client has replaced is deleted; the next heartbeat writes it.
+            repair::or_none(store, answer, (&key, KeyType::Hash)).await?;
         }
         Ok(())
     }

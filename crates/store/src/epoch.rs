@@ -24,7 +24,7 @@ mod rebuild;
 use std::fmt;
 
 use crate::error::{Error, Result};
-use crate::reply::Reply;
+use crate::reply::{Reply, Text};
 
 pub use rebuild::{Progress, Rebuild, Recovery, rebuild};
 
@@ -118,7 +118,7 @@ impl<T> Outcome<T> {
         if reply.word() != "lost" {
             return done(reply).map(Self::Done);
         }
-        let found: String = reply.next()?;
+        let Text(found) = reply.next()?;
         Ok(Self::Lost { found: Epoch::parse(&found) })
     }
 }

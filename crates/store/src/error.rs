@@ -51,6 +51,12 @@ pub enum Error {
     Misuse(String),
 }
 
+/// The error of `stored.lua`.
+const FOREIGN_VALUE: &str = "foreign value";
+
+/// The error of `marker.lua` for a marker whose counter another client has set too high.
+const NO_FENCE_LEFT: &str = "no fence left";
+
 /// The result of a call to the store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -65,6 +71,36 @@ impl Error {
     #[must_use]
     pub fn is_wrong_type(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "WRONGTYPE")
+    }
+
+    /// Whether a key holds something that another client wrote: another type, or a value that is not a number where a
+    /// command or a script needs one. Hob's own scripts fail for no other reason.
+    #[must_use]
+    pub fn is_foreign_value(&self) -> bool {
+        /// Parts of the messages of Redis and Lua.
+        const MESSAGES: [&str; 9] = [
+            FOREIGN_VALUE,
+            "not an integer",
+            "not a valid float",
+            "not a float",
+            "would overflow",
+            "would produce NaN",
+            "bad argument #",
+            "attempt to ",
+            NO_FENCE_LEFT,
+        ];
+        let is_value = || {
+            matches!(self, Self::Refused { code, detail }
+            if code == "ERR" && MESSAGES.iter().any(|message| detail.contains(message)))
+        };
+        self.is_wrong_type() || is_value() && crate::Fault::of(self).is_none()
+    }
+
+    /// The key that `stored.lua` found to have a foreign value. Redis may append the position in the script.
+    pub(crate) fn foreign_key(&self) -> Option<&str> {
+        let Self::Refused { detail, .. } = self else { return None };
+        let (_, rest) = detail.split_once(FOREIGN_VALUE)?;
+        rest.strip_prefix(": ")?.split(' ').next().filter(|key| !key.is_empty())
     }
 
     /// Whether the store handle reports it as a state of the whole server: in the log once per change, in
@@ -147,6 +183,42 @@ mod tests {
         );
         assert_eq!(found("unknown command 'OOM'"), None);
         assert_eq!(command_in_script("OOM", "Error running script: @user_script:1: WRONGTYPE x"), None);
+    }
+
+    #[test]
+    fn foreign_value_is_recognised_from_old_and_new_servers() {
+        for detail in [
+            "value is not an integer or out of range",
+            "hash value is not an integer script: 5f, on @user_script:1.",
+            "user_script:3: attempt to compare number with nil script: 5f, on @user_script:3.",
+            "Error running script (call to f_5f): @user_script:3: user_script:3: attempt to perform arithmetic on a nil value",
+            "user_script:1: bad argument #1 to 'max' (number expected, got nil)",
+        ] {
+            assert!(refused("ERR", detail).is_foreign_value(), "{detail}");
+        }
+        assert!(refused("WRONGTYPE", "Operation against a key").is_foreign_value());
+        for (code, detail) in [
+            (
+                "ERR",
+                "Error running script (call to f_5f): @user_script:3: -OOM command not allowed; attempt to write",
+            ),
+            ("ERR", "Script killed by user with SCRIPT KILL..."),
+            ("ERR", "Script attempted to access a non local key in a cluster node"),
+            ("NOPERM", "this user has no permissions"),
+        ] {
+            assert!(!refused(code, detail).is_foreign_value(), "{detail}");
+        }
+    }
+
+    #[test]
+    fn error_about_a_value_may_name_its_key() {
+        let named = |detail| refused("ERR", detail).foreign_key().map(str::to_owned);
+        let new = "user_script:3: foreign value: load:1:writer script: 5f, on @user_script:3.";
+        let old = "Error running script (call to f_5f): @user_script:3: user_script:3: foreign value: load:1:writer";
+        assert_eq!(named(new).as_deref(), Some("load:1:writer"));
+        assert_eq!(named(old).as_deref(), Some("load:1:writer"));
+        assert_eq!(named("user_script:3: foreign value:  script: 5f, on @user_script:3."), None);
+        assert_eq!(named("value is not an integer or out of range"), None);
     }
 
     #[test]

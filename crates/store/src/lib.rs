@@ -65,7 +65,7 @@ pub use health::{BusyMinute, Connection, Degradation, Fault, Health, Operations,
 pub use hob_commands::key_slot;
 pub use hob_units::Secret;
 pub use key::Key;
-pub use reply::Reply;
+pub use reply::{Reply, Text};
 pub use script::{Call, Script};
 pub use store::{DEFAULT_DEADLINE, Store};
 

@@ -10,6 +10,7 @@ use redis::{FromRedisValue, Value};
 
 use crate::clock::CLOCK;
 use crate::error::{Error, Result};
+use crate::repair::{self, KeyType, STORED};
 use crate::reply::Reply;
 use crate::script::{Call, Script};
 use crate::store::Store;
@@ -21,7 +22,7 @@ const VERDICT: &str = include_str!("limit/verdict.lua");
 const WINDOW: &str = include_str!("limit/window.lua");
 
 static FIXED_COUNTER: Script =
-    Script::with(&[CLOCK, WINDOW, VERDICT], include_str!("limit/fixed_counter.lua"));
+    Script::with(&[CLOCK, STORED, WINDOW, VERDICT], include_str!("limit/fixed_counter.lua"));
 static FIXED_LOG: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/fixed_log.lua"));
 static SLIDING_LOG: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/sliding_log.lua"));
 static SLIDING_WINDOW: Script = Script::with(&[CLOCK, VERDICT], include_str!("limit/sliding_window.lua"));
@@ -74,13 +75,27 @@ impl Rule {
     /// `keys` is one key per identifier; for [`Algorithm::FixedCounter`] two, the public counter and the end
     /// of its window.
     pub async fn take<K: AsRef<[u8]>>(&self, store: &Store, keys: &[K], cost: u32) -> Result<Decision> {
-        let value: Value = store.run(self.call(store, keys, cost)?).await?;
-        self.read(value)
+        self.read_next(&mut self.run(store, keys, self.call(store, keys, cost)?).await?)
+    }
+
+    /// Runs a call on these keys, and again if another client had changed one of them. Their types are listed only then.
+    async fn run<K: AsRef<[u8]>>(&self, store: &Store, keys: &[K], call: Call) -> Result<Reply> {
+        let repair = async |error| repair::repair(store, &error, &self.typed(keys)).await.map(drop);
+        repair::run_with(store, call, repair).await
     }
 
     /// The call behind [`take`](Self::take), for a batch; its answer goes through [`read`](Self::read).
     pub fn call<K: AsRef<[u8]>>(&self, store: &Store, keys: &[K], cost: u32) -> Result<Call> {
         self.call_for(store, keys, cost, Least::All)
+    }
+
+    /// The keys with the type that the algorithm gives them.
+    fn typed<'a, K: AsRef<[u8]>>(&self, keys: &'a [K]) -> Vec<(&'a [u8], KeyType)> {
+        let kind = match self.algorithm() {
+            Algorithm::FixedLog | Algorithm::SlidingLog => KeyType::Zset,
+            Algorithm::FixedCounter | Algorithm::SlidingWindow | Algorithm::Gcra => KeyType::String,
+        };
+        keys.iter().map(|key| (key.as_ref(), kind)).collect()
     }
 
     fn call_for<K: AsRef<[u8]>>(&self, store: &Store, keys: &[K], cost: u32, least: Least) -> Result<Call> {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use crate::clock::CLOCK;
 use crate::clock::millis;
 use crate::error::{Error, Result};
-use crate::repair::{self, KeyType};
+use crate::repair::{self, KeyType, STORED};
 use crate::reply::Reply;
 use crate::script::Script;
 use crate::store::Store;
 
-static APPEND: Script = Script::with(&[CLOCK], include_str!("log/append.lua"));
-static READ: Script = Script::new(include_str!("log/read.lua"));
+static APPEND: Script = Script::with(&[CLOCK, STORED], include_str!("log/append.lua"));
+static READ: Script = Script::with(&[STORED], include_str!("log/read.lua"));
 
 /// The maximum number of entries in one append.
 const MAX_ENTRIES_PER_APPEND: usize = 1000;

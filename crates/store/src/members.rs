@@ -7,17 +7,18 @@ use std::time::Duration;
 use crate::clock::CLOCK;
 use crate::clock::millis;
 use crate::error::Result;
-use crate::reply::Reply;
-use crate::script::Script;
+use crate::repair::{self, KeyType, STORED};
+use crate::reply::{Reply, Text};
+use crate::script::{Call, Script};
 use crate::store::Store;
 
 const NOW: &str = include_str!("members/clock.lua");
 
-static JOIN: Script = Script::with(&[CLOCK, NOW], include_str!("members/join.lua"));
-static HEARTBEAT: Script = Script::with(&[CLOCK, NOW], include_str!("members/heartbeat.lua"));
+static JOIN: Script = Script::with(&[CLOCK, STORED, NOW], include_str!("members/join.lua"));
+static HEARTBEAT: Script = Script::with(&[CLOCK, STORED, NOW], include_str!("members/heartbeat.lua"));
 static LEAVE: Script = Script::new(include_str!("members/leave.lua"));
-static LIVE: Script = Script::with(&[CLOCK, NOW], include_str!("members/live.lua"));
-static CLAIM_DEAD: Script = Script::with(&[CLOCK, NOW], include_str!("members/claim_dead.lua"));
+static LIVE: Script = Script::with(&[CLOCK, STORED, NOW], include_str!("members/live.lua"));
+static CLAIM_DEAD: Script = Script::with(&[CLOCK, STORED, NOW], include_str!("members/claim_dead.lua"));
 static REMOVE_DEAD: Script = Script::new(include_str!("members/remove_dead.lua"));
 
 /// The keys of one group of members, all in one slot.
@@ -31,6 +32,14 @@ pub struct MemberKeys<'a> {
     pub dead: &'a [u8],
 }
 
+impl MemberKeys<'_> {
+    /// Runs a call on these keys. If another client has changed one of them, every node joins again, as after a loss.
+    async fn run(&self, store: &Store, call: Call) -> Result<Reply> {
+        let keys = [(self.live, KeyType::Zset), (self.info, KeyType::Hash), (self.dead, KeyType::Zset)];
+        repair::run(store, call, &keys).await
+    }
+}
+
 /// Identifies one run of a node. It is random, so that a restarted node is never mistaken for its previous run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(String);
@@ -40,6 +49,11 @@ impl Incarnation {
     #[must_use]
     pub fn random() -> Self {
         Self(format!("{:032x}", rand::random::<u128>()))
+    }
+
+    /// An incarnation that a script read; `None` if another client has written something else.
+    fn parse(text: String) -> Option<Self> {
+        (text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())).then_some(Self(text))
     }
 
     /// Its text, 32 hexadecimal digits.
@@ -105,7 +119,7 @@ pub async fn join(
 ) -> Result<HeartbeatResult> {
     let call = JOIN.on(&[keys.live, keys.info]);
     let call = call.arg(&incarnation.0).arg(node).arg(millis(hold)).arg(store.clock().us());
-    read_beat(store.run(call).await?)
+    read_beat(keys.run(store, call).await?)
 }
 
 /// Renews the lease of an incarnation for `hold`.
@@ -116,20 +130,23 @@ pub async fn heartbeat(
     hold: Duration,
 ) -> Result<HeartbeatResult> {
     let call = HEARTBEAT.on(&[keys.live, keys.info]);
-    read_beat(store.run(call.arg(&incarnation.0).arg(millis(hold)).arg(store.clock().us())).await?)
+    let call = call.arg(&incarnation.0).arg(millis(hold)).arg(store.clock().us());
+    read_beat(keys.run(store, call).await?)
 }
 
 /// Ends the lease of an incarnation, for a clean stop.
 pub async fn leave(store: &Store, keys: MemberKeys<'_>, incarnation: &Incarnation) -> Result<()> {
-    store.run::<Reply>(LEAVE.on(&[keys.live]).arg(&incarnation.0)).await.map(drop)
+    keys.run(store, LEAVE.on(&[keys.live]).arg(&incarnation.0)).await.map(drop)
 }
 
 /// Lists the live nodes.
 pub async fn live(store: &Store, keys: MemberKeys<'_>) -> Result<Vec<Member>> {
-    let mut reply: Reply = store.run(LIVE.on(&[keys.live, keys.info]).arg(store.clock().us())).await?;
+    let call = LIVE.on(&[keys.live, keys.info]).arg(store.clock().us());
+    let mut reply = keys.run(store, call).await?;
     let mut members = Vec::with_capacity(reply.left() / 2);
     while reply.left() > 0 {
-        members.push(Member { incarnation: Incarnation(reply.next()?), node: reply.next()? });
+        let (Text(incarnation), Text(node)) = (reply.next()?, reply.next()?);
+        members.extend(Incarnation::parse(incarnation).map(|incarnation| Member { incarnation, node }));
     }
     Ok(members)
 }
@@ -137,14 +154,12 @@ pub async fn live(store: &Store, keys: MemberKeys<'_>) -> Result<Vec<Member>> {
 /// Claims at most `most` dead incarnations for `hold`, so that the caller can clean up after them.
 pub async fn claim_dead(store: &Store, keys: MemberKeys<'_>, most: u32, hold: Duration) -> Result<Vec<Dead>> {
     let call = CLAIM_DEAD.on(&[keys.live, keys.info, keys.dead]);
-    let mut reply: Reply = store.run(call.arg(most).arg(millis(hold)).arg(store.clock().us())).await?;
+    let call = call.arg(most).arg(millis(hold)).arg(store.clock().us());
+    let mut reply = keys.run(store, call).await?;
     let mut dead = Vec::with_capacity(reply.left() / 3);
     while reply.left() > 0 {
-        dead.push(Dead {
-            incarnation: Incarnation(reply.next()?),
-            node: reply.next()?,
-            claim: reply.next()?,
-        });
+        let (Text(incarnation), Text(node), claim) = (reply.next()?, reply.next()?, reply.next()?);
+        dead.extend(Incarnation::parse(incarnation).map(|incarnation| Dead { incarnation, node, claim }));
     }
     Ok(dead)
 }
@@ -152,7 +167,7 @@ pub async fn claim_dead(store: &Store, keys: MemberKeys<'_>, most: u32, hold: Du
 /// Removes a dead incarnation after the caller has cleaned up after it.
 pub async fn remove_dead(store: &Store, keys: MemberKeys<'_>, dead: &Dead) -> Result<Removal> {
     let call = REMOVE_DEAD.on(&[keys.info, keys.dead]).arg(&dead.incarnation.0).arg(dead.claim);
-    let reply: Reply = store.run(call).await?;
+    let reply = keys.run(store, call).await?;
     match reply.word() {
         "removed" => Ok(Removal::Removed),
         "superseded" => Ok(Removal::Superseded),

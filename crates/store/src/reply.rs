@@ -38,6 +38,20 @@ impl Reply {
     }
 }
 
+/// Text in a reply. Another client can write any bytes into a key; those that are not UTF-8 are replaced by `\u{FFFD}`,
+/// so that they do not make the rest of a reply unreadable.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Text(pub String);
+
+impl FromRedisValue for Text {
+    fn from_redis_value(value: Value) -> std::result::Result<Self, ParsingError> {
+        match value {
+            Value::BulkString(bytes) => Ok(Self(String::from_utf8_lossy(&bytes).into_owned())),
+            value => String::from_redis_value(value).map(Self),
+        }
+    }
+}
+
 impl FromRedisValue for Reply {
     fn from_redis_value(value: Value) -> std::result::Result<Self, ParsingError> {
         let mut rest = Vec::<Value>::from_redis_value(value)?.into_iter();

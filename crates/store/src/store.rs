@@ -147,9 +147,13 @@ impl Store {
 
     /// Runs one command or script.
     pub async fn run<T: FromRedisValue>(&self, call: impl Into<Call>) -> Result<T> {
-        let call = call.into();
+        self.run_call(&call.into()).await
+    }
+
+    /// Runs a call that the caller may run again.
+    pub(crate) async fn run_call<T: FromRedisValue>(&self, call: &Call) -> Result<T> {
         let kind = if call.script().is_some() { OperationKind::Script } else { OperationKind::Command };
-        let value = self.timed(kind, &call).await?;
+        let value = self.timed(kind, call).await?;
         T::from_redis_value(value).map_err(Error::reply)
     }
 
@@ -217,6 +221,11 @@ impl Store {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// The name of the system that this handle is for.
+    pub(crate) fn system_name(&self) -> &'static str {
+        self.system.name()
     }
 
     /// The health of the connection.

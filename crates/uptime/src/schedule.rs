@@ -3,7 +3,7 @@
 
 pub(crate) mod background;
 mod memory_usage;
-mod rebuild;
+pub(crate) mod rebuild;
 mod reconcile;
 pub mod record;
 pub mod snapshot;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use hob_schema::{Layout, Shard};
 use hob_store::epoch::{Epoch, Fence, MARKER, Outcome};
-use hob_store::repair::{self, KeyType};
-use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, cmd};
+use hob_store::repair::{self, KeyType, STORED};
+use hob_store::{CLOCK, Call, FromRedisValue, Key, Reply, Script, Store, Text, cmd};
 
 use crate::error::{Error, Result};
 use crate::keys::{Keys, MonitorId};
@@ -26,12 +26,14 @@ use crate::schedule::state::{LastChange, MonitorHealth};
 /// Lua functions on the health of monitors; needs [`CLOCK`] and [`MARKER`] before it.
 pub(crate) const HEALTH_LUA: &str = include_str!("schedule/health.lua");
 
-static CLAIM: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/claim.lua"));
-static CLAIM_NOW: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/claim_now.lua"));
-static PLAN: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/plan.lua"));
-static NOW: Script = Script::with(&[CLOCK], include_str!("schedule/now.lua"));
+static CLAIM: Script = Script::with(&[CLOCK, MARKER, STORED, HEALTH_LUA], include_str!("schedule/claim.lua"));
+static CLAIM_NOW: Script =
+    Script::with(&[CLOCK, MARKER, STORED, HEALTH_LUA], include_str!("schedule/claim_now.lua"));
+static PLAN: Script = Script::with(&[CLOCK, MARKER, STORED, HEALTH_LUA], include_str!("schedule/plan.lua"));
+static NOW: Script = Script::with(&[CLOCK, STORED], include_str!("schedule/now.lua"));
 static REMOVE: Script = Script::new(include_str!("schedule/remove.lua"));
-static RELEASE: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("schedule/release.lua"));
+static RELEASE: Script =
+    Script::with(&[CLOCK, MARKER, STORED, HEALTH_LUA], include_str!("schedule/release.lua"));
 
 /// The schedule of all monitors. Clones share one state.
 #[derive(Clone, Debug)]
@@ -60,7 +62,7 @@ pub struct Claim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimBatch {
     pub claims: Vec<Claim>,
-    /// Ids in the schedule that no monitor has, added by another client.
+    /// Ids in the schedule that have no readable entry. Another client has added or changed them.
     pub dropped: Vec<String>,
     /// Time until the next check is due, if known. A lease may expire earlier.
     pub next_due_in: Option<Duration>,
@@ -74,6 +76,8 @@ pub struct ScheduleEntry<'a> {
     /// How long a claim lasts.
     pub lease: Duration,
     pub next_ms: u64,
+    /// Used if the store does not know the monitor.
+    pub health: MonitorHealth,
 }
 
 /// The outcome of planning a monitor.
@@ -134,11 +138,16 @@ impl Schedule {
         let outcome = Outcome::read(reply, |mut reply| {
             let (now_ms, due_ms, dropped): (u64, String, usize) =
                 (reply.next()?, reply.next()?, reply.next()?);
-            let dropped = (0..dropped).map(|_| reply.next()).collect::<hob_store::Result<_>>()?;
+            let dropped = (0..dropped).map(|_| reply.next()).collect::<hob_store::Result<Vec<Text>>>()?;
+            let mut dropped: Vec<String> = dropped.into_iter().map(|Text(id)| id).collect();
             let mut claims = Vec::with_capacity(reply.left() / 3);
             while reply.left() > 0 {
-                let id: String = reply.next()?;
-                claims.push(claim(&id, now_ms, &mut reply)?);
+                let Text(id) = reply.next()?;
+                match claim(&id, now_ms, &mut reply) {
+                    Ok(claim) => claims.push(claim),
+                    // Another client has added it; it must not fail the other claims.
+                    Err(_) => dropped.push(id),
+                }
             }
             let next_due_in =
                 due_ms.parse().ok().map(|due_ms: u64| Duration::from_millis(due_ms.saturating_sub(now_ms)));
@@ -170,7 +179,7 @@ impl Schedule {
         let call =
             PLAN.on(&[schedule, leases, marker, standing]).arg(self.epoch(shard)).arg(entry.id.as_str());
         let call = call.arg(entry.generation).arg(millis(entry.lease)).arg(entry.next_ms);
-        let reply: Reply = self.run(shard, call.arg(MonitorHealth::NEW.to_string())).await?;
+        let reply: Reply = self.run(shard, call.arg(entry.health.to_string())).await?;
         let outcome = Outcome::read(reply, |reply| match reply.word() {
             "planned" => Ok(PlanOutcome::Planned),
             "readded" => Ok(PlanOutcome::Readded),
@@ -209,26 +218,25 @@ impl Schedule {
         Ok(reply.next()?)
     }
 
-    /// Runs a call on the keys of a shard. If one of them has the wrong type, repairs the shard and runs the call again.
+    /// Runs a call on the keys of a shard. If another client has changed one of them, repairs the shard and runs the call
+    /// again.
     pub(crate) async fn run<T: FromRedisValue>(&self, shard: Shard, call: impl Into<Call>) -> Result<T> {
-        let call = call.into();
-        match self.store.run(call.clone()).await {
-            Err(error) if error.is_wrong_type() => {
-                self.repair(shard).await?;
-                Ok(self.store.run(call).await?)
-            }
-            answer => Ok(answer?),
-        }
+        repair::run_with(&self.store, call, async |error| self.repair(shard, &error).await).await
     }
 
-    /// Deletes the keys of a shard that have the wrong type. Reconciliation restores the schedule and the leases. The other
-    /// keys can only be restored from the database, so the shard is marked as lost and rebuilt.
-    pub(crate) async fn repair(&self, shard: Shard) -> Result<()> {
+    /// Deletes the keys of a shard that another client has changed. Reconciliation restores the schedule and the leases.
+    /// The other keys can only be restored from the database, so the shard is marked as lost and rebuilt.
+    pub(crate) async fn repair(&self, shard: Shard, error: &hob_store::Error) -> Result<()> {
         let [schedule, leases, marker, standing, unsettled] = self.shard_keys(shard);
+        if !error.is_wrong_type() {
+            // Scripts check every other value that they read.
+            repair::repair(&self.store, error, &[(marker, KeyType::Hash)]).await?;
+            return Ok(());
+        }
         let queues = [(schedule, KeyType::Zset), (leases, KeyType::Zset)];
-        repair::repair(&self.store, &queues).await?;
+        repair::repair(&self.store, error, &queues).await?;
         let others = [(marker.clone(), KeyType::Hash), (standing, KeyType::Hash), (unsettled, KeyType::Hash)];
-        if !repair::repair(&self.store, &others).await?.is_empty() {
+        if !repair::repair(&self.store, error, &others).await?.is_empty() {
             self.store.run::<u64>(cmd("DEL").arg(marker)).await?;
         }
         Ok(())
@@ -248,7 +256,7 @@ impl Schedule {
 }
 
 fn claim(id: &str, claimed_ms: u64, reply: &mut Reply) -> hob_store::Result<Claim> {
-    let (text, unsettled): (String, u8) = (reply.next()?, reply.next()?);
+    let (Text(text), unsettled): (_, u8) = (reply.next()?, reply.next()?);
     let bad = || hob_store::Error::Reply(format!("unreadable health of monitor {id}: {text:?}"));
     let mut words = text.splitn(5, ' ');
     let mut number = || words.next()?.parse::<u64>().ok();

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
 use crate::database::channels;
+use crate::database::incidents;
 use crate::database::maintenance;
 use crate::database::monitors::{self, MonitorEdit};
 use crate::error::{Error, Result};
@@ -28,11 +29,14 @@ use crate::monitor::{Monitor, MonitorSpec};
 use crate::pages::StatusCache;
 use crate::probe::Probe;
 use crate::probe::network::LocalNetwork;
+use crate::schedule::rebuild::health_of;
 use crate::schedule::snapshot::SnapshotCache;
 use crate::schedule::state::{MonitorHealth, MonitorState};
 use crate::schedule::{RemovalReason, Schedule, ScheduleEntry};
 use crate::{card, demo, metrics, pages, routes};
+use hob_store::Text;
 use hob_store::epoch::Outcome;
+use hob_store::repair::{self, KeyType};
 
 /// The most monitors of a deployment. Each takes memory in the store and on every node.
 pub const MAX_MONITORS: usize = 100_000;
@@ -269,7 +273,13 @@ impl Uptime {
         if matches!(monitor.check, Check::Heartbeat(_)) {
             return Ok(CheckNowOutcome::Heartbeat);
         }
-        let Some(claim) = self.claim_now(id).await? else { return Ok(CheckNowOutcome::Skipped) };
+        let mut claim = self.claim_now(id).await?;
+        if claim.is_none() && !monitor.spec.paused {
+            // Its entry is missing, or another client has changed it.
+            self.plan(&monitor).await?;
+            claim = self.claim_now(id).await?;
+        }
+        let Some(claim) = claim else { return Ok(CheckNowOutcome::Skipped) };
         if claim.generation != monitor.generation {
             return Ok(CheckNowOutcome::Skipped);
         }
@@ -306,11 +316,9 @@ impl Uptime {
         // Before the store, which may lose the call: the deadline follows from it.
         monitors::set_called(self.database(), &monitor.id, unix_ms(now_ms)).await?;
         // A value that another client has written is ignored, and deleted below.
-        let since = hob_store::repair::or_none(
-            store.run::<Option<String>>(hob_store::cmd("GET").arg(&started)).await,
-            &started,
-        )?;
-        let since: Option<u64> = since.flatten().and_then(|since| since.parse().ok());
+        let since = store.run::<Option<Text>>(hob_store::cmd("GET").arg(&started)).await;
+        let since = repair::or_none(store, since, (&started, KeyType::String)).await?.flatten();
+        let since: Option<u64> = since.and_then(|Text(since)| since.parse().ok());
         let observation = match record_signal {
             HeartbeatSignal::Failed => {
                 Observation::failed(FailureClass::Reported, "the job reported a failure")
@@ -371,12 +379,15 @@ impl Uptime {
     pub(crate) async fn plan(&self, monitor: &Monitor) -> Result<()> {
         let shard = self.schedule().shard_of(&monitor.id);
         let now_ms = self.schedule().now_ms(shard).await?;
+        // A monitor that the store has lost, but not its shard, may have an open incident.
+        let open = incidents::open_for(self.database(), &monitor.id).await?;
+        let health = open.as_ref().map_or(MonitorHealth::NEW, health_of);
         let next_ms = match monitor.check {
-            Check::Heartbeat(_) => monitor.next_ms(&MonitorHealth::NEW, now_ms),
+            Check::Heartbeat(_) => monitor.next_ms(&health, now_ms),
             _ => now_ms,
         };
         let lease = monitor.timeout() + self.config().grace.get();
-        let entry = ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms };
+        let entry = ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms, health };
         if let Outcome::Lost { .. } = self.schedule().plan(entry).await? {
             // The rebuilt shard includes this monitor.
             self.rebuild(shard).await?;

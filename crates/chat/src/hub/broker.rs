@@ -150,7 +150,8 @@ impl Broker {
         for (job, answer) in jobs.drain(..).zip(store.batch(&calls).await) {
             if let Err(error) = answer {
                 tracing::debug!(%error, "failed to run a Redis command for chat");
-                all = false;
+                // A cache that another client has changed is repaired when it is read. It must not delay other events.
+                all &= error.is_foreign_value();
                 self.mark_unpublished(job);
             }
         }

@@ -13,7 +13,7 @@ use hob_schema::Shard;
 use hob_service::NodeName;
 use hob_store::members::{self, HeartbeatResult, MemberKeys};
 use hob_store::repair::{self, KeyType};
-use hob_store::{Key, Store, Value, cmd};
+use hob_store::{Key, Store, Text, Value, cmd};
 use parking_lot::Mutex;
 
 use crate::Error;
@@ -141,19 +141,6 @@ impl Node {
     /// [`mark_synced`](Node::mark_synced).
     pub(crate) async fn heartbeat(&self) -> Result<Heartbeat, Error> {
         let _one_at_a_time = self.beating.lock().await;
-        match self.try_heartbeat().await {
-            // The list of nodes has the wrong type. Every node joins again, as after a data loss.
-            Err(Error::Store(error)) if error.is_wrong_type() => {
-                let NodeKeys { live, info, dead } = NodeKeys::new(&self.keys);
-                let keys = [(live, KeyType::Zset), (info, KeyType::Hash), (dead, KeyType::Zset)];
-                repair::repair(&self.store, &keys).await?;
-                self.try_heartbeat().await
-            }
-            heartbeat => heartbeat,
-        }
-    }
-
-    async fn try_heartbeat(&self) -> Result<Heartbeat, Error> {
         let keys = NodeKeys::new(&self.keys);
         let (incarnation, joined) = {
             let state = self.state.lock();
@@ -255,8 +242,9 @@ impl Node {
         let mut known: HashSet<String> =
             self.live().await?.iter().map(|member| member.incarnation.to_string()).collect();
         for list in [self.keys.nodes_live(first_shard()), self.keys.nodes_dead(first_shard())] {
-            let all = cmd("ZRANGE").arg(list).arg(0).arg(-1).take();
-            known.extend(self.store.run::<Vec<String>>(all).await?);
+            let all = cmd("ZRANGE").arg(&list).arg(0).arg(-1).take();
+            let all: Vec<Text> = repair::run(&self.store, all, &[(list, KeyType::Zset)]).await?;
+            known.extend(all.into_iter().map(|Text(incarnation)| incarnation));
         }
         known.insert(self.incarnation().to_string());
         Ok(known)

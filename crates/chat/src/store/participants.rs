@@ -1,14 +1,14 @@
 //! The cache of a conversation's members (C13): complete or absent. For other programs; permissions are checked on
 //! the database.
 
-use hob_store::repair::{self, KeyType};
-use hob_store::{Call, Reply, Script, Store, cmd};
+use hob_store::repair::{self, KeyType, STORED};
+use hob_store::{Call, Reply, Script, Store, Text, cmd};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
 
-static FILL: Script = Script::new(include_str!("participants/fill.lua"));
-static DROP: Script = Script::new(include_str!("participants/drop.lua"));
+static FILL: Script = Script::with(&[STORED], include_str!("participants/fill.lua"));
+static DROP: Script = Script::with(&[STORED], include_str!("participants/drop.lua"));
 
 /// The cache of participants in Redis.
 #[derive(Clone, Debug)]
@@ -46,10 +46,10 @@ impl ParticipantCache {
     /// The members, if they are cached.
     pub(crate) async fn get(&self, conversation: &ConversationId) -> Result<Option<Vec<UserId>>, Error> {
         let key = self.keys.participants(conversation);
-        let members: Vec<String> =
+        let members: Vec<Text> =
             repair::run(&self.store, cmd("SMEMBERS").arg(&key).take(), &[(&key, KeyType::Set)]).await?;
         let mut members: Vec<UserId> =
-            members.into_iter().filter_map(|user| UserId::new(user).ok()).collect();
+            members.into_iter().filter_map(|Text(user)| UserId::new(user).ok()).collect();
         // Sorted as in the database, because a set has no order.
         members.sort();
         Ok((!members.is_empty()).then_some(members))

@@ -5,11 +5,11 @@
 //! so each node remembers the version of the last change of its users. It restores its own sockets, without an event
 //! unless the user was set offline in a later version.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use hob_store::Key;
 use hob_store::repair::{self, KeyType};
-use hob_store::{CLOCK, Call, FromRedisValue, Reply, Script, Store, Value, cmd};
+use hob_store::{CLOCK, Call, FromRedisValue, Reply, Script, Store, Text, Value, cmd};
 
 use crate::Error;
 use crate::keys::{Incarnation, Keys, SocketId, UserId};
@@ -94,7 +94,7 @@ impl PresenceStore {
         known: Known,
     ) -> Result<PresenceChange, Error> {
         self.index(node, user).await?;
-        let mut reply: Reply = self.store.run(self.join_call(node, user, sockets, known)).await?;
+        let mut reply = self.run(user, self.join_call(node, user, sockets, known)).await?;
         let change = match reply.word() {
             "online" => PresenceChange::Changed { version: reply.next()? },
             "restored" | "already" => PresenceChange::Unchanged { version: reply.next()? },
@@ -130,7 +130,7 @@ impl PresenceStore {
     ) -> Result<Option<PresenceChange>, Error> {
         let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.store.clock().us());
         let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user)).arg(version);
-        let reply: Reply = self.store.run(call).await?;
+        let reply = self.run(user, call).await?;
         if reply.word() == "lost" {
             return Ok(None);
         }
@@ -158,17 +158,17 @@ impl PresenceStore {
     pub(crate) async fn sweep(&self, dead: &Incarnation, user: &UserId) -> Result<PresenceChange, Error> {
         let call = SWEEP.on(&self.user_keys(user)).arg(dead.as_str()).arg(self.store.clock().us());
         let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user));
-        let change = self.read_leave(self.store.run(call).await?).await?;
+        let change = self.read_leave(self.run(user, call).await?).await?;
         self.unindex(dead, user).await?;
         Ok(change)
     }
 
     /// The incarnations that own the sockets of these users, in their order.
     pub(crate) async fn owners(&self, users: &[UserId]) -> Result<Vec<HashSet<Incarnation>>, Error> {
-        let reads = users.iter().map(|user| ("HGETALL", self.keys.presence(user)));
-        let owners = |fields: HashMap<String, String>| {
-            let sockets = fields.into_iter().filter(|(field, _)| field != "version");
-            sockets.filter_map(|(_, owner)| Incarnation::new(owner).ok()).collect()
+        let reads = users.iter().map(|user| read("HGETALL", self.keys.presence(user), KeyType::Hash));
+        let owners = |fields: Vec<(Text, Text)>| {
+            let sockets = fields.into_iter().filter(|(Text(field), _)| field != "version");
+            sockets.filter_map(|(_, Text(owner))| Incarnation::new(owner).ok()).collect()
         };
         Ok(self.read_each(reads.collect()).await?.into_iter().map(owners).collect())
     }
@@ -179,23 +179,20 @@ impl PresenceStore {
         sockets: &[(UserId, SocketId)],
     ) -> Result<Vec<Option<String>>, Error> {
         let read = |(user, socket): &(UserId, SocketId)| {
-            cmd("HGET").arg(self.keys.presence(user)).arg(socket.as_str()).take().into()
+            let key = self.keys.presence(user);
+            let call = cmd("HGET").arg(&key).arg(socket.as_str()).take().into();
+            (key, KeyType::Hash, call)
         };
-        let calls: Vec<Call> = sockets.iter().map(read).collect();
-        let replies = self.store.batch(&calls).await.into_iter().zip(sockets);
-        let owner = |(reply, (user, _)): (hob_store::Result<Value>, &(UserId, SocketId))| {
-            let value = repair::or_none(reply, self.keys.presence(user))?.unwrap_or(Value::Nil);
-            Ok(FromRedisValue::from_redis_value(value).unwrap_or_default())
-        };
-        replies.map(owner).collect()
+        let owners: Vec<Option<Text>> = self.read_each(sockets.iter().map(read).collect()).await?;
+        Ok(owners.into_iter().map(|owner| owner.map(|Text(owner)| owner)).collect())
     }
 
     /// Some users of a node's index. Empty if the index is empty.
     pub(crate) async fn some_users(&self, node: &Incarnation, max: u32) -> Result<Vec<UserId>, Error> {
         let key = self.keys.node_users(node);
         let some = cmd("SRANDMEMBER").arg(&key).arg(max).take();
-        let users: Vec<String> = repair::run(&self.store, some, &[(&key, KeyType::Set)]).await?;
-        Ok(users.into_iter().filter_map(|user| UserId::new(user).ok()).collect())
+        let users: Vec<Text> = repair::run(&self.store, some, &[(&key, KeyType::Set)]).await?;
+        Ok(users.into_iter().filter_map(|Text(user)| UserId::new(user).ok()).collect())
     }
 
     async fn read_leave(&self, mut reply: Reply) -> Result<PresenceChange, Error> {
@@ -208,7 +205,7 @@ impl PresenceStore {
         let version = reply.next()?;
         let mut views = Vec::with_capacity(reply.left());
         while reply.left() > 0 {
-            if let Ok(socket) = SocketId::new(reply.next::<String>()?) {
+            if let Ok(socket) = SocketId::new(reply.next::<Text>()?.0) {
                 views.push(cmd("DEL").arg(self.keys.socket_user(&socket)).take().into());
             }
         }
@@ -218,52 +215,50 @@ impl PresenceStore {
 
     /// The presence of these users, in their order.
     pub(crate) async fn of(&self, users: &[UserId]) -> Result<Vec<Presence>, Error> {
-        let reads = users.iter().flat_map(|user| self.reads_of(user));
-        let (keys, calls): (Vec<Key>, Vec<Call>) = reads.unzip();
-        let mut replies = self.store.batch(&calls).await.into_iter().zip(&keys);
-        let mut next = || -> Result<Option<String>, Error> {
-            let value = replies.next().map(|(reply, key)| repair::or_none(reply, key)).transpose()?;
-            Ok(FromRedisValue::from_redis_value(value.flatten().unwrap_or(Value::Nil)).unwrap_or_default())
-        };
+        let reads: Vec<(Key, KeyType, Call)> = users.iter().flat_map(|user| self.reads_of(user)).collect();
+        let mut values = self.read_each::<Option<Text>>(reads).await?.into_iter();
+        let mut next = || values.next().unwrap_or_default().map(|Text(text)| text);
         let presence = |user: &UserId| {
-            let (online, last_seen, version) = (next()?, next()?, next()?);
-            Ok(Presence {
+            let (online, last_seen, version) = (next(), next(), next());
+            Presence {
                 user_id: user.clone(),
                 online: online.as_deref() == Some("true"),
                 last_seen,
                 version: version.and_then(|version| version.parse().ok()).unwrap_or(0),
-            })
+            }
         };
-        users.iter().map(presence).collect()
+        Ok(users.iter().map(presence).collect())
     }
 
-    fn reads_of(&self, user: &UserId) -> [(Key, Call); 3] {
+    fn reads_of(&self, user: &UserId) -> [(Key, KeyType, Call); 3] {
         let get = |key: Key| {
             let call = cmd("GET").arg(&key).take().into();
-            (key, call)
+            (key, KeyType::String, call)
         };
         let presence = self.keys.presence(user);
         let version = cmd("HGET").arg(&presence).arg("version").take().into();
-        [get(self.keys.online(user)), get(self.keys.last_seen(user)), (presence, version)]
+        [get(self.keys.online(user)), get(self.keys.last_seen(user)), (presence, KeyType::Hash, version)]
     }
 
-    /// Reads many keys. A key of the wrong type counts as missing, so that reading the other keys does not fail.
-    async fn read_each<T: FromRedisValue + Default>(&self, reads: Vec<(&str, Key)>) -> Result<Vec<T>, Error> {
-        let calls: Vec<Call> =
-            reads.iter().map(|(command, key)| cmd(command).arg(key).take().into()).collect();
-        let replies = self.store.batch(&calls).await.into_iter().zip(reads);
-        let read = |(reply, (_, key)): (hob_store::Result<Value>, _)| {
-            let value = repair::or_none(reply, key)?.unwrap_or(Value::Nil);
-            Ok(T::from_redis_value(value).unwrap_or_default())
-        };
-        replies.map(read).collect()
+    /// Reads many keys. A key that another client has changed counts as missing, so that it does not hide the others.
+    async fn read_each<T: FromRedisValue + Default>(
+        &self,
+        reads: Vec<(Key, KeyType, Call)>,
+    ) -> Result<Vec<T>, Error> {
+        let calls: Vec<Call> = reads.iter().map(|(_, _, call)| call.clone()).collect();
+        let mut values = Vec::with_capacity(reads.len());
+        for (reply, (key, kind, _)) in self.store.batch(&calls).await.into_iter().zip(reads) {
+            let value = repair::or_none(&self.store, reply, (key, kind)).await?.unwrap_or(Value::Nil);
+            values.push(T::from_redis_value(value).unwrap_or_default());
+        }
+        Ok(values)
     }
 
     /// The open sockets of these users, in their order.
     pub(crate) async fn sockets(&self, users: &[UserId]) -> Result<Vec<Vec<SocketId>>, Error> {
-        let reads = users.iter().map(|user| ("SMEMBERS", self.keys.sockets(user)));
+        let reads = users.iter().map(|user| read("SMEMBERS", self.keys.sockets(user), KeyType::Set));
         let ids =
-            |sockets: Vec<String>| sockets.into_iter().filter_map(|id| SocketId::new(id).ok()).collect();
+            |sockets: Vec<Text>| sockets.into_iter().filter_map(|Text(id)| SocketId::new(id).ok()).collect();
         Ok(self.read_each(reads.collect()).await?.into_iter().map(ids).collect())
     }
 
@@ -272,10 +267,23 @@ impl PresenceStore {
         Ok(self.store.run(cmd("SET").arg(self.keys.last_seen(user)).arg(at).arg("NX").take()).await?)
     }
 
+    /// Runs a script on the keys of a user. It checks their types before its first write.
+    async fn run(&self, user: &UserId, call: Call) -> Result<Reply, Error> {
+        let kinds = [KeyType::String, KeyType::Set, KeyType::Hash, KeyType::String];
+        let keys: Vec<_> = self.user_keys(user).into_iter().zip(kinds).collect();
+        Ok(repair::run(&self.store, call, &keys).await?)
+    }
+
     fn user_keys(&self, user: &UserId) -> [Key; 4] {
         let keys = &self.keys;
         [keys.online(user), keys.sockets(user), keys.presence(user), keys.last_seen(user)]
     }
+}
+
+/// A read of a whole key.
+fn read(command: &str, key: Key, kind: KeyType) -> (Key, KeyType, Call) {
+    let call = cmd(command).arg(&key).take().into();
+    (key, kind, call)
 }
 
 /// An id as a JSON string, which scripts insert into the events that they publish.

@@ -1,15 +1,15 @@
 //! The cache of a conversation's newest messages (C7). It is used only if it certainly contains the whole page, up to
 //! the conversation's last event.
 
-use hob_store::repair::{self, KeyType};
-use hob_store::{Call, Reply, Script, Store};
+use hob_store::repair::{self, KeyType, STORED};
+use hob_store::{Call, Reply, Script, Store, cmd};
 
 use crate::Error;
 use crate::conversation::message::{Message, MessageRange};
 use crate::keys::{ConversationId, Keys};
 
-static FILL: Script = Script::new(include_str!("recent/fill.lua"));
-static UPDATE: Script = Script::new(include_str!("recent/update.lua"));
+static FILL: Script = Script::with(&[STORED], include_str!("recent/fill.lua"));
+static UPDATE: Script = Script::with(&[STORED], include_str!("recent/update.lua"));
 static READ: Script = Script::new(include_str!("recent/read.lua"));
 
 /// How an event changes the cache.
@@ -78,17 +78,17 @@ impl RecentMessages {
         limit: u16,
     ) -> Result<Option<Vec<Message>>, Error> {
         let call = READ.on(&self.list_keys(conversation)).arg(sequence).arg(MAX_RECENT);
-        let mut reply = self.run(conversation, call).await?;
+        let reply = self.run(conversation, call).await?;
         if reply.word() != "messages" {
             return Ok(None);
         }
-        let complete = reply.next::<u8>()? == 1;
-        let mut messages = Vec::with_capacity(reply.left());
-        while reply.left() > 0 {
-            let message: Message = serde_json::from_slice(&reply.next::<Vec<u8>>()?)?;
-            messages.push(message);
-        }
-        messages.reverse();
+        let Some((messages, complete)) = read_messages(reply) else {
+            // Another client has changed the cache. It is filled again from the database.
+            let [list, range] = self.list_keys(conversation);
+            repair::report("chat", list.as_bytes());
+            self.store.run::<u64>(cmd("DEL").arg(list).arg(range).take()).await?;
+            return Ok(None);
+        };
         Ok(page_of(messages, complete, range, limit.into()))
     }
 
@@ -100,6 +100,17 @@ impl RecentMessages {
     fn list_keys(&self, conversation: &ConversationId) -> [hob_store::Key; 2] {
         [self.keys.recent(conversation), self.keys.recent_range(conversation)]
     }
+}
+
+/// The cached messages, oldest first, and whether these are all; `None` if they cannot be read.
+fn read_messages(mut reply: Reply) -> Option<(Vec<Message>, bool)> {
+    let complete = reply.next::<u8>().ok()? == 1;
+    let mut messages = Vec::with_capacity(reply.left());
+    while reply.left() > 0 {
+        messages.push(serde_json::from_slice(&reply.next::<Vec<u8>>().ok()?).ok()?);
+    }
+    messages.reverse();
+    Some((messages, complete))
 }
 
 /// The page, if these messages contain all of it. `complete` means that the conversation has no other messages.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use hob_store::repair::{self, KeyType};
-use hob_store::{CLOCK, Call, Reply, Script, Store};
+use hob_store::{CLOCK, Call, Reply, Script, Store, Text};
 
 use crate::Error;
 use crate::keys::{ConversationId, Keys, UserId};
@@ -51,7 +51,7 @@ impl TypingStore {
         let mut reply = self.run(conversation, call).await?;
         let mut typists = Vec::with_capacity(reply.left() / 2);
         while reply.left() > 0 {
-            let (user, left_ms): (String, u64) = (reply.next()?, reply.next()?);
+            let (Text(user), left_ms): (_, u64) = (reply.next()?, reply.next()?);
             if let Ok(user) = UserId::new(user) {
                 typists.push((user, Duration::from_millis(left_ms)));
             }

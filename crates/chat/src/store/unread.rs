@@ -129,9 +129,10 @@ impl UnreadCounters {
         let mut updates = Vec::with_capacity(calls.len());
         for (user, answer) in users.zip(self.store.batch(calls).await) {
             match answer {
-                // If one user's key has the wrong type, the calls for the other users must still succeed.
-                Err(error) if error.is_wrong_type() => {
-                    repair::repair(&self.store, &[(self.keys.unread_held(user), KeyType::Hash)]).await?;
+                // If another client has changed one user's key, the calls for the other users must still succeed.
+                Err(error) if error.is_foreign_value() => {
+                    repair::repair(&self.store, &error, &[(self.keys.unread_held(user), KeyType::Hash)])
+                        .await?;
                     updates.push(CounterUpdate::Missing);
                 }
                 answer => {

@@ -3,6 +3,7 @@
 mod browser;
 mod client;
 mod conversations;
+mod foreign;
 mod harness;
 mod http;
 mod messages;

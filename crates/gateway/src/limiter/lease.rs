@@ -18,7 +18,6 @@ use hob_store::{Key, Store};
 use parking_lot::Mutex;
 
 use super::availability::Availability;
-use super::foreign_key;
 use super::recent_map::RecentMap;
 use crate::admission::identity::Identity;
 
@@ -234,8 +233,7 @@ impl TokenPool {
         let share = (source.rule.max_at_once() / MAX_BATCH_DIVISOR).max(1);
         let max = self.tokens.lock().next_batch_size.clamp(1, share).max(min);
         let at = Instant::now();
-        let borrow = || source.rule.borrow(&source.store, &self.key, min..=max);
-        match foreign_key::call_with_retry((&source.store, &source.rule, &self.key), borrow).await {
+        match source.rule.borrow(&source.store, &self.key, min..=max).await {
             Ok(lent) => {
                 let answered_at = Instant::now();
                 let request = BorrowRequest { min, max, at, answered_at };

@@ -1,7 +1,7 @@
 //! Values that another client wrote into the gateway's keys. They are ignored when read, overwritten when written, and
 //! logged.
 
-use hob_store::{Error, Reply, Result};
+use hob_store::{Error, Reply, Result, repair};
 
 /// Lua that finds foreign keys before a script changes anything.
 pub(crate) const FOREIGN: &str = include_str!("foreign.lua");
@@ -34,11 +34,11 @@ pub(crate) fn utf8_names(members: Vec<Vec<u8>>) -> impl Iterator<Item = String> 
     members.into_iter().filter_map(|member| String::from_utf8(member).ok())
 }
 
-/// Logs the overwritten keys at the end of a script's reply.
-pub(crate) fn warn_overwritten(mut reply: Reply) -> Result<()> {
+/// Logs and counts the overwritten keys at the end of a script's reply.
+pub(crate) fn report_overwritten(mut reply: Reply) -> Result<()> {
     while reply.left() > 0 {
         let key: Vec<u8> = reply.next()?;
-        tracing::warn!(key = %String::from_utf8_lossy(&key), "overwrote a key that another client had changed");
+        repair::report("gateway", &key);
     }
     Ok(())
 }

@@ -216,7 +216,7 @@ impl Publisher {
             self.handle_flush_reply(read_reply(answer)?).await?;
         }
         for answer in answers.by_ref().take(decisions) {
-            foreign::warn_overwritten(read_reply(answer)?)?;
+            foreign::report_overwritten(read_reply(answer)?)?;
         }
         answers.try_for_each(|answer| answer.map(drop).map_err(Error::from))
     }

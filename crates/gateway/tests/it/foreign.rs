@@ -1,6 +1,8 @@
 //! Values that another client writes into the gateway's keys are overwritten, change no count and cause no failure.
 
-use hob_fixtures::{TestContext, every_service};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hob_fixtures::{ForeignClient, Layout, TestContext, every_service};
 use hob_gateway::keys::{Hour, Identifier, InstanceId, Keys, StatusCode};
 use hob_gateway::{Config, Policy};
 use hob_schema::Shard;
@@ -102,6 +104,51 @@ async fn assert_readable(instance: &TestInstance, after: &str) {
 }
 
 const RULE: &str = "[[rules]]\nname = \"api\"\nwindows = \"1000000/1s\"\nalgorithm = \"gcra\"\n";
+
+/// Three instances, because only one public rule is allowed for each. They share their counters.
+const INSTANCES: [&str; 3] = [
+    "[[rules]]\nname = \"fixed\"\npublic = true\nwindows = \"9000/1h\"\nalgorithm = \"fixed_log\"\n\
+     [[rules]]\nname = \"log\"\nwindows = \"9000/1h\"\nalgorithm = \"sliding_log\"\n",
+    "[[rules]]\nname = \"sliding\"\npublic = true\nwindows = \"9000/1h\"\nalgorithm = \"sliding_log\"\n\
+     [[rules]]\nname = \"gcra\"\nwindows = \"9000/1h\"\nalgorithm = \"gcra\"\n",
+    "[[rules]]\nname = \"tight\"\nwindows = \"1/1h\"\nalgorithm = \"sliding_window\"\n",
+];
+
+async fn no_count_is_lost_and_no_caller_refused(context: TestContext) {
+    let (victim, other) = ("203.0.113.1", "203.0.113.9");
+    let mut instances = Vec::new();
+    for (number, rules) in INSTANCES.iter().enumerate() {
+        let config = format!("instance = \"gw-{number}\"\ncheckpoint_interval = \"300ms\"\n{rules}");
+        instances.push(TestInstance::start(&context.another_node().await, &config).await);
+    }
+    let sent = AtomicU64::new(0);
+    let work = async |what: &str| {
+        for (number, instance) in instances.iter().enumerate() {
+            instance.request_from(victim, Method::GET, "/victim", 404).await;
+            let passed = instance.request_from(other, Method::GET, "/other", 200).await;
+            assert!(passed || number == 2, "a request was refused after {what}");
+            sent.fetch_add(2, Ordering::Relaxed);
+            assert_readable(instance, what).await;
+        }
+    };
+    ForeignClient::new(&context, "victim", []).overwrite_each_family(work).await;
+    instances[0].expect(sent.load(Ordering::Relaxed), Keys::requests_total).await;
+    for instance in &instances {
+        instance.stop().await;
+    }
+}
+
+/// G1–G19
+#[tokio::test(flavor = "multi_thread")]
+async fn no_count_is_lost_by_foreign_values_on_the_embedded_engine() {
+    no_count_is_lost_and_no_caller_refused(TestContext::embedded(NEEDS, Layout::Plain).await).await;
+}
+
+/// G1–G19
+#[tokio::test(flavor = "multi_thread")]
+async fn no_count_is_lost_by_foreign_values_on_redis() {
+    no_count_is_lost_and_no_caller_refused(TestContext::redis(NEEDS).await).await;
+}
 
 every_service! {
     NEEDS;

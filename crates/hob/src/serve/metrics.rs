@@ -23,6 +23,10 @@ const OWN: &[Metric] = &[
         "hob_store_degraded",
         "1 while the store refuses calls of a system, by system: gateway, uptime, chat, load, pipeline, hob.",
     ),
+    Metric::counter(
+        "hob_store_foreign_keys_total",
+        "Keys that another client had changed to another type or to an unusable value, and that were replaced, by system.",
+    ),
     Metric::counter("hob_store_connection_attempts_total", "Attempts to connect to the store."),
     Metric::counter("hob_store_connection_failures_total", "Attempts to connect to the store that failed."),
     Metric::gauge("hob_store_connections", "Configured connections to the store."),

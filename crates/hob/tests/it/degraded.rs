@@ -50,7 +50,7 @@ fn readiness(server: &Server) -> (String, BTreeMap<String, String>) {
 }
 
 /// The sum of a metric over all labels that contain `label`.
-fn metric(server: &Server, name: &str, label: &str) -> f64 {
+pub(crate) fn metric(server: &Server, name: &str, label: &str) -> f64 {
     let page = server.get("/metrics").body;
     let lines = page.lines().filter(|line| line.starts_with(&format!("{name}{{")) && line.contains(label));
     lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()

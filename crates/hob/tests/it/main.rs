@@ -10,6 +10,7 @@ mod degraded;
 mod doctor;
 mod environment;
 mod files;
+mod foreign;
 mod heartbeats;
 mod init;
 mod load;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hob_database::Database;
 use hob_store::Key;
+use hob_store::repair::{self, KeyType, STORED};
 use hob_store::{Reply, Script, Store, cmd};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,8 @@ use crate::keys::{self, Keys, RunType};
 use crate::plan::catalog::PlanId;
 use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource};
 
-static FILL: Script = Script::new(include_str!("cache/fill.lua"));
-static INVALIDATE: Script = Script::new(include_str!("cache/invalidate.lua"));
+static FILL: Script = Script::with(&[STORED], include_str!("cache/fill.lua"));
+static INVALIDATE: Script = Script::with(&[STORED], include_str!("cache/invalidate.lua"));
 
 /// Larger values are not cached.
 const MAX_BYTES: usize = 256 << 10;
@@ -117,7 +118,8 @@ impl Cache {
             }
         }
         let plan = self.load(id, key_id, key).await;
-        if is_first && let Err(error) = self.store.run::<()>(cmd("DEL").arg(&loading).clone()).await {
+        // Also after the wait: the key is of a node that died, or of another client, without an expiry.
+        if let Err(error) = self.store.run::<()>(cmd("DEL").arg(&loading).clone()).await {
             tracing::debug!(%error, "failed to delete the loading key of a load plan");
         }
         plan
@@ -164,7 +166,8 @@ impl Cache {
             keys.extend([self.keys.groups(&id, &run_type), self.keys.users(&id, &run_type)]);
         }
         let call = INVALIDATE.on(&keys).arg(version).arg(millis(TTL));
-        Ok(self.store.run::<Reply>(call).await.map(drop)?)
+        let keys: Vec<_> = keys.into_iter().map(|key| (key, KeyType::String)).collect();
+        Ok(repair::run::<Reply, _>(&self.store, call, &keys).await.map(drop)?)
     }
 
     async fn read(&self, id: PlanId) -> Result<Option<(CachedPlan, Plan)>, Error> {
@@ -192,8 +195,9 @@ impl Cache {
     }
 
     async fn get<T: for<'de> Deserialize<'de>>(&self, key: &Key) -> Option<T> {
-        let found: Option<String> = self.store.run(cmd("GET").arg(key).clone()).await.ok()?;
-        serde_json::from_str(&found?).ok()
+        let get = cmd("GET").arg(key).clone();
+        let found: Option<Vec<u8>> = repair::run(&self.store, get, &[(key, KeyType::String)]).await.ok()?;
+        serde_json::from_slice(&found?).ok()
     }
 
     async fn fill(&self, id: &keys::PlanId, key: &Key, version: u32, value: &impl Serialize) {
@@ -203,7 +207,8 @@ impl Cache {
         }
         let keys = [&self.keys.plan_version(id), key];
         let call = FILL.on(&keys.map(AsRef::<[u8]>::as_ref)).arg(version).arg(value).arg(millis(TTL));
-        if let Err(error) = self.store.run::<Reply>(call).await {
+        let keys = keys.map(|key| (key, KeyType::String));
+        if let Err(error) = repair::run::<Reply, _>(&self.store, call, &keys).await {
             tracing::debug!(%error, "failed to cache a load plan");
         }
     }

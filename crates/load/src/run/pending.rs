@@ -93,7 +93,18 @@ impl PendingQueue {
     pub async fn read(&self) -> Result<PendingList, Error> {
         let key = self.keys.pending();
         let range = cmd("LRANGE").arg(&key).arg(0).arg(MAX_READ - 1).clone();
-        let list = PendingList(repair::run(&self.store, range, &[(&key, KeyType::List)]).await?);
+        let entries: Vec<Vec<u8>> = repair::run(&self.store, range, &[(&key, KeyType::List)]).await?;
+        let mut list = PendingList(Vec::with_capacity(entries.len()));
+        for entry in entries {
+            match String::from_utf8(entry) {
+                Ok(text) => list.0.push(text),
+                // Not an entry, and without this it would fail the list every second.
+                Err(error) => {
+                    repair::report("load", key.as_bytes());
+                    self.store.run::<u64>(cmd("LREM").arg(&key).arg(0).arg(error.as_bytes()).clone()).await?;
+                }
+            }
+        }
         self.memory.lock().undecided.retain(|text, _| list.0.contains(text));
         Ok(list)
     }

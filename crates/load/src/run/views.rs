@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hob_database::UnixMs;
 use hob_store::Key;
-use hob_store::repair::{self, KeyType};
+use hob_store::repair::{self, KeyType, STORED};
 use hob_store::{Call, FromRedisValue, Reply, Script, Store, cmd};
 use serde::{Deserialize, Serialize};
 
@@ -14,9 +14,9 @@ use crate::keys::{Keys, MetricType, SessionId, TestId};
 use crate::results::totals::{TimelinePoint, per_cent};
 use crate::run::{PublicStatus, Run, RunState};
 
-static PUBLISH: Script = Script::new(include_str!("views/publish.lua"));
-static STATUS: Script = Script::new(include_str!("views/status.lua"));
-static FINISH: Script = Script::new(include_str!("views/finish.lua"));
+static PUBLISH: Script = Script::with(&[STORED], include_str!("views/publish.lua"));
+static STATUS: Script = Script::with(&[STORED], include_str!("views/status.lua"));
+static FINISH: Script = Script::with(&[STORED], include_str!("views/finish.lua"));
 static BUFFER: Script = Script::new(include_str!("views/buffer.lua"));
 static ADD_SESSION: Script = Script::new(include_str!("views/add_session.lua"));
 
@@ -168,8 +168,8 @@ impl RunViews {
             return Ok(known);
         }
         let key = self.keys.status(&run.id);
-        let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, KeyType::String)]).await?;
-        let Some(status) = found.and_then(|text| serde_json::from_str::<RunStatus>(&text).ok()) else {
+        let found: Option<Vec<u8>> = self.run(cmd("GET").arg(&key).clone(), [(key, KeyType::String)]).await?;
+        let Some(status) = found.and_then(|text| serde_json::from_slice::<RunStatus>(&text).ok()) else {
             return Ok(known);
         };
         let target_users = status.target_users.max(known.target_users);
@@ -222,7 +222,8 @@ impl RunViews {
     pub async fn active(&self) -> Result<Vec<String>, Error> {
         let mut all = Vec::new();
         for shard in self.keys.space().shards() {
-            all.extend(self.active_in(shard).await?);
+            // Another client may have added something that is not an id.
+            all.extend(self.active_in(shard).await?.into_iter().filter_map(|id| String::from_utf8(id).ok()));
         }
         all.sort();
         Ok(all)
@@ -236,10 +237,10 @@ impl RunViews {
             let in_shard = |id: &&str| self.keys.space().shard_of(id) == shard;
             let active: Vec<&str> = runs.iter().map(|run| run.id.as_str()).filter(in_shard).collect();
             let mut calls: Vec<Call> = Vec::new();
-            for stale in listed.iter().filter(|id| !active.contains(&id.as_str())) {
+            for stale in listed.iter().filter(|id| !active.iter().any(|known| known.as_bytes() == *id)) {
                 calls.push(cmd("SREM").arg(&key).arg(stale).clone().into());
             }
-            for missing in active.iter().filter(|id| !listed.iter().any(|known| known == *id)) {
+            for missing in active.iter().filter(|id| !listed.iter().any(|known| known == id.as_bytes())) {
                 calls.push(cmd("SADD").arg(&key).arg(missing).clone().into());
             }
             for answer in self.store.batch(&calls).await {
@@ -287,11 +288,11 @@ impl RunViews {
     /// The current metrics of a run, while it runs.
     pub async fn current(&self, id: &TestId) -> Result<Option<CurrentMetrics>, Error> {
         let key = self.keys.current(id);
-        let found: Option<String> = self.run(cmd("GET").arg(&key).clone(), [(key, KeyType::String)]).await?;
-        Ok(found.and_then(|text| serde_json::from_str(&text).ok()))
+        let found: Option<Vec<u8>> = self.run(cmd("GET").arg(&key).clone(), [(key, KeyType::String)]).await?;
+        Ok(found.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    async fn active_in(&self, shard: hob_schema::Shard) -> Result<Vec<String>, Error> {
+    async fn active_in(&self, shard: hob_schema::Shard) -> Result<Vec<Vec<u8>>, Error> {
         let key = self.keys.active(shard);
         self.run(cmd("SMEMBERS").arg(&key).clone(), [(key, KeyType::Set)]).await
     }

@@ -4,6 +4,7 @@ mod accuracy;
 mod api;
 mod browser;
 mod contract;
+mod foreign;
 mod fuzz;
 mod generator;
 mod kit;

@@ -40,7 +40,7 @@ end
 
 -- The current time. Never goes backwards.
 local function quota_now()
-  local seen = tonumber(redis.call('HGET', KEYS[3], 'seen_ms') or 0)
+  local seen = stored(redis.call('HGET', KEYS[3], 'seen_ms'), 0, KEYS[3])
   local now = math.max(clock_ms(ARGV[2]), seen)
   if now > seen then redis.call('HSET', KEYS[3], 'seen_ms', int(now)) end
   return now
@@ -72,11 +72,9 @@ local function add_foreign(now, count, first)
   return added
 end
 
--- The value of a public counter; 0 if it is missing or not a number.
+-- The value of a public counter. Other clients add to it, and may write something else, which is repaired.
 local function read_counter(key)
-  local value = redis.pcall('GET', key)
-  if type(value) == 'table' then redis.call('DEL', key) end
-  return type(value) == 'string' and tonumber(value) or 0
+  return stored(redis.call('GET', key), 0, key)
 end
 
 -- Adds Hob's calls of an hour to both public counters. Returns how many calls other clients have added. Both counters
@@ -85,7 +83,7 @@ local function count_hour(hour, own)
   local at = hour - ARGV[3] + 1
   if #KEYS == 4 or at < 0 or at > 2 then return 0 end
   local field = 'hour:' .. int(hour)
-  local known = tonumber(redis.call('HGET', KEYS[3], field) or 0)
+  local known = stored(redis.call('HGET', KEYS[3], field), 0, KEYS[3])
   local rate, counter = read_counter(KEYS[5 + at]), read_counter(KEYS[8 + at])
   local rise = math.floor(math.max(0, rate - known) + math.max(0, counter - known))
   local count = math.max(0, known + rise + own)
@@ -120,7 +118,7 @@ end
 -- When `calls` more calls fit into every window; now, if they fit already. A call in flight may end at once, so it counts
 -- as ending now.
 local function fits_at(now, calls, first)
-  local fits = math.max(now, tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0))
+  local fits = math.max(now, stored(redis.call('HGET', KEYS[3], 'blocked_ms'), 0, KEYS[3]))
   for at = first, #ARGV, 2 do
     local limit, period = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
     local taken = ended_after(now - period)

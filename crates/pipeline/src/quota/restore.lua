@@ -8,7 +8,7 @@
 -- No TTL: without the calls the quota is lost.
 local gone = superseded(KEYS[1], ARGV[1])
 if gone then return gone end
-local seen = tonumber(redis.call('HGET', KEYS[3], 'seen_ms') or 0)
+local seen = stored(redis.call('HGET', KEYS[3], 'seen_ms'), 0, KEYS[3])
 local now = math.max(clock_ms(ARGV[2]), seen, tonumber(ARGV[3]))
 redis.call('HSET', KEYS[3], 'seen_ms', int(now))
 if tonumber(ARGV[4]) > 0 then redis.call('HSET', KEYS[3], 'blocked_ms', ARGV[4]) end
@@ -16,7 +16,7 @@ if tonumber(ARGV[4]) > 0 then redis.call('HSET', KEYS[3], 'blocked_ms', ARGV[4])
 -- A count that the store still has may be older than the log, or newer.
 local function count_at_least(hour, calls)
   local field = 'hour:' .. int(hour)
-  local known = tonumber(redis.call('HGET', KEYS[3], field) or -1)
+  local known = stored(redis.call('HGET', KEYS[3], field), -1, KEYS[3])
   if known < tonumber(calls) then redis.call('HSET', KEYS[3], field, calls) end
 end
 

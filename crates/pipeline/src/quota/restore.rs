@@ -4,13 +4,14 @@ use std::ops::RangeInclusive;
 
 use hob_database::{Isolation, UnixMs};
 use hob_store::epoch::{self, Epoch, MARKER, Progress, Rebuild, Recovery};
+use hob_store::repair::STORED;
 use hob_store::{CLOCK, Reply, Script};
 
 use super::{HOUR_MS, QuotaDefinition, QuotaName, Quotas};
 use crate::database::{calls, quotas};
 use crate::error::{Error, Result};
 
-static RESTORE: Script = Script::with(&[CLOCK, MARKER], include_str!("restore.lua"));
+static RESTORE: Script = Script::with(&[CLOCK, MARKER, STORED], include_str!("restore.lua"));
 
 /// Rows per script call.
 const CHUNK: u32 = 500;

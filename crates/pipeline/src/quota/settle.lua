@@ -31,7 +31,7 @@ if period > 0 then
   local taken = ended_after(now - period)
   if counted > taken then foreign = foreign + add_foreign(ended, counted - taken, 12) end
 end
-local blocked = tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0)
+local blocked = stored(redis.call('HGET', KEYS[3], 'blocked_ms'), 0, KEYS[3])
 if tonumber(ARGV[9]) > 0 then
   blocked = math.max(blocked, ended + ARGV[9])
   redis.call('HSET', KEYS[3], 'blocked_ms', int(blocked))

@@ -48,10 +48,17 @@ local function read_sharers(now)
   return sharers, count
 end
 
+-- The latest turn that was granted. Fails if another client has written it.
+local function last_turn()
+  local whole, part = string.match(redis.call('HGET', KEYS[3], 'turn') or '0', '^([^.]*)(.*)$')
+  if not string.find(part, '^%.?%d*$') then error('foreign value: ' .. KEYS[3]) end
+  return tonumber(int(stored(whole, 0, KEYS[3])) .. part)
+end
+
 -- Returns the name under which a sharer is kept, its turn, and how many calls others are entitled to before it. `first` is
 -- the first window in ARGV.
 local function read_turns(name, weight, now, first)
-  local base = tonumber(redis.call('HGET', KEYS[3], 'turn') or 0)
+  local base = last_turn()
   local sharers, count = read_sharers(now)
   local weights, mine = weight, base
   for other, sharer in pairs(sharers) do
@@ -78,8 +85,7 @@ end
 
 -- The sharer was granted calls.
 local function advance_turn(sharer, turn, calls, weight, now)
-  local base = tonumber(redis.call('HGET', KEYS[3], 'turn') or 0)
-  if turn > base then redis.call('HSET', KEYS[3], 'turn', string.format('%.6f', turn)) end
+  if turn > last_turn() then redis.call('HSET', KEYS[3], 'turn', string.format('%.6f', turn)) end
   local entry = string.format('%.6f %.0f %.0f %.0f 0', turn + calls / weight, weight, now, now)
   redis.call('HSET', KEYS[4], sharer, entry)
 end

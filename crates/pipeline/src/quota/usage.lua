@@ -11,7 +11,7 @@ local elsewhere = other_hour(now)
 if elsewhere then return elsewhere end
 delete_old(now, 5)
 local foreign = take_foreign(now, 5)
-local blocked = tonumber(redis.call('HGET', KEYS[3], 'blocked_ms') or 0)
+local blocked = stored(redis.call('HGET', KEYS[3], 'blocked_ms'), 0, KEYS[3])
 local in_flight = ended_after(now)
 local answer = {'quota', now, blocked > now and blocked or 0, in_flight, foreign}
 for at = 5, #ARGV, 2 do

@@ -4,7 +4,7 @@
 -- ARGV  version, ttl_ms, then fields and values
 -- Returns {'written'} · {'late', version found}
 -- TTL: renewed with each view while the run is not over; then the rest of the documented time.
-local current = tonumber(redis.call('HGET', KEYS[1], 'version') or 0) or 0
+local current = stored(redis.call('HGET', KEYS[1], 'version'), 0)
 if current > tonumber(ARGV[1]) then return {'late', current} end
 redis.call('HSET', KEYS[1], 'version', ARGV[1], unpack(ARGV, 3))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])

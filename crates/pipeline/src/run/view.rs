@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hob_database::{Database, UnixMs};
-use hob_store::repair::{self, KeyType};
+use hob_store::repair::{self, KeyType, STORED};
 use hob_store::{CLOCK, Reply, Script, Store, cmd};
 
 use crate::database::results;
@@ -17,7 +17,7 @@ use crate::quota::{HOUR_MS, hour_key, millis};
 use crate::run::item::Item;
 use crate::run::{Run, RunId, RunState};
 
-static VIEW: Script = Script::new(include_str!("view.lua"));
+static VIEW: Script = Script::with(&[STORED], include_str!("view.lua"));
 static FAILED: Script = Script::with(&[CLOCK], include_str!("failed.lua"));
 
 /// Maximum number of items in `dockets_processed`.

@@ -3,6 +3,7 @@
 
 mod api;
 mod faults;
+mod foreign;
 mod fuzz;
 mod migrations;
 mod outages;

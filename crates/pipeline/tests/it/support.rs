@@ -151,7 +151,7 @@ impl TestEnv {
     }
 }
 
-async fn start(context: &ServiceContext, folder: &Path, changes: &Changes) -> Pipelines {
+pub(crate) async fn start(context: &ServiceContext, folder: &Path, changes: &Changes) -> Pipelines {
     let config = Config { folder: folder.to_owned(), public_quota: "api".to_owned(), ..Config::default() };
     let pipelines = Pipelines::open(context, Live::fixed(config)).await.unwrap();
     pipelines.start(changes);

@@ -84,8 +84,9 @@ impl Rule {
     }
 
     async fn lend<K: AsRef<[u8]>>(&self, store: &Store, key: K, wanted: RangeInclusive<u32>) -> Result<Lent> {
-        let call = self.call_for(store, &[key], *wanted.end(), Least::This(*wanted.start()))?;
-        let mut reply: Reply = store.run(call).await?;
+        let keys = [key];
+        let call = self.call_for(store, &keys, *wanted.end(), Least::This(*wanted.start()))?;
+        let mut reply = self.run(store, &keys, call).await?;
         match self.read_next(&mut reply)? {
             Decision::Allowed(quota) => {
                 let loan = Loan { granted: reply.next()?, receipt: reply.next()? };

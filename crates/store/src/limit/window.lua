@@ -6,8 +6,8 @@
 -- counter: the rest of its TTL is the rest of its window. If it has no TTL, because that client failed between INCR and
 -- EXPIRE, a window starts now.
 local function read_window(counter, ends_key, window_ms, given)
-  local count = tonumber(redis.call('GET', counter) or 0)
-  local ends = tonumber(redis.call('GET', ends_key) or 0)
+  local count = stored(redis.call('GET', counter), 0, counter)
+  local ends = stored(redis.call('GET', ends_key), 0, ends_key)
   local now = math.max(clock_ms(given), ends - window_ms)
   if ends == 0 and count > 0 then
     local left = redis.call('PTTL', counter)

@@ -6,7 +6,7 @@
 -- again from the clock in µs. This is above every number it has ever returned, because no writer appends one entry per
 -- microsecond for long.
 local now = clock_us(ARGV[3])
-local newest = tonumber(redis.call('GET', KEYS[2]) or 0)
+local newest = stored(redis.call('GET', KEYS[2]), 0, KEYS[2])
 if newest == 0 then
   newest = now
   redis.call('DEL', KEYS[1])

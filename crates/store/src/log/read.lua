@@ -3,7 +3,7 @@
 -- ARGV  after (0 = all entries that are kept), most
 -- Returns {'entries', newest, number of the first entry returned, entry, …}, oldest first
 -- Changes no TTL.
-local newest = tonumber(redis.call('GET', KEYS[2]) or 0)
+local newest = stored(redis.call('GET', KEYS[2]), 0, KEYS[2])
 local kept = redis.call('LLEN', KEYS[1])
 if newest == 0 then kept = 0 end
 local wanted = math.min(kept, math.max(0, newest - ARGV[1]))

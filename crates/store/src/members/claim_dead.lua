@@ -11,11 +11,16 @@ for _, incarnation in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', int(no
 end
 local answer = {'dead'}
 for _, incarnation in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', int(now), 'LIMIT', 0, ARGV[1])) do
-  local claim = redis.call('HINCRBY', KEYS[2], 'claims', 1)
-  redis.call('HSET', KEYS[2], 'claim:' .. incarnation, claim)
-  redis.call('ZADD', KEYS[3], int(now + ARGV[2]), incarnation)
-  answer[#answer + 1] = incarnation
-  answer[#answer + 1] = redis.call('HGET', KEYS[2], incarnation) or ''
-  answer[#answer + 1] = claim
+  if #incarnation == 32 then
+    local claim = redis.call('HINCRBY', KEYS[2], 'claims', 1)
+    redis.call('HSET', KEYS[2], 'claim:' .. incarnation, claim)
+    redis.call('ZADD', KEYS[3], int(now + ARGV[2]), incarnation)
+    answer[#answer + 1] = incarnation
+    answer[#answer + 1] = redis.call('HGET', KEYS[2], incarnation) or ''
+    answer[#answer + 1] = claim
+  else
+    -- Another client has added it: there is no such node.
+    redis.call('ZREM', KEYS[3], incarnation)
+  end
 end
 return answer

@@ -1,6 +1,6 @@
--- Delete keys that have the wrong type, because every command on them would fail.
+-- Delete keys that do not have the expected type, because every command on them would fail.
 -- KEYS  1… the keys
--- ARGV  the expected type of each key
+-- ARGV  the expected type of each key; '' deletes the key in any case
 -- Returns {'repaired', position of each deleted key in KEYS, …}
 -- Changes no TTL.
 local answer = {'repaired'}

@@ -11,7 +11,7 @@ end
 
 -- The store's time in ms, never earlier than the shard has seen.
 local function shard_now(marker, given)
-  local seen = tonumber(redis.call('HGET', marker, 'seen_ms') or 0) or 0
+  local seen = stored(redis.call('HGET', marker, 'seen_ms'), 0)
   local now = clock_ms(given)
   if now <= seen then return seen end
   redis.call('HSET', marker, 'seen_ms', int(now))

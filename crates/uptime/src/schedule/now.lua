@@ -3,5 +3,5 @@
 -- ARGV  now_us ('' = the store's clock)
 -- Returns {'now', now_ms}
 -- No TTL: it only reads.
-local seen = tonumber(redis.call('HGET', KEYS[1], 'seen_ms') or 0) or 0
+local seen = stored(redis.call('HGET', KEYS[1], 'seen_ms'), 0)
 return {'now', int(math.max(seen, clock_ms(ARGV[1])))}

@@ -1,6 +1,6 @@
 -- Schedule a monitor in its current generation. A check of an earlier generation will be refused.
 -- KEYS  1 schedule zset · 2 leases zset · 3 marker hash · 4 standing hash
--- ARGV  epoch, id, generation, lease_ms, next_ms, health of a new monitor
+-- ARGV  epoch, id, generation, lease_ms, next_ms, health if the store does not know the monitor
 -- Returns {'planned'} · {'readded'} if it was not scheduled · {'already'} · {'newer'} · {'lost', epoch found or ''}
 -- No TTLs: the sets are bounded by the number of monitors.
 local gone = lost(KEYS[3], ARGV[1])

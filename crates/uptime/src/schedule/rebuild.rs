@@ -9,6 +9,7 @@ use std::time::Duration;
 use hob_database::{Database, UnixMs};
 use hob_schema::Shard;
 use hob_store::epoch::{self, Epoch, MARKER, Progress, Rebuild, Recovery};
+use hob_store::repair::STORED;
 use hob_store::{CLOCK, Reply, Script};
 
 use crate::database::{incidents, monitors};
@@ -20,7 +21,8 @@ use crate::monitor::check::Check;
 use crate::schedule::state::{MonitorHealth, MonitorState};
 use crate::schedule::{HEALTH_LUA, Schedule, millis};
 
-static RESTORE: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("rebuild/restore.lua"));
+static RESTORE: Script =
+    Script::with(&[CLOCK, MARKER, STORED, HEALTH_LUA], include_str!("rebuild/restore.lua"));
 
 /// Monitors of one call: a long script blocks all other clients.
 const BATCH: usize = 200;
@@ -118,7 +120,7 @@ impl Rebuild for ShardSource<'_> {
 }
 
 /// The health of a monitor with an open incident.
-fn health_of(open: &Incident) -> MonitorHealth {
+pub(crate) fn health_of(open: &Incident) -> MonitorHealth {
     MonitorHealth {
         state: MonitorState::Down,
         failures: open.failures.max(1),

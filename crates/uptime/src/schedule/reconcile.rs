@@ -8,7 +8,7 @@ use std::time::Duration;
 use hob_database::Database;
 use hob_schema::Shard;
 use hob_store::epoch::{MARKER, Outcome};
-use hob_store::{Reply, Script, cmd};
+use hob_store::{Reply, Script, Text, cmd};
 
 use crate::database::{incidents, monitors};
 use crate::error::{Error, Result};
@@ -69,14 +69,16 @@ struct ShardContents {
 async fn shard_contents(uptime: &Uptime, shard: Shard) -> Result<ShardContents> {
     let all = uptime.schedule();
     let [schedule, leases, _, standing, _] = all.shard_keys(shard);
-    let health: Vec<(String, String)> = all.run(shard, cmd("HGETALL").arg(&standing)).await?;
-    let down = health.iter().filter(|(_, text)| Standing::read(text).is_down());
-    let down = down.filter_map(|(id, _)| MonitorId::new(id).ok()).collect();
-    let generations = health.into_iter().map(|(id, text)| (id, Standing::read(&text).generation)).collect();
+    let health: Vec<(Text, Text)> = all.run(shard, cmd("HGETALL").arg(&standing)).await?;
+    let down = health.iter().filter(|(_, Text(text))| Standing::read(text).is_down());
+    let down = down.filter_map(|(Text(id), _)| MonitorId::new(id).ok()).collect();
+    let generation = |(Text(id), Text(text)): (Text, Text)| (id, Standing::read(&text).generation);
+    let generations = health.into_iter().map(generation).collect();
     // A monitor that is claimed between the two reads is missed and planned again, which has no effect.
-    let leased: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&leases).arg(0).arg(-1)).await?;
-    let due: Vec<String> = all.run(shard, cmd("ZRANGE").arg(&schedule).arg(0).arg(-1)).await?;
-    Ok(ShardContents { generations, down, scheduled: leased.into_iter().chain(due).collect() })
+    let leased: Vec<Text> = all.run(shard, cmd("ZRANGE").arg(&leases).arg(0).arg(-1)).await?;
+    let due: Vec<Text> = all.run(shard, cmd("ZRANGE").arg(&schedule).arg(0).arg(-1)).await?;
+    let scheduled = leased.into_iter().chain(due).map(|Text(id)| id).collect();
+    Ok(ShardContents { generations, down, scheduled })
 }
 
 /// What the store has of a monitor.
@@ -188,7 +190,7 @@ impl Schedule {
         let inspected = Outcome::read(reply, |mut reply| {
             let mut settled = HashMap::with_capacity(monitors.len());
             for id in monitors {
-                let (text, pending): (String, u8) = (reply.next()?, reply.next()?);
+                let (Text(text), pending): (_, u8) = (reply.next()?, reply.next()?);
                 if pending == 0 {
                     settled.insert(id.clone(), Standing::read(&text));
                 }

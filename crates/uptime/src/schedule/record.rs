@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use hob_schema::Shard;
 use hob_store::epoch::{Fence, MARKER, Outcome};
-use hob_store::{CLOCK, Reply, Script};
+use hob_store::repair::{self, STORED};
+use hob_store::{CLOCK, Reply, Script, Text};
 
 use crate::error::Result;
 use crate::keys::{Keys, MonitorId};
@@ -14,7 +15,7 @@ use crate::monitor::check::{AssertionResult, FailureClass, Observation, Phases};
 use crate::schedule::state::{IncidentChange, MonitorHealth, MonitorState};
 use crate::schedule::{Claim, HEALTH_LUA, Schedule, millis};
 
-static RECORD: Script = Script::with(&[CLOCK, MARKER, HEALTH_LUA], include_str!("record/record.lua"));
+static RECORD: Script = Script::with(&[CLOCK, MARKER, STORED, HEALTH_LUA], include_str!("record/record.lua"));
 static CONFIRM: Script = Script::new(include_str!("record/confirm.lua"));
 
 /// A result with the health, change and next check that follow from it.
@@ -91,8 +92,13 @@ impl Schedule {
         let call = call.arg(health.last_failure_ms / 1000).arg(recent_result(health, result.observation));
         let call =
             status_fields(result).into_iter().fold(call, |call, (field, value)| call.arg(field).arg(value));
-        let outcome = Outcome::read(self.run(shard, call).await?, |reply| match reply.word() {
-            "recorded" => Ok(RecordOutcome::Recorded),
+        let outcome = Outcome::read(self.run(shard, call).await?, |mut reply| match reply.word() {
+            "recorded" => {
+                while reply.left() > 0 {
+                    repair::report("uptime", &reply.next::<Vec<u8>>()?);
+                }
+                Ok(RecordOutcome::Recorded)
+            }
             "removed" => Ok(RecordOutcome::Refused(Refusal::Removed)),
             "edited" => Ok(RecordOutcome::Refused(Refusal::Edited)),
             "stale" => Ok(RecordOutcome::Refused(Refusal::Stale)),
@@ -104,14 +110,14 @@ impl Schedule {
     /// The changes of a shard that are not in the database yet.
     pub async fn pending_changes(&self, shard: Shard) -> Result<Vec<PendingChange>> {
         let key = self.keys.unsettled(shard);
-        let all: Vec<(String, String)> = self.run(shard, hob_store::cmd("HGETALL").arg(&key)).await?;
+        let all: Vec<(Vec<u8>, Text)> = self.run(shard, hob_store::cmd("HGETALL").arg(&key)).await?;
         let mut changes = Vec::with_capacity(all.len());
-        for (id, text) in all {
-            match PendingChange::read(&id, &text) {
+        for (id, Text(text)) in all {
+            match std::str::from_utf8(&id).ok().and_then(|id| PendingChange::read(id, &text)) {
                 Some(change) => changes.push(change),
                 None => {
                     // It would block every other change of the monitor.
-                    tracing::warn!(monitor = id, "invalid pending state change of a monitor discarded");
+                    tracing::warn!(monitor = %String::from_utf8_lossy(&id), "invalid pending state change of a monitor discarded");
                     self.run::<u64>(shard, hob_store::cmd("HDEL").arg(&key).arg(id)).await?;
                 }
             }

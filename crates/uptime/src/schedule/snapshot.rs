@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_schema::Shard;
-use hob_store::cmd;
 use hob_store::repair::{self, KeyType};
+use hob_store::{Text, cmd};
 use parking_lot::Mutex;
 
 use crate::error::Result;
@@ -114,14 +114,9 @@ impl Uptime {
         let store = &self.inner.context.store;
         let mut rows = Vec::with_capacity(monitors.len());
         for (monitor, answer) in monitors.iter().zip(store.batch(&calls).await) {
-            let fields: HashMap<String, String> = match answer {
-                // A key that another client has replaced must not hide the other monitors.
-                Err(error) if error.is_wrong_type() => {
-                    repair::repair(store, &[(keys.status(&monitor.id), KeyType::Hash)]).await?;
-                    HashMap::new()
-                }
-                answer => read(answer?)?,
-            };
+            let status = repair::or_none(store, answer, (keys.status(&monitor.id), KeyType::Hash)).await?;
+            let fields: Vec<(Text, Text)> = status.map(read).transpose()?.unwrap_or_default();
+            let fields = fields.into_iter().map(|(Text(field), Text(value))| (field, value)).collect();
             let health = snapshot.health(&monitor.id);
             let failing_since_ms = (health.failures > 0).then_some(health.first_failure_ms);
             rows.push(MonitorRow {
@@ -161,14 +156,14 @@ impl Schedule {
         let calls: Vec<_> = shards.iter().map(call).collect();
         let mut snapshot = Snapshot::default();
         for (shard, answer) in shards.iter().zip(self.store.batch(&calls).await) {
-            let fields: Vec<(String, String)> = match answer {
-                Err(error) if error.is_wrong_type() => {
-                    self.repair(*shard).await?;
+            let fields: Vec<(Text, Text)> = match answer {
+                Err(error) if error.is_foreign_value() => {
+                    self.repair(*shard, &error).await?;
                     continue;
                 }
                 answer => read(answer?)?,
             };
-            for (id, text) in fields {
+            for (Text(id), Text(text)) in fields {
                 let health = text.splitn(5, ' ').nth(4).and_then(|rest| rest.parse().ok());
                 if let (Ok(id), Some(health)) = (MonitorId::new(id), health) {
                     snapshot.health.insert(id, health);

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 
 use hob_service::Task;
 use hob_store::epoch::Outcome;
+use hob_store::repair;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::database::monitors;
 use crate::error::Result;
 use crate::incident::{self, Alerting, unix_ms};
+use crate::keys::MonitorId;
 use crate::metrics;
 use crate::monitor::Monitor;
 use crate::monitor::check::{Check, FailureClass, Observation};
@@ -92,12 +94,28 @@ fn until_next(claims: &ClaimBatch) -> Duration {
 
 fn spawn_checks(uptime: &Uptime, slots: &Arc<Semaphore>, claims: ClaimBatch) {
     for id in claims.dropped {
-        tracing::warn!(monitor = id, "unknown monitor dropped from the schedule");
+        tokio::spawn(check_dropped(uptime.clone(), id));
     }
     let claimed = Instant::now();
     for claim in claims.claims {
         let Ok(slot) = Arc::clone(slots).try_acquire_owned() else { return };
         tokio::spawn(check(uptime.clone(), claim, claimed, slot));
+    }
+}
+
+/// Plans a monitor again if its entry was unreadable. Any other id was added to the schedule by another client.
+async fn check_dropped(uptime: Uptime, id: String) {
+    let monitor = MonitorId::new(&id).ok().and_then(|id| uptime.inner.cache.get(&id));
+    let Some(monitor) = monitor.filter(|monitor| !monitor.spec.paused) else {
+        tracing::warn!(monitor = id, "unknown monitor dropped from the schedule");
+        return;
+    };
+    let standing = uptime.schedule().keys().standing(uptime.schedule().shard_of(&monitor.id));
+    repair::report("uptime", standing.as_bytes());
+    if let Err(error) = uptime.plan(&monitor).await
+        && !error.is_reported()
+    {
+        tracing::warn!(%error, monitor = id, "failed to update the schedule, reconciliation will do it");
     }
 }
 

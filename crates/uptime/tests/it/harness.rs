@@ -12,6 +12,7 @@ use hob_uptime::keys::MonitorId;
 use hob_uptime::monitor::check::{CheckOutcome, FailureClass, MonitorKind, Observation, Phases};
 use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::schedule::record::{JudgedResult, PendingChange, RecordOutcome};
+use hob_uptime::schedule::state::MonitorHealth;
 use hob_uptime::schedule::{Claim, ClaimBatch, PlanOutcome, ScheduleEntry};
 
 /// 2024-01-15T08:00:00Z
@@ -57,8 +58,13 @@ impl ScheduleHarness {
     pub(crate) async fn plan(&self, monitor: &Monitor) -> PlanOutcome {
         let now_ms = self.schedule.now_ms(self.schedule.shard_of(&monitor.id)).await.unwrap();
         let lease = monitor.timeout() + GRACE;
-        let check_when_due =
-            ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms: now_ms };
+        let check_when_due = ScheduleEntry {
+            id: &monitor.id,
+            generation: monitor.generation,
+            lease,
+            next_ms: now_ms,
+            health: MonitorHealth::NEW,
+        };
         done(self.schedule.plan(check_when_due).await.unwrap())
     }
 

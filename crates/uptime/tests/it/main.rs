@@ -7,6 +7,7 @@ mod badges;
 mod browser;
 mod dns;
 mod flow;
+mod foreign;
 mod fuzz;
 mod harness;
 mod heartbeats;

@@ -116,6 +116,7 @@ struct Incidents {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Incident {
     pub(crate) id: String,
+    pub(crate) monitor: String,
     pub(crate) resolved_at: Option<String>,
     pub(crate) acknowledged_by: Option<String>,
     pub(crate) told_at: Option<String>,

@@ -11,7 +11,7 @@ use hob_store::epoch::Outcome;
 use hob_uptime::monitor::check::MonitorKind;
 use hob_uptime::monitor::{Monitor, MonitorSpec};
 use hob_uptime::schedule::record::{Alerted, RecordOutcome};
-use hob_uptime::schedule::state::{IncidentChange, MonitorState};
+use hob_uptime::schedule::state::{IncidentChange, MonitorHealth, MonitorState};
 use hob_uptime::schedule::{RemovalReason, ScheduleEntry};
 use hob_uptime::{AddOutcome, Config, HeartbeatSignal, Uptime};
 use hob_web::Service as _;
@@ -38,8 +38,9 @@ async fn check_again(harness: &ScheduleHarness, monitor: &Monitor) {
     let lease = monitor.timeout() + GRACE;
     for _ in 0..3 {
         let next_ms = schedule.now_ms(shard).await.unwrap();
+        let health = MonitorHealth::NEW;
         let check_when_due =
-            ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms };
+            ScheduleEntry { id: &monitor.id, generation: monitor.generation, lease, next_ms, health };
         let planned = schedule.plan(check_when_due).await.unwrap();
         // Past the next check, and past the lease of a claim.
         harness.clock.advance(Duration::from_secs(120));
@@ -113,6 +114,22 @@ every_service! {
                 check_again(&harness, &monitor).await;
                 assert_eq!(harness.schedule.snapshot().await.unwrap().state(&monitor), MonitorState::Up);
             }
+        }
+    }
+
+    /// U1 U7
+    async fn time_of_another_client_does_not_stop_the_clock(context: TestContext) {
+        let harness = ScheduleHarness::new(context).await;
+        let monitor = harness.add("m1", |spec| spec.retries = 0).await;
+        let shard = harness.schedule.shard_of(&monitor.id);
+        harness.check_when_due(&monitor, &good()).await;
+        let now_ms = harness.schedule.now_ms(shard).await.unwrap();
+        for time in ["x", "-1", "1e300", "inf"] {
+            let overwrite = cmd("HSET").arg(harness.schedule.keys().marker(shard)).arg("seen_ms").arg(time).clone();
+            harness.context.test_store().as_outsider(overwrite).await;
+            check_again(&harness, &monitor).await;
+            let now = harness.schedule.now_ms(shard).await.unwrap();
+            assert!((now_ms..now_ms + 86_400_000).contains(&now), "{time}: {now}");
         }
     }
 

@@ -65,18 +65,15 @@ impl Node {
         outcome
     }
 
-    /// Reads the answer of a shard. `None` if its key had the wrong type: the next look finds that this one is missing.
+    /// Reads the answer of a shard. `None` if another client had changed its key: the next look finds that this one is missing.
     async fn read_look(
         &self,
         shard: Shard,
         answer: hob_store::Result<hob_store::Value>,
     ) -> Result<Option<Look>, Error> {
-        let value = match answer {
-            Err(error) if error.is_wrong_type() => {
-                repair::repair(&self.store, &[(self.keys.witness(shard), KeyType::Zset)]).await?;
-                return Ok(None);
-            }
-            answer => answer?,
+        let key = self.keys.witness(shard);
+        let Some(value) = repair::or_none(&self.store, answer, (key, KeyType::Zset)).await? else {
+            return Ok(None);
         };
         let reply = Reply::from_redis_value(value);
         let mut reply = reply.map_err(|error| hob_store::Error::Reply(error.to_string()))?;

@@ -4,6 +4,6 @@
 -- Returns {'dropped'}
 -- TTL: see fill.lua.
 redis.call('DEL', KEYS[1])
-local floor = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) or 0, tonumber(ARGV[1]))
+local floor = math.max(stored(redis.call('GET', KEYS[2]), 0, KEYS[2]), tonumber(ARGV[1]))
 redis.call('SET', KEYS[2], string.format('%.0f', floor), 'PX', ARGV[2])
 return {'dropped'}

@@ -4,7 +4,7 @@
 -- Returns {'filled'} or {'outdated'}
 -- TTL: the cache can expire at any time. The floor outlives every fill that was in progress when it was set: a fill
 -- takes seconds.
-if (tonumber(redis.call('GET', KEYS[2]) or 0) or 0) > tonumber(ARGV[1]) then return {'outdated'} end
+if stored(redis.call('GET', KEYS[2]), 0, KEYS[2]) > tonumber(ARGV[1]) then return {'outdated'} end
 redis.call('DEL', KEYS[1])
 for i = 3, #ARGV, 1000 do
   redis.call('SADD', KEYS[1], unpack(ARGV, i, math.min(i + 999, #ARGV)))

@@ -1,11 +1,11 @@
 -- Shared functions of the presence scripts. All of them have
 -- KEYS  1 online, 2 sockets set, 3 presence hash (owner by socket, and `version`), 4 last seen
 
--- Delete keys of the wrong type, which another client wrote: a command on one would abort the script halfway and
--- leave the user online forever.
+-- Check the types before the first write: a key that another client has replaced would abort the script halfway and
+-- leave the user online forever. The caller deletes it and runs the script again.
 for index, kind in ipairs({'string', 'set', 'hash', 'string'}) do
   local found = redis.call('TYPE', KEYS[index]).ok
-  if found ~= kind and found ~= 'none' then redis.call('DEL', KEYS[index]) end
+  if found ~= kind and found ~= 'none' then return redis.error_reply('WRONGTYPE ' .. KEYS[index]) end
 end
 
 -- ISO 8601 in UTC. Redis has no calendar for scripts. (Days are counted in eras of 400 years that start in March.)
@@ -24,10 +24,13 @@ local function iso(ms)
     floor(rest / 3600000), floor(rest / 60000) % 60, floor(rest / 1000) % 60, rest % 1000)
 end
 
--- Last seen never moves backwards. ISO texts sort by time.
+-- Last seen never moves backwards. ISO texts sort by time; a text of another client is overwritten.
 local function see(us)
   local at = iso(math.floor(us / 1000))
-  if (redis.call('GET', KEYS[4]) or '') < at then redis.call('SET', KEYS[4], at) end
+  local held = redis.call('GET', KEYS[4]) or ''
+  if held < at or #held ~= #at or not string.find(held, '^%d+%-%d+%-%d+T[%d:.]+Z$') then
+    redis.call('SET', KEYS[4], at)
+  end
   return at
 end
 
@@ -35,9 +38,10 @@ local function sockets_open()
   return redis.call('HLEN', KEYS[3]) - redis.call('HEXISTS', KEYS[3], 'version')
 end
 
--- The version of the last change; 0 if there is none.
+-- The version of the last change; 0 if there is none, or another client has changed it.
 local function last_version()
-  return tonumber(redis.call('HGET', KEYS[3], 'version') or 0) or 0
+  local held = redis.call('HGET', KEYS[3], 'version') or ''
+  return #held <= 16 and tonumber(string.match(held, '^%d+$') or 0) or 0
 end
 
 -- The next version: the time in microseconds, or the last version plus one if the clock stood still or went
@@ -65,7 +69,7 @@ local function part(gone, channel, user_json, given)
   redis.call('SREM', KEYS[2], unpack(gone))
   if sockets_open() > 0 then
     see(clock_us(given))
-    return {'remaining', redis.call('HGET', KEYS[3], 'version'), unpack(gone)}
+    return {'remaining', int(last_version()), unpack(gone)}
   end
   local version = announce('false', channel, user_json, given)
   redis.call('PEXPIRE', KEYS[3], 86400000)

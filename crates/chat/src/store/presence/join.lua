@@ -18,7 +18,7 @@ for i = 7, #ARGV do
 end
 if before > 0 then
   see(clock_us(ARGV[4]))
-  return {'already', redis.call('HGET', KEYS[3], 'version')}
+  return {'already', int(last_version())}
 end
 redis.call('PERSIST', KEYS[3])
 -- A greater version means that the user was set offline after the last change that the node knows.

@@ -4,7 +4,7 @@
 --       message (newest first), …
 -- Returns {'filled'} or {'newer'} (the cache is as new or newer)
 -- TTL: both keys get it together. A list without its range, or of the wrong length, is not read.
-local held = tonumber(redis.call('HGET', KEYS[2], 'sequence') or -1) or -1
+local held = stored(redis.call('HGET', KEYS[2], 'sequence'), -1, KEYS[2])
 if held >= tonumber(ARGV[1]) then return {'newer'} end
 redis.call('DEL', KEYS[1])
 for i = 4, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end

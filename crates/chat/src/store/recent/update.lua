@@ -4,7 +4,7 @@
 -- ARGV  sequence of the event, 'append' | 'advance' | 'invalidate', message or '', max length, ttl_ms
 -- Returns {'updated'}, {'dropped'} or {'ignored'} (there is no cache, or it is newer)
 -- TTL: as in fill.lua.
-local held = tonumber(redis.call('HGET', KEYS[2], 'sequence') or -1) or -1
+local held = stored(redis.call('HGET', KEYS[2], 'sequence'), -1, KEYS[2])
 local sequence = tonumber(ARGV[1])
 if held < 0 or held >= sequence then return {'ignored'} end
 if held ~= sequence - 1 or ARGV[2] == 'invalidate' then

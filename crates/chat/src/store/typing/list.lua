@@ -9,6 +9,7 @@ local answer = {'typing'}
 local typists = redis.call('ZRANGE', KEYS[1], 0, 999, 'WITHSCORES')
 for i = 1, #typists, 2 do
   answer[#answer + 1] = typists[i]
-  answer[#answer + 1] = tonumber(typists[i + 1]) - now
+  -- Another client may have written a later time.
+  answer[#answer + 1] = math.min(tonumber(typists[i + 1]) - now, 60000)
 end
 return answer

@@ -6,7 +6,7 @@
 --         must be recounted) or {'missing'} (all counters of the user are lost)
 -- No TTLs: see write.lua.
 local total = redis.call('HGET', KEYS[1], 'total')
-if not total or not tonumber(total) then return {'missing'} end
+if not total or not string.find(total, '^%d+$') then return {'missing'} end
 local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
 local stamp, count, sequence = string.match(held, '^(%d+):(%d+):(%d+)$')
 if not stamp then return {'gap'} end

@@ -3,7 +3,7 @@
 -- ARGV  'partial' | 'full', then for each counter: conversation, stamp, count, sequence
 -- Returns {'written', total} or {'missing'} (the scope is partial, and the other counters are lost)
 -- No TTLs: counters stay until the messages are read, and the hash marks them as complete.
-local total = tonumber(redis.call('HGET', KEYS[1], 'total') or '')
+local total = tonumber(string.match(redis.call('HGET', KEYS[1], 'total') or '', '^%d+$') or '')
 if not total then
   if ARGV[1] == 'partial' then return {'missing'} end
   total = 0

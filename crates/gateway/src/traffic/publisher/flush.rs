@@ -129,7 +129,7 @@ impl Flush {
                 Ok(FlushOutcome::Accepted { now_ms, hour_ms, as_other })
             }
             "wrong_hour" => Ok(FlushOutcome::WrongHour { now_ms: reply.next()? }),
-            "foreign" => foreign::warn_overwritten(reply).map(|()| FlushOutcome::Foreign),
+            "foreign" => foreign::report_overwritten(reply).map(|()| FlushOutcome::Foreign),
             _ => Err(reply.unexpected()),
         })
     }

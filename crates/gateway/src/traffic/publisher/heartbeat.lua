@@ -11,8 +11,13 @@ claim('zset', KEYS[1])
 for index = 2, 4 do claim('hash', KEYS[index]) end
 local instance, connections, peak, lease_ms = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 -- The newest lease tells the time of the last heartbeat; the clock never runs backwards from it.
+local clock = clock_ms(ARGV[6])
+-- No lease ends days from now: another client has written it, and it would stop the clock.
+if redis.call('ZREMRANGEBYSCORE', KEYS[1], '(' .. int(clock + 3 * 86400000), '+inf') > 0 then
+  foreign[#foreign + 1] = KEYS[1]
+end
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-local now = math.max(clock_ms(ARGV[6]), tonumber(newest[2] or 0) - lease_ms)
+local now = math.max(clock, tonumber(newest[2] or 0) - lease_ms)
 
 -- Raises a gauge to a higher value.
 local function raise(key, value)

@@ -70,7 +70,7 @@ pub(crate) fn read(mut reply: Reply) -> hob_store::Result<u64> {
     match reply.word() {
         "beat" => {
             let now_ms = reply.next()?;
-            foreign::warn_overwritten(reply)?;
+            foreign::report_overwritten(reply)?;
             Ok(now_ms)
         }
         _ => Err(reply.unexpected()),
@@ -87,5 +87,5 @@ pub(crate) async fn leave(store: &Store, keys: &Keys, instance: &InstanceId) -> 
         keys.connections_current(shard),
         keys.requests_speed(shard),
     ]);
-    foreign::warn_overwritten(store.run(call.arg(instance.as_str()).arg(store.clock().us())).await?)
+    foreign::report_overwritten(store.run(call.arg(instance.as_str()).arg(store.clock().us())).await?)
 }

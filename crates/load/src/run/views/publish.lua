@@ -4,8 +4,7 @@
 -- Returns {'written'}, or {'fenced'} when a later coordinator has written these keys
 -- TTLs: all are renewed every second while the run is active; the shortest is 10 s. Samples older than the TTL of a
 -- timeline are removed, which bounds its length.
-local writer = redis.call('GET', KEYS[1])
-if writer and (tonumber(writer) or 0) > tonumber(ARGV[1]) then return {'fenced'} end
+if stored(redis.call('GET', KEYS[1]), 0, KEYS[1]) > tonumber(ARGV[1]) then return {'fenced'} end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 redis.call('SET', KEYS[2], ARGV[3], 'PX', ARGV[4])
 redis.call('SET', KEYS[3], ARGV[5], 'PX', ARGV[6])
