@@ -1,4 +1,4 @@
-//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, five minutes of faults, and with `--full` other
+//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, and with `--full` five minutes of faults, other
 //! versions of the servers and fuzzing.
 
 use std::fs;
@@ -14,11 +14,11 @@ const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Skip tests in modules named `slow` and `browser`, and the injection of faults
+    /// Skip tests in modules named `slow` and `browser`
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run fuzz and stress tests with their full budget, test other versions of the servers, and fuzz every parser for ten
-    /// minutes
+    /// Run fuzz and stress tests with their full budget, inject faults, test other versions of the servers, and fuzz every
+    /// parser for ten minutes
     #[arg(long)]
     full: bool,
     /// Run only these tests, without tidy, format, lints and doc tests: names, or options of the test runner
@@ -50,10 +50,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if whole {
         step::run("doc tests", &mut doc_tests)?;
         example()?;
-        if !options.quick {
-            chaos::run_built(&chaos::Options::of_test())?;
-        }
         if options.full {
+            chaos::run_built(&chaos::Options::of_test())?;
             versions::run(&versions::Options::full())?;
             fuzz::run(&fuzz::Options::full())?;
         }
