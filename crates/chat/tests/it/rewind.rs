@@ -27,6 +27,8 @@ impl Saved {
                 master.run::<Vec<String>>(cmd("KEYS").arg(format!("*{text}*")).take()).await.unwrap(),
             );
         }
+        // By its witness a node notices the loss. It must find the older values then, and not repair them half restored.
+        names.sort_by_key(|name| name.contains("witness"));
         let mut saved = Vec::new();
         for name in &names {
             let kind: String = context.store.run(cmd("TYPE").arg(name).take()).await.unwrap();
