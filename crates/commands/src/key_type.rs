@@ -1,6 +1,6 @@
 //! The type of a key.
 
-/// The five types of Redis that Hob's keys have.
+/// The types of keys in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyType {
     String,
@@ -8,7 +8,18 @@ pub enum KeyType {
     List,
     Set,
     Zset,
+    Stream,
+    /// A type that a module adds.
+    Module,
 }
 
-// As the reply of `TYPE` names it.
-hob_units::names!(KeyType { String = "string", Hash = "hash", List = "list", Set = "set", Zset = "zset" });
+// As the reply of `TYPE` names it, except for modules.
+hob_units::names!(KeyType {
+    String = "string",
+    Hash = "hash",
+    List = "list",
+    Set = "set",
+    Zset = "zset",
+    Stream = "stream",
+    Module = "module",
+});

@@ -1,5 +1,7 @@
 //! The command line.
 
+mod schema;
+
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -9,6 +11,7 @@ use hob_service::Period;
 use hob_web::Scope;
 
 use crate::services;
+pub(crate) use schema::{AuditArgs, CiArgs, CleanArgs, InferArgs, ReportFormat, SchemaCommand};
 
 /// The version, and for a released program the commit and its date, which `cargo xtask dist` sets.
 pub(crate) const VERSION: &str = match option_env!("HOB_BUILD") {
@@ -269,117 +272,6 @@ pub(crate) enum CheckKind {
 fn header(text: &str) -> Result<(String, String), &'static str> {
     let (name, value) = text.split_once(':').ok_or("write NAME: VALUE")?;
     Ok((name.trim().to_owned(), value.trim().to_owned()))
-}
-
-/// The output format.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Format {
-    Text,
-    Json,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum SchemaCommand {
-    /// Check schema files for mistakes: patterns, TTLs, bounds, values, slots
-    Lint {
-        /// Schema files; Hob's own if none is given
-        files: Vec<PathBuf>,
-        #[arg(long, value_enum, default_value = "text")]
-        format: Format,
-    },
-    /// Explain a lint rule and its remedy; without an id, list all rules
-    Explain { id: Option<String> },
-    /// Write schemas as Markdown pages
-    Docs {
-        /// Schema files; Hob's own if none is given
-        files: Vec<PathBuf>,
-        /// Write one page per schema into this folder, instead of all to stdout
-        #[arg(long, value_name = "FOLDER")]
-        out: Option<PathBuf>,
-    },
-    /// Print the JSON Schema of the file format, for editors
-    Json,
-    /// Print a line for Redis's ACL file: a user that may access the declared keys and channels only
-    ///
-    /// The user cannot log in until you add a password, as `>password` or `#sha256`.
-    Acl {
-        /// Schema files; Hob's own if none is given
-        files: Vec<PathBuf>,
-        /// The name of the user
-        #[arg(long, default_value = "hob")]
-        user: String,
-        /// The keys have hash tags, as on a Cluster
-        #[arg(long)]
-        tagged: bool,
-    },
-    /// Propose a schema file from a sample of the keys of a Redis; read-only
-    Infer(InferArgs),
-    /// Check the keys of a Redis against schemas; read-only
-    Audit(AuditArgs),
-    /// Delete the keys of a declared family, or add missing TTLs; a dry run without --apply
-    Clean(CleanArgs),
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct InferArgs {
-    /// redis://, rediss://, redis+sentinel:// or redis+cluster://
-    pub(crate) url: String,
-    /// The name of the proposed schema
-    #[arg(long, default_value = "inferred")]
-    pub(crate) name: String,
-    /// Maximum number of keys to sample
-    #[arg(long, default_value_t = 20_000)]
-    pub(crate) keys: u64,
-    /// Maximum time to take the sample, in seconds
-    #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
-    pub(crate) seconds: u64,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct AuditArgs {
-    /// redis://, rediss://, redis+sentinel:// or redis+cluster://
-    pub(crate) url: String,
-    /// A schema file; may be repeated; Hob's own if none is given
-    #[arg(long, value_name = "FILE")]
-    pub(crate) schema: Vec<PathBuf>,
-    /// The keys have hash tags (implied by redis+cluster://)
-    #[arg(long)]
-    pub(crate) tagged: bool,
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: Format,
-    /// An earlier report in JSON; its findings are not reported again
-    #[arg(long, value_name = "FILE")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// Maximum number of keys to check per second, to limit the load on the server [default: no limit]
-    #[arg(long, value_name = "KEYS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) pace: Option<u32>,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct CleanArgs {
-    /// redis://, rediss://, redis+sentinel:// or redis+cluster://
-    pub(crate) url: String,
-    /// The family: `typing`, or `chat.typing`
-    #[arg(long)]
-    pub(crate) family: String,
-    /// A schema file; may be repeated; Hob's own if none is given
-    #[arg(long, value_name = "FILE")]
-    pub(crate) schema: Vec<PathBuf>,
-    /// The keys have hash tags (implied by redis+cluster://)
-    #[arg(long)]
-    pub(crate) tagged: bool,
-    /// Instead of deleting keys, set the longest TTL that the family allows on keys without a TTL
-    #[arg(long)]
-    pub(crate) repair_ttl: bool,
-    /// Delete only keys that were not used for this many hours
-    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub(crate) idle_hours: Option<u64>,
-    /// Maximum number of keys to scan per second
-    #[arg(long, value_name = "KEYS_PER_SECOND", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) pace: Option<u32>,
-    /// Change the keys
-    #[arg(long)]
-    pub(crate) apply: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -82,6 +82,19 @@ fn report(error: &anyhow::Error) {
     // If standard error is closed, the exit code still reports the failure.
     match error.downcast_ref::<ConfigError>() {
         Some(mistakes) => mistakes.each().iter().for_each(|mistake| _ = writeln!(stderr, "hob: {mistake}")),
-        None => _ = writeln!(stderr, "hob: {error:#}"),
+        None => _ = writeln!(stderr, "hob: {}", in_one_line(error)),
     }
+}
+
+/// An error with its causes. Many errors name their cause in their own message; it is not repeated.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut line = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if line.is_empty() {
+            line = cause;
+        } else if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
 }

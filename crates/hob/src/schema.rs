@@ -1,22 +1,28 @@
 //! `hob schema`: the schema language as a tool for any Redis.
 
+mod ci;
+mod report;
+mod versions;
+
 use std::fs;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use hob_schema::lint::{self, Severity};
+use hob_schema::diff::{self, Change};
+use hob_schema::lint::{self, Finding, Severity};
 use hob_schema::{Catalog, Layout, Schema};
 use hob_schema_audit::{
-    AuditOptions, Baseline, CleanAction, CleanOptions, InferOptions, Pace, Progress, connect,
+    AuditOptions, AuditReport, Baseline, CleanAction, CleanOptions, InferOptions, Pace, Progress, connect,
 };
 use hob_store::Address;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::{AuditArgs, CleanArgs, Format, InferArgs, SchemaCommand};
+use crate::cli::{AuditArgs, CiArgs, CleanArgs, InferArgs, ReportFormat, SchemaCommand};
 use crate::exit::Exit;
 use crate::services;
+use report::{ListFormat, audit_entries, diff_entries, lint_entries, render};
 
 /// The schema of the program itself.
 const HOUSE: (&str, &str) = ("schemas/hob.toml", include_str!("../../../schemas/hob.toml"));
@@ -35,6 +41,8 @@ pub(crate) const SERVICES: &[(&str, &str)] = &{
 pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
     match command {
         SchemaCommand::Lint { files, format } => lint_files(files, *format),
+        SchemaCommand::Diff { files, against, format } => diff_files(files, against.as_deref(), *format),
+        SchemaCommand::Ci(arguments) => ci(arguments),
         SchemaCommand::Explain { id } => explain(id.as_deref()),
         SchemaCommand::Docs { files, out } => docs(files, out.as_deref()),
         SchemaCommand::Json => Ok(print(&hob_schema::json_schema())),
@@ -81,13 +89,62 @@ fn schemas(files: &[PathBuf]) -> Result<Vec<Schema>> {
         .collect()
 }
 
-fn lint_files(files: &[PathBuf], format: Format) -> Result<Exit> {
-    let findings: Vec<_> = schemas(files)?.iter().flat_map(lint::lint).collect();
-    print(&match format {
-        Format::Text => lint::report_text(&findings),
-        Format::Json => lint::report_json(&findings),
+fn lint_files(files: &[PathBuf], format: ReportFormat) -> Result<Exit> {
+    let findings: Vec<Finding> = schemas(files)?.iter().flat_map(lint::lint).collect();
+    print(&match ListFormat::of(format) {
+        Some(format) => render(format, "hob schema lint", &lint_entries(&findings)),
+        None if matches!(format, ReportFormat::Json) => lint::report_json(&findings),
+        None => lint::report_text(&findings),
     });
     Ok(Exit::by(findings.iter().map(|finding| finding.severity).max()))
+}
+
+fn diff_files(files: &[String], against: Option<&str>, format: ReportFormat) -> Result<Exit> {
+    let changes = match (against, files) {
+        (Some(against), files) => versions::changes_since(against, files)?,
+        (None, [old, new]) => versions::changes_between(old, new)?,
+        (None, _) => bail!("diff needs two files, or --against and a file"),
+    };
+    print(&match ListFormat::of(format) {
+        Some(format) => render(format, "hob schema diff", &diff_entries(&changes)),
+        None if matches!(format, ReportFormat::Json) => serde_json::to_string_pretty(&changes)?,
+        None => diff::report_text(&changes),
+    });
+    Ok(Exit::by(worst_change(&changes)))
+}
+
+fn worst_change(changes: &[Change]) -> Option<Severity> {
+    changes.iter().filter_map(|change| report::severity(change.class)).max()
+}
+
+fn ci(arguments: &CiArgs) -> Result<Exit> {
+    let findings: Vec<Finding> = schemas(&arguments.schema)?.iter().flat_map(lint::lint).collect();
+    let files: Vec<String> = arguments.schema.iter().map(|path| path.display().to_string()).collect();
+    let since = |against: &str| versions::changes_since(against, &files);
+    let changes = arguments.against.as_deref().map(since).transpose()?.unwrap_or_default();
+    let server = ci::ThrowAwayServer::start(arguments.server.as_deref())?;
+    ci::run_tests(&arguments.command, &server.url())?;
+    let catalog = catalog(&arguments.schema, arguments.tagged)?;
+    let address = address(&server.url())?;
+    let audited = wait(run_audit(&address, &catalog, Pace::Full))?;
+    print(&match ListFormat::of(arguments.format) {
+        Some(format) => {
+            let entries =
+                [lint_entries(&findings), diff_entries(&changes), audit_entries(&audited, &catalog)].concat();
+            render(format, "hob schema ci", &entries)
+        }
+        None if matches!(arguments.format, ReportFormat::Json) => serde_json::to_string_pretty(
+            &serde_json::json!({ "lint": findings, "diff": changes, "audit": audited }),
+        )?,
+        None => format!(
+            "lint\n{}\ndiff\n{}\naudit\n{}",
+            lint::report_text(&findings),
+            diff::report_text(&changes),
+            audited.text()
+        ),
+    });
+    let linted = findings.iter().map(|finding| finding.severity).max();
+    Ok(Exit::by(linted.max(worst_change(&changes)).max(audited.worst())))
 }
 
 fn explain(id: Option<&str>) -> Result<Exit> {
@@ -108,6 +165,7 @@ fn docs(files: &[PathBuf], out: Option<&Path>) -> Result<Exit> {
         match out {
             None => drop(print(&page)),
             Some(folder) => {
+                fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
                 let path = folder.join(format!("{}.md", schema.name));
                 fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
             }
@@ -122,8 +180,16 @@ async fn infer(arguments: &InferArgs) -> Result<Exit> {
         max_keys: arguments.keys,
         max_time: Duration::from_secs(arguments.seconds),
     };
-    let store = connect(&arguments.url.parse()?).await?;
-    Ok(print(&hob_schema_audit::infer(&store, &options).await?))
+    let store = connect(&address(&arguments.url)?).await?;
+    let inferred = hob_schema_audit::infer(&store, &options).await?;
+    print(&inferred.text);
+    Ok(if inferred.unreadable == 0 { Exit::Clean } else { Exit::Warnings })
+}
+
+/// The address of a Redis; without a scheme it is `redis://`.
+fn address(url: &str) -> Result<Address> {
+    let url = if url.contains("://") { url.to_owned() } else { format!("redis://{url}") };
+    Ok(url.parse()?)
 }
 
 /// The schemas as one catalog. On a Cluster, Hob writes only tagged keys.
@@ -137,24 +203,30 @@ fn catalog(files: &[PathBuf], tagged: bool) -> Result<Catalog> {
 }
 
 async fn audit(arguments: &AuditArgs) -> Result<Exit> {
-    let address: Address = arguments.url.parse()?;
+    let address = address(&arguments.url)?;
     let catalog = catalog(&arguments.schema, arguments.tagged || address.is_cluster())?;
     let baseline = arguments.baseline.as_deref().map(read_baseline).transpose()?;
-    let options = AuditOptions { pace: pace(arguments.pace) };
-    let store = connect(&address).await?;
-    let bar = Bar::new();
-    let report =
-        hob_schema_audit::audit(&store, &catalog, options, &mut |progress| bar.show(progress)).await?;
-    bar.clear();
+    let report = run_audit(&address, &catalog, pace(arguments.pace)).await?;
     let report = match baseline {
         Some(baseline) => baseline.only_new(report),
         None => report,
     };
-    print(&match arguments.format {
-        Format::Text => report.text(),
-        Format::Json => report.json(),
+    print(&match ListFormat::of(arguments.format) {
+        Some(format) => render(format, "hob schema audit", &audit_entries(&report, &catalog)),
+        None if matches!(arguments.format, ReportFormat::Json) => report.json(),
+        None => report.text(),
     });
     Ok(Exit::by(report.worst()))
+}
+
+async fn run_audit(address: &Address, catalog: &Catalog, pace: Pace) -> Result<AuditReport> {
+    let store = connect(address).await?;
+    let bar = Bar::new();
+    let options = AuditOptions { pace };
+    let report =
+        hob_schema_audit::audit(&store, catalog, options, &mut |progress| bar.show(progress)).await?;
+    bar.clear();
+    Ok(report)
 }
 
 fn read_baseline(path: &Path) -> Result<Baseline> {
@@ -163,7 +235,7 @@ fn read_baseline(path: &Path) -> Result<Baseline> {
 }
 
 async fn clean(arguments: &CleanArgs) -> Result<Exit> {
-    let address: Address = arguments.url.parse()?;
+    let address = address(&arguments.url)?;
     let catalog = catalog(&arguments.schema, arguments.tagged || address.is_cluster())?;
     let action = match (arguments.repair_ttl, arguments.idle_hours) {
         (true, None) => CleanAction::RepairTtl,

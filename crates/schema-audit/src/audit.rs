@@ -13,7 +13,8 @@ use hob_schema::Catalog;
 use hob_store::Store;
 
 use crate::error::Error;
-use crate::scan::{Pace, Progress, db_size, pages};
+use crate::master::{IdleTimes, Master};
+use crate::scan::{Pace, Progress, db_size, other_databases, pages};
 use findings::Findings;
 use probe::Prober;
 use report::AuditReport;
@@ -39,28 +40,37 @@ pub async fn audit(
     }
     let mut findings = Findings::new(catalog);
     let prober = Prober::new(catalog, findings.identified());
-    for master in &masters {
+    let mut idle_times = IdleTimes::Kept;
+    for store in &masters {
         let mut report_keys = |keys| {
-            progress(&Progress { node: master.name().to_owned(), keys, expected });
+            progress(&Progress { node: store.name().to_owned(), keys, expected });
         };
-        audit_master(master, catalog, &prober, options, &mut findings, &mut report_keys).await?;
+        let master = Master::new(store.clone()).await;
+        if master.idle_times() == IdleTimes::Reset {
+            idle_times = IdleTimes::Reset;
+        }
+        audit_master(&master, catalog, &prober, options, &mut findings, &mut report_keys).await?;
     }
     let mut report = findings.report();
     report.nodes = masters.len();
+    report.idle_times_reset = idle_times == IdleTimes::Reset && report.keys > 0;
+    if report.keys == 0 {
+        report.notes.extend(other_databases(store).await);
+    }
     report.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(report)
 }
 
 /// Reads several pages at once: the server scans the next page while this process checks the last one.
 async fn audit_master(
-    master: &Store,
+    master: &Master,
     catalog: &Catalog,
     prober: &Prober,
     options: AuditOptions,
     findings: &mut Findings<'_>,
     progress: &mut (dyn FnMut(u64) + Send),
 ) -> Result<(), Error> {
-    let probed = pages(master, options.pace, None)
+    let probed = pages(master.store(), options.pace, None)
         .await
         .map(|page| async move { prober.probe(master, catalog, page?).await })
         .buffered(options.pace.concurrent_pages());

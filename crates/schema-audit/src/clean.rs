@@ -128,7 +128,13 @@ async fn affected_keys(
             CleanAction::DeleteIdle(_) => batch.cmd("OBJECT").arg("IDLETIME").arg(key),
         };
     }
-    let replies = batch.execute(master).await?;
+    let replies = batch.execute(master).await.map_err(|error| match error {
+        // The embedded engine has no idle times, and Redis has none under an LFU policy.
+        Error::Command { command: "OBJECT", source: source @ hob_store::Error::Refused { .. } } => {
+            Error::NoIdleTimes(source)
+        }
+        error => error,
+    })?;
     let numbers = replies.into_iter().map(|reply| decode::<Option<i64>>(reply).flatten());
     let is_affected = |number: Option<i64>| match action {
         CleanAction::Delete => true,

@@ -22,6 +22,10 @@ pub enum Error {
     UnknownFamily(String),
     #[error("several schemas have a family {0:?}; write SCHEMA.{0}")]
     AmbiguousFamily(String),
+    #[error(
+        "the server does not record when a key was last used ({0}); delete by family or repair TTLs instead"
+    )]
+    NoIdleTimes(#[source] hob_store::Error),
     #[error("{0} does not need a TTL, so there is none to repair")]
     TtlNotRequired(String),
 }

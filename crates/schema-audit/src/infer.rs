@@ -1,20 +1,24 @@
 //! Proposes a schema for a Redis that has none, from a bounded sample of its keys.
 
+mod content;
+mod ids;
 mod proposal;
-mod shapes;
+mod values;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures_util::{TryStreamExt, pin_mut};
 use hob_schema::KeyType;
-use hob_schema::check::Sample;
 use hob_store::{Store, Value};
 
-use crate::batch::{Batch, decode, next};
+use crate::batch::{Batch, next, value};
 use crate::error::Error;
+use crate::master::Master;
 use crate::patterns::{Merge, PatternTree};
 use crate::sample::{read_sample, value_commands_of_type};
-use crate::scan::{Pace, db_size, pages};
+use crate::scan::{Pace, db_size, other_databases, pages};
+use content::ContentStats;
 use proposal::propose;
 
 /// How many keys to sample.
@@ -32,61 +36,82 @@ impl Default for InferOptions {
     }
 }
 
-/// Maximum number of values and keys that are kept for one pattern.
-const MAX_SAMPLES: usize = 64;
-const MAX_EXAMPLES: usize = 64;
-/// Longer strings are not fetched.
-const MAX_STRING_BYTES: u64 = 16 << 10;
+/// A proposed schema.
+#[derive(Clone, Debug)]
+pub struct Inferred {
+    /// The text of a file to edit.
+    pub text: String,
+    /// Keys that the user may not read. The proposal does not contain them.
+    pub unreadable: u64,
+}
+
+/// What was sampled.
+#[derive(Debug, Default)]
+struct Sampled {
+    keys: u64,
+    /// Keys of the server.
+    existing: u64,
+    unreadable: u64,
+    /// The first reason why a key could not be read.
+    refused: Option<String>,
+    hint: Option<String>,
+}
 
 /// What the sampled keys of one pattern have in common.
 #[derive(Debug, Default)]
 struct PatternStats {
-    keys: u64,
-    kinds: Vec<KeyType>,
+    keys: Vec<Vec<u8>>,
     longest_ttl_ms: u64,
     expiring: u64,
-    longest: u64,
-    examples: Vec<String>,
-    samples: Vec<Sample>,
-}
-
-impl PatternStats {
-    fn add_kind(&mut self, kind: KeyType) {
-        if !self.kinds.contains(&kind) {
-            self.kinds.push(kind);
-        }
-    }
+    /// By type, as `TYPE` names it: the number of keys, and what they contain.
+    types: BTreeMap<String, (u64, ContentStats)>,
 }
 
 impl Merge for PatternStats {
     fn merge(&mut self, other: Self) {
-        self.keys += other.keys;
+        self.keys.extend(other.keys);
         self.expiring += other.expiring;
-        self.longest = self.longest.max(other.longest);
         self.longest_ttl_ms = self.longest_ttl_ms.max(other.longest_ttl_ms);
-        other.kinds.into_iter().for_each(|kind| self.add_kind(kind));
-        self.examples.extend(other.examples);
-        self.examples.truncate(MAX_EXAMPLES);
-        self.samples.extend(other.samples);
-        self.samples.truncate(MAX_SAMPLES);
+        for (name, (keys, content)) in other.types {
+            let (count, stats) = self.types.entry(name).or_default();
+            *count += keys;
+            stats.merge(content);
+        }
+    }
+
+    /// Words with collections of one type, or at least three with strings.
+    fn are_values(words: &[&Self]) -> bool {
+        let mut types: Vec<&String> = words.iter().flat_map(|stats| stats.types.keys()).collect();
+        types.sort_unstable();
+        types.dedup();
+        match types.as_slice() {
+            [kind] if kind.as_str() == KeyType::String.as_str() => words.len() >= 3,
+            [_] => words.len() >= 2,
+            _ => false,
+        }
     }
 }
 
-/// Proposes a schema for the keys of a store, as the text of a file to edit.
-pub async fn infer(store: &Store, options: &InferOptions) -> Result<String, Error> {
+/// Proposes a schema for the keys of a store.
+pub async fn infer(store: &Store, options: &InferOptions) -> Result<Inferred, Error> {
     let mut tree = PatternTree::<PatternStats>::default();
-    let (mut sampled, mut existing) = (0, 0);
+    let mut sampled = Sampled::default();
     let masters = store.masters().await.map_err(Error::Connect)?;
     let share = u32::try_from(masters.len()).unwrap_or(1).max(1);
-    for master in &masters {
-        existing += db_size(master).await?;
+    for store in masters {
+        sampled.existing += db_size(&store).await?;
         let limit = Limit {
             keys: options.max_keys / u64::from(share),
             until: Instant::now() + options.max_time / share,
         };
-        sampled += sample_master(master, &mut tree, limit).await?;
+        sample_master(&Master::new(store).await, &mut tree, &mut sampled, limit).await?;
     }
-    Ok(propose(options, tree.into_patterns(), sampled, existing))
+    if sampled.existing == 0 {
+        sampled.hint = other_databases(store).await;
+    }
+    let unreadable = sampled.unreadable;
+    let patterns = tree.into_patterns();
+    Ok(Inferred { text: propose(options, patterns, &sampled), unreadable })
 }
 
 #[derive(Clone, Copy)]
@@ -96,95 +121,141 @@ struct Limit {
 }
 
 async fn sample_master(
-    master: &Store,
+    master: &Master,
     tree: &mut PatternTree<PatternStats>,
+    sampled: &mut Sampled,
     limit: Limit,
-) -> Result<u64, Error> {
-    let scanned = pages(master, Pace::Full, None).await;
+) -> Result<(), Error> {
+    let scanned = pages(master.store(), Pace::Full, None).await;
     pin_mut!(scanned);
-    let mut sampled = 0;
-    while let Some(keys) = scanned.try_next().await? {
-        sampled += keys.len() as u64;
-        sample_keys(master, tree, &keys).await?;
-        if sampled >= limit.keys || Instant::now() >= limit.until {
+    let mut keys = 0;
+    while let Some(mut page) = scanned.try_next().await? {
+        // SCAN may return a key twice.
+        page.sort_unstable();
+        page.dedup();
+        keys += page.len() as u64;
+        sampled.keys += page.len() as u64;
+        sample_keys(master, tree, sampled, page).await?;
+        if keys >= limit.keys || Instant::now() >= limit.until {
             break;
         }
     }
-    Ok(sampled)
+    Ok(())
+}
+
+/// A sampled key: its type, its TTL and its length.
+struct TypedKey {
+    key: Vec<u8>,
+    kind: String,
+    ttl_ms: i64,
+    len: u64,
+}
+
+impl TypedKey {
+    /// The type, or a module's.
+    fn key_type(&self) -> KeyType {
+        self.kind.parse().unwrap_or(KeyType::Module)
+    }
 }
 
 /// Reads type and TTL of the keys of a page, then their lengths and values.
 async fn sample_keys(
-    master: &Store,
+    master: &Master,
     tree: &mut PatternTree<PatternStats>,
-    keys: &[Vec<u8>],
+    sampled: &mut Sampled,
+    keys: Vec<Vec<u8>>,
 ) -> Result<(), Error> {
     let mut batch = Batch::with_capacity(keys.len() * 2);
-    for key in keys {
+    for key in &keys {
         batch.cmd("TYPE").arg(key);
         batch.cmd("PTTL").arg(key);
     }
     let mut replies = batch.read(master).await?.into_iter();
     let mut typed = Vec::with_capacity(keys.len());
     for key in keys {
-        let kind: String = next(&mut replies).unwrap_or_default();
-        let ttl_ms: i64 = next(&mut replies).unwrap_or(-2);
-        if ttl_ms == -2 {
-            continue;
-        }
-        let stats = tree.entry(key);
-        stats.keys += 1;
-        if stats.examples.len() < MAX_EXAMPLES {
-            stats.examples.push(String::from_utf8_lossy(key).into_owned());
-        }
-        if let Ok(ttl_ms) = u64::try_from(ttl_ms) {
-            stats.expiring += 1;
-            stats.longest_ttl_ms = stats.longest_ttl_ms.max(ttl_ms);
-        }
-        // A schema cannot declare streams and the types of modules.
-        if let Ok(kind) = kind.parse::<KeyType>() {
-            stats.add_kind(kind);
-            typed.push((key, kind));
+        let mut refused = None;
+        let kind: String = next(&mut replies, &mut refused).unwrap_or_default();
+        let ttl_ms: i64 = next(&mut replies, &mut refused).unwrap_or(-2);
+        match refused {
+            Some(reason) => sampled.refuse(reason),
+            None if ttl_ms == -2 || kind == "none" => {}
+            None => typed.push(TypedKey { key, kind, ttl_ms, len: 0 }),
         }
     }
-    sample_values(master, tree, &typed).await
+    let typed = read_lengths(master, sampled, typed).await?;
+    sample_values(master, tree, sampled, typed).await
 }
 
-async fn sample_values(
-    master: &Store,
-    tree: &mut PatternTree<PatternStats>,
-    keys: &[(&Vec<u8>, KeyType)],
-) -> Result<(), Error> {
+impl Sampled {
+    fn refuse(&mut self, reason: String) {
+        self.unreadable += 1;
+        self.refused.get_or_insert(reason);
+    }
+}
+
+async fn read_lengths(
+    master: &Master,
+    sampled: &mut Sampled,
+    keys: Vec<TypedKey>,
+) -> Result<Vec<TypedKey>, Error> {
     let mut batch = Batch::with_capacity(keys.len());
-    for (key, kind) in keys {
-        let command = match kind {
+    for key in &keys {
+        let command = match key.key_type() {
             KeyType::String => "STRLEN",
             KeyType::Hash => "HLEN",
             KeyType::List => "LLEN",
             KeyType::Set => "SCARD",
             KeyType::Zset => "ZCARD",
+            KeyType::Stream => "XLEN",
+            KeyType::Module => continue,
         };
-        batch.cmd(command).arg(key);
-    }
-    let lengths = batch.read(master).await?;
-    let mut batch = Batch::default();
-    let mut pending = Vec::new();
-    for ((key, kind), length) in keys.iter().zip(lengths) {
-        let length: u64 = length.and_then(decode).unwrap_or(0);
-        let stats = tree.entry(key);
-        stats.longest = stats.longest.max(length);
-        if stats.samples.len() < MAX_SAMPLES && (*kind != KeyType::String || length <= MAX_STRING_BYTES) {
-            let replies = value_commands_of_type(&mut batch, *kind, key, length);
-            pending.push((key, *kind, length, replies));
-        }
+        batch.cmd(command).arg(&key.key);
     }
     let mut replies = batch.read(master).await?.into_iter();
-    for (key, kind, length, count) in pending {
-        let values: Vec<Value> = replies.by_ref().take(count).flatten().collect();
-        let stats = tree.entry(key);
-        if stats.samples.len() < MAX_SAMPLES {
-            stats.samples.extend(read_sample(kind, values, Some(length)));
+    let mut known = Vec::with_capacity(keys.len());
+    for mut key in keys {
+        let mut refused = None;
+        if key.key_type() != KeyType::Module {
+            key.len = next(&mut replies, &mut refused).unwrap_or(0);
         }
+        match refused {
+            Some(reason) => sampled.refuse(reason),
+            None => known.push(key),
+        }
+    }
+    Ok(known)
+}
+
+async fn sample_values(
+    master: &Master,
+    tree: &mut PatternTree<PatternStats>,
+    sampled: &mut Sampled,
+    keys: Vec<TypedKey>,
+) -> Result<(), Error> {
+    let mut batch = Batch::default();
+    let mut counts = Vec::with_capacity(keys.len());
+    for key in &keys {
+        counts.push(value_commands_of_type(&mut batch, key.key_type(), &key.key, key.len));
+    }
+    let mut replies = batch.read(master).await?.into_iter();
+    for (key, count) in keys.into_iter().zip(counts) {
+        let mut refused = None;
+        let values: Vec<Value> =
+            replies.by_ref().take(count).filter_map(|reply| value(reply, &mut refused)).collect();
+        if let Some(reason) = refused {
+            sampled.refuse(reason);
+            continue;
+        }
+        let sample = read_sample(key.key_type(), values, Some(key.len));
+        let stats = tree.entry(&key.key);
+        if let Ok(ttl_ms) = u64::try_from(key.ttl_ms) {
+            stats.expiring += 1;
+            stats.longest_ttl_ms = stats.longest_ttl_ms.max(ttl_ms);
+        }
+        let (keys, content) = stats.types.entry(key.kind).or_default();
+        *keys += 1;
+        content.add(sample.as_ref(), key.len);
+        stats.keys.push(key.key);
     }
     Ok(())
 }

@@ -1,32 +1,55 @@
 //! Guesses the patterns of undeclared keys from the keys themselves, in bounded memory.
 
-use std::collections::BTreeMap;
+mod segment;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) use segment::{Separator, segments};
 
 /// If there are more different words than this at one position, they are treated as ids.
 const MAX_WORDS: usize = 24;
-/// Maximum number of segments. The last segment of a longer key contains the rest of the key.
-pub(crate) const MAX_SEGMENTS: usize = 12;
 /// If the tree has more nodes than this, every new word is treated as an id.
 const MAX_NODES: usize = 20_000;
 
 /// Data about the keys of one pattern, which can be merged when two patterns become one.
 pub(crate) trait Merge: Default {
     fn merge(&mut self, other: Self);
+
+    /// Whether this many words at the end of a pattern, with these data, are values of one id.
+    fn are_values(_words: &[&Self]) -> bool {
+        false
+    }
 }
 
 /// One segment of a guessed pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Word(String),
+    /// One of a few words that are used alike.
+    Choice(BTreeSet<String>),
+    /// An id with text around it, such as `celery-task-meta-<id>`.
+    Affixed {
+        before: String,
+        after: String,
+    },
     Id,
     /// An id in braces, a hash tag.
     TaggedId,
+    /// The rest of the key, with its separators.
+    Rest,
+}
+
+/// A guessed pattern: the steps between the separators.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct KeyPattern {
+    pub(crate) separator: Separator,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// Keys by guessed pattern.
 #[derive(Debug, Default)]
 pub(crate) struct PatternTree<T> {
-    root: Branch<T>,
+    roots: BTreeMap<Separator, Branch<T>>,
     nodes: usize,
 }
 
@@ -34,21 +57,23 @@ pub(crate) struct PatternTree<T> {
 struct Branch<T> {
     next: BTreeMap<Step, Branch<T>>,
     here: Option<T>,
+    /// There were too many words at this position: all of them are ids, also those that come later.
+    words_are_ids: bool,
 }
 
 impl<T> Default for Branch<T> {
     fn default() -> Self {
-        Branch { next: BTreeMap::new(), here: None }
+        Branch { next: BTreeMap::new(), here: None, words_are_ids: false }
     }
 }
 
 impl<T: Merge> PatternTree<T> {
     /// The data about keys like this one.
     pub(crate) fn entry(&mut self, key: &[u8]) -> &mut T {
-        let text = String::from_utf8_lossy(key);
+        let separator = Separator::of(key);
         let full = self.nodes >= MAX_NODES;
-        let mut branch = &mut self.root;
-        for segment in segments(&text) {
+        let mut branch = self.roots.entry(separator).or_default();
+        for segment in segments(key, separator) {
             let step = branch.step_for(segment, full);
             if !branch.next.contains_key(&step) {
                 self.nodes += 1;
@@ -59,23 +84,38 @@ impl<T: Merge> PatternTree<T> {
     }
 
     /// Every pattern with its data, after words that behave alike were replaced by ids.
-    pub(crate) fn into_patterns(mut self) -> Vec<(Vec<Step>, T)> {
-        self.root.join_alike();
+    pub(crate) fn into_patterns(self) -> Vec<(KeyPattern, T)> {
         let mut patterns = Vec::new();
-        self.root.collect(&mut Vec::new(), &mut patterns);
+        for (separator, mut root) in self.roots {
+            root.join_alike();
+            root.collect(separator, &mut Vec::new(), &mut patterns);
+        }
         patterns
     }
 }
 
+/// Whether a step is text that could also be the value of an id. An empty segment could not.
+fn is_word(step: &Step) -> bool {
+    match step {
+        Step::Word(word) => !word.is_empty(),
+        Step::Affixed { .. } => true,
+        Step::Choice(_) | Step::Id | Step::TaggedId | Step::Rest => false,
+    }
+}
+
 impl<T: Merge> Branch<T> {
-    fn step_for(&mut self, segment: &str, full: bool) -> Step {
-        let step = classify(segment);
-        if !matches!(step, Step::Word(_)) || self.next.contains_key(&step) {
+    fn step_for(&mut self, segment: &[u8], full: bool) -> Step {
+        let step = segment::classify(segment);
+        if !is_word(&step) || self.next.contains_key(&step) {
             return step;
         }
-        let words = self.next.keys().filter(|step| matches!(step, Step::Word(_))).count();
+        if self.words_are_ids {
+            return Step::Id;
+        }
+        let words = self.next.keys().filter(|step| is_word(step)).count();
         if full || words >= MAX_WORDS {
             self.join_words();
+            self.words_are_ids = true;
             return Step::Id;
         }
         step
@@ -83,11 +123,14 @@ impl<T: Merge> Branch<T> {
 
     /// Replaces all words at this position by one id.
     fn join_words(&mut self) {
-        let words: Vec<Step> =
-            self.next.keys().filter(|step| matches!(step, Step::Word(_))).cloned().collect();
-        for word in words {
-            if let Some(branch) = self.next.remove(&word) {
-                self.next.entry(Step::Id).or_default().absorb(branch);
+        let words: Vec<Step> = self.next.keys().filter(|step| is_word(step)).cloned().collect();
+        self.join(words, &Step::Id);
+    }
+
+    fn join(&mut self, steps: Vec<Step>, into: &Step) {
+        for step in steps {
+            if let Some(branch) = self.next.remove(&step) {
+                self.next.entry(into.clone()).or_default().absorb(branch);
             }
         }
     }
@@ -99,6 +142,10 @@ impl<T: Merge> Branch<T> {
         for (step, branch) in other.next {
             self.next.entry(step).or_default().absorb(branch);
         }
+        self.words_are_ids |= other.words_are_ids;
+        if self.words_are_ids {
+            self.join_words();
+        }
     }
 
     /// Three or more words with the same continuations are ids: `user:ann:online`, `user:bob:online`,
@@ -108,18 +155,42 @@ impl<T: Merge> Branch<T> {
             branch.join_alike();
         }
         self.join_numbered();
-        let is_word = |step: &Step| matches!(step, Step::Word(_));
+        self.join_values();
+        let is_plain_word = |step: &Step| matches!(step, Step::Word(word) if !word.is_empty());
         let shape = |branch: &Branch<T>| branch.next.keys().cloned().collect::<Vec<_>>();
-        let words: Vec<Vec<Step>> =
-            self.next.iter().filter(|(step, _)| is_word(step)).map(|(_, branch)| shape(branch)).collect();
+        let words: Vec<Vec<Step>> = self
+            .next
+            .iter()
+            .filter(|(step, _)| is_plain_word(step))
+            .map(|(_, branch)| shape(branch))
+            .collect();
         // An entity is followed by words (`user:ann:online`), a category by ids (`monitor:status:42`).
-        let Some(first) = words.first().filter(|first| first.iter().any(is_word)) else {
+        let Some(first) = words.first().filter(|first| first.iter().any(is_plain_word)) else {
             return;
         };
         let alike = words.iter().all(|word| word == first);
         let like_ids = self.next.get(&Step::Id).is_some_and(|ids| shape(ids) == *first);
         if alike && (words.len() >= 3 || like_ids) {
             self.join_words();
+        }
+    }
+
+    /// Words at the end of a key with data of the same kind are values of one id: `leaderboard:eu`, `leaderboard:us`.
+    fn join_values(&mut self) {
+        let ends = |branch: &Branch<T>| branch.next.is_empty();
+        let only_words = self.next.iter().all(|(step, branch)| matches!(step, Step::Word(_)) && ends(branch));
+        let data: Vec<&T> = self.next.values().filter_map(|branch| branch.here.as_ref()).collect();
+        if !only_words || data.len() < self.next.len() || !T::are_values(&data) {
+            return;
+        }
+        let words: Vec<Step> = self.next.keys().cloned().collect();
+        let spelled = words.iter().filter_map(|step| match step {
+            Step::Word(word) if !word.is_empty() => Some(word.clone()),
+            _ => None,
+        });
+        let choice: BTreeSet<String> = spelled.collect();
+        if choice.len() == words.len() {
+            self.join(words, &Step::Choice(choice));
         }
     }
 
@@ -130,79 +201,67 @@ impl<T: Merge> Branch<T> {
                 let stem = word.trim_end_matches(|char: char| char.is_ascii_digit());
                 (stem.len() < word.len()).then(|| stem.to_owned())
             }
-            Step::Id | Step::TaggedId => None,
+            _ => None,
         };
         let stems: Vec<String> = self.next.keys().filter_map(stem).collect();
         let numbered = |step: &Step| {
             stem(step).is_some_and(|own| stems.iter().filter(|other| **other == own).count() > 1)
         };
         let ids: Vec<Step> = self.next.keys().filter(|step| numbered(step)).cloned().collect();
-        for id in ids {
-            if let Some(branch) = self.next.remove(&id) {
-                self.next.entry(Step::Id).or_default().absorb(branch);
-            }
-        }
+        self.join(ids, &Step::Id);
     }
 
-    fn collect(self, path: &mut Vec<Step>, patterns: &mut Vec<(Vec<Step>, T)>) {
+    fn collect(self, separator: Separator, path: &mut Vec<Step>, patterns: &mut Vec<(KeyPattern, T)>) {
         if let Some(here) = self.here {
-            patterns.push((path.clone(), here));
+            patterns.push((KeyPattern { separator, steps: path.clone() }, here));
         }
         for (step, branch) in self.next {
             path.push(step);
-            branch.collect(path, patterns);
+            branch.collect(separator, path, patterns);
             path.pop();
         }
     }
 }
 
-/// The parts of a key between its colons. A hash tag in braces is one part, whatever it contains.
-pub(crate) fn segments(key: &str) -> Vec<&str> {
-    let mut segments = Vec::new();
-    let mut rest = key;
-    while segments.len() + 1 < MAX_SEGMENTS {
-        let tag_end = if rest.starts_with('{') { rest.find('}').unwrap_or(0) } else { 0 };
-        let Some(colon) = rest[tag_end..].find(':') else {
-            break;
-        };
-        segments.push(&rest[..tag_end + colon]);
-        rest = &rest[tag_end + colon + 1..];
-    }
-    segments.push(rest);
-    segments
-}
-
 /// A pattern for a report: `user:<…>:online`.
-pub(crate) fn display_pattern(steps: &[Step]) -> String {
-    let word = |step: &Step| match step {
-        Step::Word(word) => word.clone(),
-        Step::Id => "<…>".to_owned(),
-        Step::TaggedId => "{<…>}".to_owned(),
-    };
-    steps.iter().map(word).collect::<Vec<_>>().join(":")
+pub(crate) fn display_pattern(pattern: &KeyPattern) -> String {
+    pattern.spelled(|_, _| "<…>".to_owned())
 }
 
-/// Whether a segment is a word of the pattern or an id.
-fn classify(segment: &str) -> Step {
-    if let Some(inner) = segment.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'))
-        && !inner.is_empty()
-    {
-        return Step::TaggedId;
+impl KeyPattern {
+    /// The pattern with a text for each placeholder, which is given the position of its step.
+    pub(crate) fn spelled(&self, placeholder: impl Fn(usize, &Step) -> String) -> String {
+        let spell = |(position, step): (usize, &Step)| match step {
+            Step::Word(word) => word.clone(),
+            Step::Affixed { before, after } => format!("{before}{}{after}", placeholder(position, step)),
+            Step::TaggedId => format!("{{{}}}", placeholder(position, step)),
+            Step::Choice(_) | Step::Id | Step::Rest => placeholder(position, step),
+        };
+        let steps: Vec<String> = self.steps.iter().enumerate().map(spell).collect();
+        steps.join(self.separator.as_str())
     }
-    let digits = segment.bytes().filter(u8::is_ascii_digit).count();
-    let plain = segment.bytes().all(|byte| byte.is_ascii_lowercase() || matches!(byte, b'_' | b'-' | b'.'));
-    // A word is lowercase text, perhaps with a version or a unit at its end (`v2`, `p95`, `http2`).
-    let versioned = digits <= 2
-        && segment.len() <= 5
-        && segment.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-    let named = digits == 0
-        && segment.len() <= 24
-        && segment.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'_');
-    let starts_as_word = segment.starts_with(|char: char| char.is_ascii_lowercase());
-    if !segment.is_empty() && segment.len() <= 40 && (plain || named || (versioned && starts_as_word)) {
-        return Step::Word(segment.to_owned());
+
+    /// The values of the placeholders in a key of this pattern, with the positions of their steps.
+    pub(crate) fn values<'k>(&self, key: &'k [u8]) -> Vec<(usize, &'k [u8])> {
+        let segments = segments(key, self.separator);
+        let mut values = Vec::new();
+        let mut start = 0;
+        for (position, step) in self.steps.iter().enumerate() {
+            let segment = segments.get(position).copied().unwrap_or_default();
+            let value = match step {
+                Step::Word(_) => None,
+                Step::Choice(_) | Step::Id => Some(segment),
+                Step::TaggedId => segment.get(1..segment.len().saturating_sub(1)),
+                Step::Affixed { before, after } => segment
+                    .strip_prefix(before.as_bytes())
+                    .and_then(|rest| rest.strip_suffix(after.as_bytes())),
+                Step::Rest => key.get(start..),
+            };
+            values.extend(value.map(|value| (position, value)));
+            start += segment.len() + 1;
+        }
+        values
     }
-    Step::Id
 }
 
 #[cfg(test)]
@@ -223,7 +282,10 @@ mod tests {
         for key in keys {
             tree.entry(key.as_bytes()).0 += 1;
         }
-        tree.into_patterns().into_iter().map(|(steps, count)| (display_pattern(&steps), count.0)).collect()
+        tree.into_patterns()
+            .into_iter()
+            .map(|(pattern, count)| (display_pattern(&pattern), count.0))
+            .collect()
     }
 
     fn pattern(text: &str, count: usize) -> (String, usize) {
@@ -275,5 +337,35 @@ mod tests {
         let keys: Vec<String> = (0..50_000).map(|n| format!("name:{}", letters(n))).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         assert_eq!(patterns(&keys), [pattern("name:<…>", 50_000)]);
+    }
+
+    #[test]
+    fn other_separators_than_the_colon_are_found() {
+        let keys = [
+            "celery-task-meta-550e8400-e29b-41d4-a716-446655440000",
+            "celery-task-meta-650e8400-e29b-41d4-a716-446655440000",
+            "cart/17",
+            "user.5.settings",
+            "page_views_2024-01-01",
+            ":1:views.decorators.cache.cache_page..GET.0123456789abcdef0123456789abcdef.en-us.UTC",
+        ];
+        let expected = [
+            pattern(":<…>:views.decorators.cache.cache_page..GET.<…>.en-us.UTC", 1),
+            pattern("celery-task-meta-<…>", 2),
+            pattern("page_views_<…>", 1),
+            pattern("cart/<…>", 1),
+            pattern("user.<…>.settings", 1),
+        ];
+        assert_eq!(patterns(&keys), expected);
+    }
+
+    #[test]
+    fn values_are_read_from_a_key() {
+        let mut tree = PatternTree::<Count>::default();
+        let key = b"q:{a:b}:job-7-done:x";
+        tree.entry(key).0 += 1;
+        let (pattern, _) = tree.into_patterns().remove(0);
+        let values: Vec<&[u8]> = pattern.values(key).into_iter().map(|(_, value)| value).collect();
+        assert_eq!(values, [b"a:b".as_slice(), b"7"]);
     }
 }

@@ -22,6 +22,11 @@ pub(crate) fn is_scalar(value: &Declared) -> bool {
 
 /// Adds commands that read values of a key with `len` elements; returns the number of replies to expect.
 pub(crate) fn value_commands(batch: &mut Batch, content: &Content, key: &[u8], len: u64) -> usize {
+    commands(batch, content, key, len, ELEMENTS)
+}
+
+/// `scanned` is the number of elements that are fetched from a collection without an order.
+fn commands(batch: &mut Batch, content: &Content, key: &[u8], len: u64, scanned: u64) -> usize {
     let last = ELEMENTS - 1;
     match content {
         Content::String(value) if is_scalar(value) || *value == Declared::Any => return 0,
@@ -29,11 +34,18 @@ pub(crate) fn value_commands(batch: &mut Batch, content: &Content, key: &[u8], l
         Content::String(_) => batch.cmd("GET").arg(key),
         Content::Hash(fields) if fields.is_empty() => return 0,
         Content::Hash(_) if len <= MAX_WHOLE_HASH => batch.cmd("HGETALL").arg(key),
-        Content::Hash(_) => batch.cmd("HSCAN").arg(key).arg(0).arg("COUNT").arg(ELEMENTS),
-        Content::Set(_) => batch.cmd("SSCAN").arg(key).arg(0).arg("COUNT").arg(ELEMENTS),
+        Content::Hash(_) => batch.cmd("HSCAN").arg(key).arg(0).arg("COUNT").arg(scanned),
+        Content::Set(_) => batch.cmd("SSCAN").arg(key).arg(0).arg("COUNT").arg(scanned),
         Content::List(_) => {
             batch.cmd("LRANGE").arg(key).arg(0).arg(last);
             batch.cmd("LRANGE").arg(key).arg(-1).arg(-1);
+            return 2;
+        }
+        Content::Stream(fields) if fields.is_empty() => return 0,
+        Content::Module(_) => return 0,
+        Content::Stream(_) => {
+            batch.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(ELEMENTS);
+            batch.cmd("XREVRANGE").arg(key).arg("+").arg("-").arg("COUNT").arg(1);
             return 2;
         }
         Content::Zset { .. } => {
@@ -45,19 +57,23 @@ pub(crate) fn value_commands(batch: &mut Batch, content: &Content, key: &[u8], l
     1
 }
 
-/// Like [`value_commands`], but for a key of which only the type is known.
+/// Like [`value_commands`], but for a key of which only the type is known, and with more elements.
 pub(crate) fn value_commands_of_type(batch: &mut Batch, kind: KeyType, key: &[u8], len: u64) -> usize {
     let content = match kind {
         KeyType::String => Content::String(Declared::Text { max_bytes: 0 }),
-        KeyType::Hash => {
-            let any = Field { name: FieldName::Any, value: Declared::Any, presence: Presence::Optional };
-            Content::Hash(vec![any])
-        }
+        KeyType::Hash => Content::Hash(vec![any_field()]),
+        KeyType::Stream => Content::Stream(vec![any_field()]),
+        KeyType::Module => Content::Module(String::new()),
         KeyType::List => Content::List(Declared::Any),
         KeyType::Set => Content::Set(Declared::Any),
         KeyType::Zset => Content::Zset { member: Declared::Any, score: Declared::Any },
     };
-    value_commands(batch, &content, key, len)
+    // An audit may see other elements of the same collection, so a proposal is based on more of them.
+    commands(batch, &content, key, len, 64 * ELEMENTS)
+}
+
+fn any_field() -> Field {
+    Field { name: FieldName::Any, value: Declared::Any, presence: Presence::Optional }
 }
 
 /// The values in the replies to [`value_commands`].
@@ -75,6 +91,11 @@ pub(crate) fn read_sample(kind: KeyType, replies: Vec<Value>, len: Option<u64>) 
             Sample::Items(members)
         }
         KeyType::List => Sample::Items(replies.filter_map(decode::<Vec<Vec<u8>>>).flatten().collect()),
+        KeyType::Module => return None,
+        KeyType::Stream => {
+            let entries = replies.filter_map(decode::<Vec<(Vec<u8>, Pairs)>>).flatten();
+            Sample::Entries(entries.map(|(_, fields)| fields).collect())
+        }
         KeyType::Zset => {
             Sample::Scored(replies.filter_map(decode::<Vec<(Vec<u8>, f64)>>).flatten().collect())
         }

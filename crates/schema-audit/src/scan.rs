@@ -121,6 +121,27 @@ async fn run_id(store: &Store) -> Option<String> {
     info.lines().find_map(|line| line.strip_prefix("run_id:")).map(|id| id.trim().to_owned())
 }
 
+/// A hint if the selected database is empty but others are not, or `None`.
+pub(crate) async fn other_databases(store: &Store) -> Option<String> {
+    // A Cluster has only one database, and this call fails there.
+    let info: String = store.run(cmd("INFO").arg("keyspace")).await.ok()?;
+    let filled: Vec<String> = info
+        .lines()
+        .filter_map(|line| {
+            let (database, facts) = line.trim().strip_prefix("db")?.split_once(':')?;
+            let keys = facts.strip_prefix("keys=")?.split(',').next()?;
+            Some(format!("database {database} has {keys} keys"))
+        })
+        .collect();
+    if filled.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "the selected database is empty, but {}; add its number to the URL: redis://host:6379/1",
+        filled.join(", ")
+    ))
+}
+
 /// The number of keys that a server reports.
 pub(crate) async fn db_size(store: &Store) -> Result<u64, Error> {
     store.run(cmd("DBSIZE")).await.map_err(|source| match source {

@@ -11,14 +11,35 @@ const COMMANDS: &str = "-@all +@read +@write +@scripting +@pubsub +@transaction 
 /// log in.
 #[must_use]
 pub fn acl(catalog: &Catalog, user: &str) -> String {
+    let spaces = || catalog.spaces().iter();
+    let keys = spaces().flat_map(|space| (0..space.schema().families.len()).map(|family| space.glob(family)));
+    let channels = spaces()
+        .flat_map(|space| (0..space.schema().channels.len()).map(|channel| space.channel_glob(channel)));
     let mut words =
         vec!["user".to_owned(), user.to_owned(), "on resetpass resetkeys resetchannels".to_owned()];
-    for space in catalog.spaces() {
-        let globs = (0..space.schema().families.len()).map(|family| space.glob(family));
-        words.extend(globs.map(|glob| format!("~{}", String::from_utf8_lossy(&glob))));
-        let globs = (0..space.schema().channels.len()).map(|channel| space.channel_glob(channel));
-        words.extend(globs.map(|glob| format!("&{}", String::from_utf8_lossy(&glob))));
-    }
+    words.extend(patterns('~', keys));
+    words.extend(patterns('&', channels));
     words.push(COMMANDS.to_owned());
     words.join(" ") + "\n"
+}
+
+/// Each glob once. Redis refuses other patterns beside `*`.
+fn patterns(sign: char, globs: impl Iterator<Item = Vec<u8>>) -> Vec<String> {
+    let mut patterns: Vec<String> = Vec::new();
+    for glob in globs {
+        let pattern = format!("{sign}{}", acl_word(&glob));
+        if glob == b"*" {
+            return vec![pattern];
+        }
+        if !patterns.contains(&pattern) {
+            patterns.push(pattern);
+        }
+    }
+    patterns
+}
+
+/// A rule ends at a space and has no escape for it, so a `?` stands for it, and for characters that cannot be printed.
+fn acl_word(glob: &[u8]) -> String {
+    let text = String::from_utf8_lossy(glob);
+    text.replace(|char: char| char.is_whitespace() || char.is_control() || char == '\u{fffd}', "?")
 }

@@ -5,7 +5,7 @@ pub(crate) mod overlap;
 use std::borrow::Cow;
 
 use crate::keyspace::{Keyspace, Layout, Part, Template};
-use crate::model::id::{IdRule, SEPARATOR};
+use crate::model::id::IdRule;
 use crate::model::{Family, Schema};
 use overlap::{PatternAutomaton, shared_key};
 
@@ -157,52 +157,54 @@ impl PrefixTrie {
 }
 
 impl Template {
-    /// The ids in a key of this template, read from the left up to the one placeholder that may contain the separator, and
-    /// from the right down to it.
+    /// The ids in a key of this template. A valid schema has no key that could be read in two ways, so the first way that
+    /// fits is the only one.
     fn read<'k>(&self, key: &'k [u8], rules: &[IdRule]) -> Option<Vec<Cow<'k, str>>> {
-        let raw =
-            self.parts.iter().position(|part| matches!(part, Part::Id(id) if rules[*id].holds_separator()));
-        let split = raw.unwrap_or(self.parts.len());
-        let mut rest = key;
         let mut ids = Vec::new();
-        for part in &self.parts[..split] {
-            let end = rest.iter().position(|byte| matches!(*byte, SEPARATOR | b'}')).unwrap_or(rest.len());
-            rest = match part {
-                Part::Literal(text) => rest.strip_prefix(text.as_slice())?,
-                Part::Shard => rest.get(shard_digits(&rest[..end])?..)?,
-                Part::Id(id) => {
-                    ids.push(rules[*id].decode(&rest[..end])?);
-                    &rest[end..]
-                }
-            };
-        }
-        let Some(Part::Id(raw)) = self.parts.get(split) else {
-            return rest.is_empty().then_some(ids);
-        };
-        let mut from_right = Vec::new();
-        for part in self.parts[split + 1..].iter().rev() {
-            let start =
-                rest.iter().rposition(|byte| matches!(*byte, SEPARATOR | b'{')).map_or(0, |at| at + 1);
-            rest = match part {
-                Part::Literal(text) => rest.strip_suffix(text.as_slice())?,
-                Part::Shard => {
-                    shard_digits(&rest[start..])?;
-                    &rest[..start]
-                }
-                Part::Id(id) => {
-                    from_right.push(rules[*id].decode(&rest[start..])?);
-                    &rest[..start]
-                }
-            };
-        }
-        ids.push(rules[*raw].decode(rest)?);
-        ids.extend(from_right.into_iter().rev());
-        Some(ids)
+        read_parts(&self.parts, key, rules, &mut ids).then_some(ids)
     }
 }
 
-/// The length of a shard number, which is all digits.
-fn shard_digits(text: &[u8]) -> Option<usize> {
-    let plain = !text.is_empty() && text.len() <= 9 && text.iter().all(u8::is_ascii_digit);
-    plain.then_some(text.len())
+const MAX_SHARD_DIGITS: usize = 9;
+
+fn read_parts<'k>(parts: &[Part], key: &'k [u8], rules: &[IdRule], ids: &mut Vec<Cow<'k, str>>) -> bool {
+    let Some((part, later)) = parts.split_first() else {
+        return key.is_empty();
+    };
+    if let Part::Literal(text) = part {
+        return key.strip_prefix(text.as_slice()).is_some_and(|rest| read_parts(later, rest, rules, ids));
+    }
+    for end in ends(part, later, key, rules) {
+        let (value, rest) = key.split_at(end);
+        let id = match part {
+            Part::Id(id) => match rules[*id].decode(value) {
+                Some(text) => Some(text),
+                None => continue,
+            },
+            Part::Literal(_) | Part::Shard => None,
+        };
+        let before = ids.len();
+        ids.extend(id);
+        if read_parts(later, rest, rules, ids) {
+            return true;
+        }
+        ids.truncate(before);
+    }
+    false
+}
+
+/// Where a placeholder can end: before the text that follows it, or at the end of the key.
+fn ends(part: &Part, later: &[Part], key: &[u8], rules: &[IdRule]) -> impl Iterator<Item = usize> {
+    let fits = |byte: &u8| match part {
+        Part::Id(id) => rules[*id].form.may_contain(*byte),
+        Part::Literal(_) | Part::Shard => byte.is_ascii_digit(),
+    };
+    let most = if matches!(part, Part::Shard) { MAX_SHARD_DIGITS } else { key.len() };
+    let longest = key.iter().take(most).take_while(|byte| fits(byte)).count();
+    let first = if later.is_empty() { longest.max(1) } else { 1 };
+    (first..=longest).filter(move |end| match later.first() {
+        None => *end == key.len(),
+        Some(Part::Literal(text)) => key[*end..].starts_with(text),
+        Some(Part::Id(_) | Part::Shard) => true,
+    })
 }

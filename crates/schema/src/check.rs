@@ -42,12 +42,16 @@ pub enum Sample {
     /// Items of a list or members of a set.
     Items(Vec<Vec<u8>>),
     Scored(Vec<(Vec<u8>, f64)>),
+    /// The fields of entries of a stream.
+    Entries(Vec<Vec<(Vec<u8>, Vec<u8>)>>),
 }
 
 /// The ways in which a key can break its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Breach {
+    /// The key could not be read, so it was not checked.
+    Unreadable,
     UndeclaredKey,
     WrongType,
     MissingTtl,
@@ -62,6 +66,7 @@ pub enum Breach {
 }
 
 hob_units::names!(Breach {
+    Unreadable = "unreadable",
     UndeclaredKey = "undeclared-key",
     WrongType = "wrong-type",
     MissingTtl = "missing-ttl",
@@ -78,9 +83,11 @@ hob_units::names!(Breach {
 impl Breach {
     pub fn severity(self) -> Severity {
         match self {
-            Breach::WrongType | Breach::MissingTtl | Breach::OverLong | Breach::MisfitValue => {
-                Severity::Error
-            }
+            Breach::Unreadable
+            | Breach::WrongType
+            | Breach::MissingTtl
+            | Breach::OverLong
+            | Breach::MisfitValue => Severity::Error,
             Breach::UndeclaredKey
             | Breach::LongTtl
             | Breach::UnexpectedTtl
@@ -105,9 +112,12 @@ fn violation(breach: Breach, message: impl Into<String>) -> Violation {
 
 /// All violations of a key of `family`.
 pub fn check_facts(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Violation> {
-    let declared = family.kind().as_str();
+    let declared = family.type_name();
     if let Some(kind) = facts.kind.as_deref().filter(|kind| *kind != declared) {
         // The other rules are for the declared type.
+        if family.also.iter().any(|also| also == kind) {
+            return check_ttl(&family.ttl.rule, facts.expiry).into_iter().collect();
+        }
         return vec![violation(Breach::WrongType, format!("is a {kind}, but is declared as a {declared}"))];
     }
     let mut violations: Vec<Violation> = check_ttl(&family.ttl.rule, facts.expiry).into_iter().collect();
@@ -176,6 +186,16 @@ fn check_sample(schema: &Schema, content: &Content, sample: &Sample, violations:
         (Content::Hash(declared), Sample::Hash { fields, whole }) => {
             judge_fields(schema, declared, fields, *whole, violations);
         }
+        (Content::Stream(declared), Sample::Entries(entries)) => {
+            for fields in entries {
+                let before = violations.len();
+                judge_fields(schema, declared, fields, true, violations);
+                // One wrong entry per key is enough.
+                if violations.len() > before {
+                    break;
+                }
+            }
+        }
         _ => {}
     }
 }
@@ -220,12 +240,17 @@ pub(crate) fn fits_example(
     text: &str,
 ) -> Result<(), Mismatch> {
     match (&family.content, field) {
-        (Content::Hash(fields), Some(name)) => match field_value(schema, fields, name.as_bytes()) {
-            Some(value) => value.fits(text.as_bytes(), schema),
-            None => Err(Mismatch(format!("field {name:?} is not declared"))),
-        },
-        (Content::Hash(_), None) => Err(Mismatch("a hash needs its fields: { name = \"value\" }".into())),
-        (_, Some(_)) => Err(Mismatch("only a hash has fields".into())),
+        (Content::Hash(fields) | Content::Stream(fields), Some(name)) => {
+            match field_value(schema, fields, name.as_bytes()) {
+                Some(value) => value.fits(text.as_bytes(), schema),
+                None => Err(Mismatch(format!("field {name:?} is not declared"))),
+            }
+        }
+        (Content::Hash(_) | Content::Stream(_), None) => {
+            Err(Mismatch("needs its fields: { name = \"value\" }".into()))
+        }
+        (Content::Module(_), _) => Err(Mismatch("the type of a module has no example".into())),
+        (_, Some(_)) => Err(Mismatch("only a hash or a stream has fields".into())),
         (Content::String(value) | Content::List(value) | Content::Set(value), None) => {
             value.fits(text.as_bytes(), schema)
         }

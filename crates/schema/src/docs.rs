@@ -77,7 +77,7 @@ impl Page<'_> {
                 "| [`{}`](#{}) | {} | {} | {} | {} |",
                 family.pattern.text,
                 family.name,
-                family.kind().as_str(),
+                family.type_name(),
                 words::ttl(&family.ttl.rule),
                 words::bound(family),
                 family.contract.join(" ")
@@ -120,7 +120,7 @@ impl Page<'_> {
             let _ = writeln!(out, "{purpose}\n");
         }
         let _ = writeln!(out, "- **Holds**: {}.", words::content(&family.content, schema));
-        if let Content::Hash(fields) = &family.content {
+        if let Content::Hash(fields) | Content::Stream(fields) = &family.content {
             for field in fields {
                 let (name, value) =
                     (words::field_name(&field.name, schema), words::value(&field.value, schema));

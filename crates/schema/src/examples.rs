@@ -27,8 +27,12 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
             set.extend(ttl_ms.map(ttl_words).unwrap_or_default());
             return vec![set];
         }
-        Content::Hash(fields) => {
-            let mut hset = command(&["HSET", &key]);
+        // Only the module has commands that write it.
+        Content::Module(_) => return Vec::new(),
+        Content::Hash(fields) | Content::Stream(fields) => {
+            let stream = matches!(declared.content, Content::Stream(_));
+            let mut hset = if stream { command(&["XADD", &key, "*"]) } else { command(&["HSET", &key]) };
+            let head = hset.len();
             // If all fields are optional, the example shows them.
             let all = !fields.iter().any(|field| shown(field.presence, &field.name));
             for field in fields.iter().filter(|field| all || shown(field.presence, &field.name)) {
@@ -36,7 +40,7 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
                 let text = given(Some(&name)).unwrap_or_else(|| example_value(&field.value, schema));
                 hset.extend([name, text]);
             }
-            if hset.len() == 2 {
+            if hset.len() == head {
                 hset.extend(["field".to_owned(), "value".to_owned()]);
             }
             hset
@@ -64,6 +68,8 @@ pub fn example_read(space: &Keyspace, family: usize) -> Command {
         Content::List(_) => command(&["LRANGE", &key, "0", "9"]),
         Content::Set(_) => command(&["SMEMBERS", &key]),
         Content::Zset { .. } => command(&["ZRANGE", &key, "0", "9", "WITHSCORES"]),
+        Content::Stream(_) => command(&["XRANGE", &key, "-", "+", "COUNT", "10"]),
+        Content::Module(_) => command(&["TYPE", &key]),
     }
 }
 

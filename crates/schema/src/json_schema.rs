@@ -74,6 +74,7 @@ fn id() -> Json {
             "max": { "type": "integer", "minimum": 1, "description": "Maximum length in bytes; 128 by default." },
             "not": described(reference("texts"), "Reserved words that are never a value of this id."),
             "raw": text("Which of `:`, `/` and space are not percent-encoded."),
+            "without": text("Which characters a verbatim id never contains."),
             "form": { "enum": FORMS },
             "range": { "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2 },
             "step": { "type": ["integer", "string"], "description": "The number is a multiple of this." },
@@ -93,9 +94,13 @@ fn family() -> Json {
         &["pattern", "type"],
         json!({
             "pattern": text("Literal text and <placeholders>; braces are Redis's hash tags."),
-            "type": { "enum": KeyType::ALL.map(KeyType::as_str) },
+            "type": key_type(),
+            "also": {
+                "description": "Further types that keys of this pattern have.",
+                "oneOf": [key_type(), { "type": "array", "items": key_type() }],
+            },
             "value": described(reference("value"), "The value of a string."),
-            "fields": { "type": "object", "additionalProperties": reference("value"), "description": "The fields of a hash; \"<id>\" and \"*\" match many fields." },
+            "fields": { "type": "object", "additionalProperties": reference("value"), "description": "The fields of a hash, or of each entry of a stream; \"<id>\" and \"*\" match many fields." },
             "item": described(reference("value"), "The items of a list."),
             "member": described(reference("value"), "The members of a set or sorted set."),
             "score": described(reference("value"), "The scores of a sorted set."),
@@ -116,8 +121,15 @@ fn family() -> Json {
                 "additionalProperties": text(""),
             },
             "allow": reference("allow"),
+            "unconfirmed": described(reference("texts"), "What `infer` suspects; remove what is intended."),
         }),
     )
+}
+
+fn key_type() -> Json {
+    let core: Vec<&str> =
+        KeyType::ALL.into_iter().filter(|kind| *kind != KeyType::Module).map(KeyType::as_str).collect();
+    json!({ "oneOf": [{ "enum": core }, { "type": "string", "pattern": "^module:.+$" }] })
 }
 
 fn channel() -> Json {

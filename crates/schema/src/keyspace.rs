@@ -126,6 +126,10 @@ impl Keyspace {
     pub(crate) fn templates(&self) -> &[Template] {
         &self.families
     }
+
+    pub(crate) fn channel_templates(&self) -> &[Template] {
+        &self.channels
+    }
 }
 
 /// A pattern under a prefix and a layout.

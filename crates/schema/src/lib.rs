@@ -7,6 +7,7 @@
 mod acl;
 mod catalog;
 pub mod check;
+pub mod diff;
 pub mod docs;
 pub mod examples;
 mod json_schema;
@@ -20,7 +21,7 @@ pub use acl::acl;
 pub use catalog::{Catalog, FamilyId, KeyConflict, KeyMatch};
 pub use json_schema::json_schema;
 pub use keyspace::{Keyspace, Layout, Shard};
-pub use model::id::{IdError, IdForm, IdRule, LAST_UNIX_MS, RawChars, SEPARATOR};
+pub use model::id::{IdError, IdForm, IdRule, LAST_UNIX_MS, RawChars, SEPARATOR, Without};
 pub use model::pattern::{Pattern, Segment};
 pub use model::value::{JsonForm, Member, Mismatch, Shape, Value, is_iso8601, is_rfc3339, quoted};
 pub use model::{

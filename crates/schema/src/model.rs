@@ -77,6 +77,8 @@ pub struct Family {
     pub name: String,
     pub pattern: Pattern,
     pub content: Content,
+    /// Further types that keys of this pattern have, as `TYPE` names them. Of such keys only the TTL is checked.
+    pub also: Vec<String>,
     pub max_len: Option<Limit<u64>>,
     pub max_keys: Option<Limit<u64>>,
     pub ttl: Ttl,
@@ -92,6 +94,8 @@ pub struct Family {
     pub note: Option<String>,
     pub example: Option<Example>,
     pub allow: Vec<Allow>,
+    /// What `infer` suspects and a person has not confirmed yet; lint reports each entry.
+    pub unconfirmed: Vec<String>,
     pub position: Position,
 }
 
@@ -110,6 +114,16 @@ impl Family {
             Content::List(_) => KeyType::List,
             Content::Set(_) => KeyType::Set,
             Content::Zset { .. } => KeyType::Zset,
+            Content::Stream(_) => KeyType::Stream,
+            Content::Module(_) => KeyType::Module,
+        }
+    }
+
+    /// The type as `TYPE` names it.
+    pub fn type_name(&self) -> &str {
+        match &self.content {
+            Content::Module(name) => name,
+            _ => self.kind().as_str(),
         }
     }
 }
@@ -121,7 +135,14 @@ pub enum Content {
     Hash(Vec<Field>),
     List(Value),
     Set(Value),
-    Zset { member: Value, score: Value },
+    Zset {
+        member: Value,
+        score: Value,
+    },
+    /// The fields of each entry.
+    Stream(Vec<Field>),
+    /// The type of this name, which only its module can read.
+    Module(String),
 }
 
 /// One field of a hash, or a rule for many.

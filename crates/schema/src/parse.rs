@@ -71,6 +71,7 @@ impl Schema {
                 position: Position { line: 1, column: 1 },
                 message: format!("cannot be read: {error}"),
                 suggestion: None,
+                families: Vec::new(),
             }])),
         }
     }
@@ -215,6 +216,7 @@ fn check_examples(schema: &Schema, errors: &mut Vec<ParseError>) {
                     position: example.position,
                     message: format!("the example does not match the declared form: {mismatch}"),
                     suggestion: Some("a value that the family allows".into()),
+                    families: vec![family.name.clone()],
                 });
             }
         }

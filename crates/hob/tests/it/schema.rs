@@ -149,3 +149,184 @@ fn missing_server_is_an_error_without_the_password() {
         assert!(!text.contains("hunter2"), "{text}");
     }
 }
+
+/// A schema file in a new folder.
+fn declared(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+const SESSIONS: &str = "[schema]\nname = \"app\"\nversion = 1\nprefix = \"app:\"\n\n[ids]\nid = {}\n\n[key.session]\n\
+                        pattern = \"session-<id>\"\ntype = \"string\"\nttl = { max = \"1h\" }\nmax_keys = 100\n\
+                        purpose = \"A session.\"\n";
+
+/// Sessions without a TTL become the rule of the proposed file, but not silently.
+#[test]
+fn proposal_is_accepted_by_redis_and_lint_reports_what_is_suspicious() {
+    let redis = RedisServer::start();
+    for n in 0..300 {
+        redis.command::<()>(&["SET", &format!("sess-{n:024x}"), "x"]);
+    }
+    redis.command::<()>(&["SET", "cart/7", "x", "EX", "100"]);
+    redis.command::<()>(&["SET", "odd key%7a", "x"]);
+    redis.command::<redis::Value>(&["XADD", "events", "*", "a", "1"]);
+    redis.command::<redis::Value>(&["ZADD", "leaderboard:eu", "1", "a"]);
+    redis.command::<redis::Value>(&["ZADD", "leaderboard:us", "1", "a"]);
+    let proposal = stdout(&schema(&["infer", &redis.url()]), 0);
+    for part in ["\"sess-<sess_id>\"", "\"cart/<cart_id>\"", "\"stream\"", "\"leaderboard:<leaderboard_id>\""]
+    {
+        assert!(proposal.contains(part), "{part} is missing in {proposal}");
+    }
+    let (_folder, path) = declared(&proposal);
+    stdout(&schema(&["audit", "--schema", &path, &redis.url()]), 0);
+    let linted = stdout(&schema(&["lint", &path]), 3);
+    assert!(linted.contains("no TTL: 300 of 300 sampled keys never expire"), "{linted}");
+    assert_eq!(linted.matches("no-purpose").count(), 1, "{linted}");
+    let rule = stdout(&schema(&["acl", &path, "--user", "app"]), 0);
+    let words: Vec<&str> = ["ACL", "SETUSER"].into_iter().chain(rule.split_whitespace().skip(1)).collect();
+    redis.command::<()>(&words);
+}
+
+#[test]
+fn audit_of_a_restricted_user_does_not_pass() {
+    let redis = RedisServer::start();
+    redis.command::<()>(&["SET", "app:session-1", "x", "EX", "100"]);
+    redis.command::<()>(&["ACL", "SETUSER", "ci", "on", ">pw", "~other:*", "+@read", "+info", "+dbsize"]);
+    let (_folder, path) = declared(SESSIONS);
+    let url = redis.url().replace("redis://", "redis://ci:pw@");
+    let text = stdout(&schema(&["audit", "--schema", &path, &url]), 4);
+    assert!(text.contains("error[unreadable] app.session: 1 key"), "{text}");
+    assert!(text.contains("1 keys could not be read"), "{text}");
+}
+
+#[test]
+fn address_needs_no_scheme_and_an_empty_database_names_the_others() {
+    let redis = RedisServer::start();
+    let mut connection = redis.connect();
+    redis::cmd("SELECT").arg(1).exec(&mut connection).unwrap();
+    redis::cmd("SET").arg("app:session-1").arg("x").exec(&mut connection).unwrap();
+    let text = stdout(&schema(&["audit", &format!("127.0.0.1:{}", redis.port())]), 0);
+    assert!(text.contains("database 1 has 1 keys"), "{text}");
+    let text = stdout(&schema(&["infer", &redis.url()]), 0);
+    assert!(text.contains("database 1 has 1 keys"), "{text}");
+}
+
+#[test]
+fn error_is_printed_once() {
+    let error = stderr_line(&schema(&["audit", "redis://127.0.0.1:1"]));
+    assert_eq!(error.matches("127.0.0.1:1").count(), 1, "{error}");
+}
+
+#[test]
+fn docs_are_written_to_a_new_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("a/b");
+    stdout(&schema(&["docs", "--out", out.to_str().unwrap()]), 0);
+    assert!(out.join("chat.md").exists());
+}
+
+#[test]
+fn findings_have_the_formats_of_ci_systems() {
+    let redis = RedisServer::start();
+    redis.command::<()>(&["SET", "app:session-1", "x"]);
+    let (_folder, path) = declared(&SESSIONS.replace("max_keys = 100\n", ""));
+    let (_other, new) = declared(&SESSIONS.replace("1h", "1m"));
+    let url = redis.url();
+    for (command, code, rule) in [
+        (vec!["lint", &path], 3, "no-max-keys"),
+        (vec!["diff", &path, &new], 4, "schema-breaking"),
+        (vec!["audit", "--schema", &path, &url], 4, "missing-ttl"),
+    ] {
+        let report =
+            |format: &str| stdout(&schema(&[command.as_slice(), &["--format", format]].concat()), code);
+        let sarif: serde_json::Value = serde_json::from_str(&report("sarif")).unwrap();
+        let rules: Vec<&str> = sarif["runs"][0]["results"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|result| result["ruleId"].as_str().unwrap())
+            .collect();
+        assert!(rules.contains(&rule), "{rules:?}");
+        assert!(report("junit").contains(&format!("<failure type=\"{rule}\"")), "{}", report("junit"));
+        assert!(report("github").contains(&format!("title={rule}::")), "{}", report("github"));
+        assert!(serde_json::from_str::<serde_json::Value>(&report("json")).is_ok());
+    }
+}
+
+/// A folder with a git repository that has the schema on its branch `main`, and a script that stands for the tests.
+fn project() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("schemas")).unwrap();
+    std::fs::write(folder.path().join("schemas/app.toml"), SESSIONS).unwrap();
+    let tests = "#!/bin/sh\nset -e\necho testing\nredis-cli -u \"$REDIS_URL\" SET app:session-1 x EX 60\n";
+    std::fs::write(folder.path().join("run-tests.sh"), tests).unwrap();
+    shell(
+        folder.path(),
+        "chmod +x run-tests.sh && git init --quiet --initial-branch main . && git add . && \
+         git -c user.name=ci -c user.email=ci@example.com commit --quiet -m first",
+        "",
+        0,
+    );
+    folder
+}
+
+#[track_caller]
+fn shell(folder: &std::path::Path, line: &str, redis_url: &str, code: i32) -> String {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_hob")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let output = std::process::Command::new("sh")
+        .args(["-c", line])
+        .current_dir(folder)
+        .env("PATH", path)
+        .env("REDIS_URL", redis_url)
+        .output()
+        .unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{line}\n{out}\n{err}");
+    out.into_owned()
+}
+
+/// Every command of docs/schema-ci.md runs, and succeeds for a project without mistakes.
+#[test]
+fn recipes_for_ci_run() {
+    let (project, redis) = (project(), RedisServer::start());
+    redis.command::<()>(&["SET", "app:session-1", "x"]);
+    let page = include_str!("../../../../docs/schema-ci.md");
+    let mut recipes = 0;
+    let mut in_block = false;
+    for line in page.lines() {
+        in_block ^= line.starts_with("```");
+        let line = line.trim_start().trim_start_matches("- ").trim_start_matches("run: ");
+        if in_block && line.starts_with("hob schema") {
+            shell(project.path(), line, &redis.url(), 0);
+            recipes += 1;
+        }
+    }
+    assert!(recipes >= 8, "{recipes} recipes");
+}
+
+#[test]
+fn ci_fails_for_undeclared_keys_breaking_edits_and_failed_tests() {
+    let project = project();
+    let ci = |tests: &str, code: i32| {
+        let line = format!("hob schema ci --schema schemas/app.toml --against git:main -- {tests}");
+        shell(project.path(), &line, "", code)
+    };
+    let text = ci("sh -c 'redis-cli -u \"$REDIS_URL\" SET other:1 x'", 3);
+    assert!(text.contains("other:<…>"), "{text}");
+    ci("false", 1);
+    let schema = project.path().join("schemas/app.toml");
+    std::fs::write(&schema, SESSIONS.replace("1h", "1m")).unwrap();
+    let text = ci("./run-tests.sh", 4);
+    assert!(text.contains("breaking for writers, data: key.session"), "{text}");
+    assert!(!text.contains("testing"), "the output of the tests goes to stderr: {text}");
+    // A file that git does not have is new.
+    std::fs::rename(&schema, project.path().join("schemas/new.toml")).unwrap();
+    let line = "hob schema diff --against git:main schemas/new.toml";
+    assert!(shell(project.path(), line, "", 0).contains("0 breaking"));
+    shell(project.path(), "hob schema diff git:main:schemas/app.toml schemas/new.toml", "", 4);
+    shell(project.path(), "hob schema diff --against git:nowhere schemas/new.toml", "", 1);
+}

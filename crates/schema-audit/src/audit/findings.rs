@@ -10,7 +10,7 @@ use super::probe::ProbedKey;
 use super::report::{AuditReport, BigKey, Example, FamilyUse, UndeclaredGroup, ViolationGroup};
 use super::sums::Sums;
 use crate::display::{display_key, family_name};
-use crate::patterns::{Merge, PatternTree, Step, display_pattern};
+use crate::patterns::{KeyPattern, Merge, PatternTree, display_pattern};
 
 const MAX_EXAMPLES: usize = 5;
 const MAX_BIG_KEYS: usize = 20;
@@ -118,6 +118,9 @@ impl<'c> Findings<'c> {
             return;
         };
         self.families.entry(id).or_default().add(probed.bytes, probed.facts.len);
+        if let Some(reason) = &probed.refused {
+            self.add_violation(id, Breach::Unreadable, &probed.key, reason.clone(), 1);
+        }
         let mut last = None;
         for violation in check_facts(self.catalog.schema(id), self.catalog.family(id), &probed.facts) {
             // Two wrong fields are two examples, but one key.
@@ -256,8 +259,8 @@ fn violation_groups(
 
 /// The most frequent first.
 fn undeclared_groups(tree: PatternTree<UndeclaredKeys>) -> Vec<UndeclaredGroup> {
-    let group = |(steps, undeclared): (Vec<Step>, UndeclaredKeys)| UndeclaredGroup {
-        pattern: display_pattern(&steps),
+    let group = |(pattern, undeclared): (KeyPattern, UndeclaredKeys)| UndeclaredGroup {
+        pattern: display_pattern(&pattern),
         keys: undeclared.totals.keys,
         bytes: undeclared.totals.estimated_bytes(),
         kinds: undeclared.kinds,

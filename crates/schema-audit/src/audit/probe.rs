@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hob_schema::check::{Expiry, Facts, Sample};
 use hob_schema::{Catalog, Content, FamilyId};
-use hob_store::{Cmd, Store, Value};
+use hob_store::{Cmd, Value};
 
-use crate::batch::{Batch, Reply, decode, next};
+use crate::batch::{Batch, Reply, decode, next, value};
 use crate::error::Error;
+use crate::master::Master;
 use crate::sample::{is_scalar, read_sample, value_commands};
 
 /// The first keys of a family are all sampled, then one of every sixteen.
@@ -30,6 +31,8 @@ pub(super) struct ProbedKey {
     pub(super) bytes: Option<u64>,
     /// Deleted between the scan and the probe.
     pub(super) gone: bool,
+    /// Why the server did not let the client read the key.
+    pub(super) refused: Option<String>,
     /// Its number in its family, which decides whether it is sampled.
     number: u64,
 }
@@ -78,13 +81,13 @@ impl Prober {
     /// The facts about every key of a page.
     pub(super) async fn probe(
         &self,
-        store: &Store,
+        master: &Master,
         catalog: &Catalog,
         keys: Vec<Vec<u8>>,
     ) -> Result<Vec<ProbedKey>, Error> {
         let mut probed: Vec<ProbedKey> = keys.into_iter().map(|key| self.recognize(catalog, key)).collect();
-        self.read_lengths(store, catalog, &mut probed).await?;
-        self.read_samples(store, catalog, &mut probed).await?;
+        self.read_lengths(master, catalog, &mut probed).await?;
+        self.read_samples(master, catalog, &mut probed).await?;
         Ok(probed)
     }
 
@@ -98,13 +101,14 @@ impl Prober {
             _ => Vec::new(),
         };
         let number = self.counters(family).next();
-        ProbedKey { key, family, ids, facts: Facts::default(), bytes: None, gone: false, number }
+        let facts = Facts::default();
+        ProbedKey { key, family, ids, facts, bytes: None, gone: false, refused: None, number }
     }
 
     /// TTL and length of declared keys, the type of some others.
     async fn read_lengths(
         &self,
-        store: &Store,
+        master: &Master,
         catalog: &Catalog,
         probed: &mut [ProbedKey],
     ) -> Result<(), Error> {
@@ -123,21 +127,21 @@ impl Prober {
                 }
             }
         }
-        let mut replies = batch.read(store).await?.into_iter();
+        let mut replies = batch.read(master).await?.into_iter();
         for entry in probed.iter_mut() {
             match entry.family {
                 None if sampled(entry.number, ALWAYS_VALUES) => {
-                    entry.facts.kind = next(&mut replies);
+                    entry.facts.kind = next(&mut replies, &mut entry.refused);
                     entry.gone = entry.facts.kind.as_deref() == Some("none");
                 }
                 None => {}
                 Some(id) => {
                     if asks_ttl(catalog, id, entry.number) {
-                        let ttl_ms: Option<i64> = next(&mut replies);
+                        let ttl_ms: Option<i64> = next(&mut replies, &mut entry.refused);
                         entry.gone = ttl_ms == Some(-2);
                         entry.facts.expiry = expiry(ttl_ms);
                     }
-                    let length = replies.next().flatten();
+                    let length = replies.next().and_then(|reply| value(reply, &mut entry.refused));
                     read_length(&catalog.family(id).content, length, &mut entry.facts);
                 }
             }
@@ -148,7 +152,7 @@ impl Prober {
     /// The type where it is not the declared one, and values and memory of some keys.
     async fn read_samples(
         &self,
-        store: &Store,
+        master: &Master,
         catalog: &Catalog,
         probed: &mut [ProbedKey],
     ) -> Result<(), Error> {
@@ -157,7 +161,7 @@ impl Prober {
         for (index, entry) in probed.iter().enumerate().filter(|(_, entry)| !entry.gone) {
             questions.extend(self.question(&mut batch, catalog, index, entry));
         }
-        let mut replies = batch.read(store).await?.into_iter();
+        let mut replies = batch.read(master).await?.into_iter();
         for question in questions {
             question.read(catalog, &mut probed[question.index], &mut replies);
         }
@@ -205,14 +209,15 @@ struct Question {
 impl Question {
     fn read(&self, catalog: &Catalog, entry: &mut ProbedKey, replies: &mut impl Iterator<Item = Reply>) {
         if self.kind {
-            entry.facts.kind = next(replies);
+            entry.facts.kind = next(replies, &mut entry.refused);
             entry.gone = entry.facts.kind.as_deref() == Some("none");
         }
         if self.memory {
-            entry.bytes = next(replies);
+            entry.bytes = next(replies, &mut entry.refused);
         }
         if let Some(id) = entry.family.filter(|_| self.values > 0) {
-            let values: Vec<Value> = replies.take(self.values).flatten().collect();
+            let values: Vec<Value> =
+                replies.take(self.values).filter_map(|reply| value(reply, &mut entry.refused)).collect();
             let sample = read_sample(catalog.family(id).kind(), values, entry.facts.len);
             entry.facts.sample = sample.unwrap_or_default();
         }
@@ -243,10 +248,12 @@ fn length_command<'b>(batch: &'b mut Batch, content: &Content, key: &[u8]) -> &'
         Content::List(_) => batch.cmd("LLEN").arg(key),
         Content::Set(_) => batch.cmd("SCARD").arg(key),
         Content::Zset { .. } => batch.cmd("ZCARD").arg(key),
+        Content::Stream(_) => batch.cmd("XLEN").arg(key),
+        Content::Module(_) => batch.cmd("TYPE").arg(key),
     }
 }
 
-fn read_length(content: &Content, reply: Reply, facts: &mut Facts) {
+fn read_length(content: &Content, reply: Option<Value>, facts: &mut Facts) {
     let Some(reply) = reply else { return };
     match content {
         Content::String(value) if is_scalar(value) => {
@@ -255,6 +262,7 @@ fn read_length(content: &Content, reply: Reply, facts: &mut Facts) {
                 facts.sample = Sample::Text(bytes);
             }
         }
+        Content::Module(_) => facts.kind = decode(reply),
         _ => facts.len = decode(reply),
     }
 }

@@ -17,6 +17,8 @@ pub struct AuditReport {
     pub violations: Vec<ViolationGroup>,
     pub undeclared: Vec<UndeclaredGroup>,
     pub biggest: Vec<BigKey>,
+    /// Whether reading the keys counted as use of them.
+    pub idle_times_reset: bool,
     pub notes: Vec<String>,
 }
 
@@ -92,6 +94,13 @@ impl AuditReport {
         for note in &self.notes {
             let _ = writeln!(out, "note: {note}");
         }
+        if self.idle_times_reset {
+            let _ = writeln!(
+                out,
+                "note: reading counted as use: the server has no CLIENT NO-TOUCH (Redis 7.2), or the user may not run \
+                 it; the idle times of the keys begin again"
+            );
+        }
         let _ = writeln!(out, "{}", self.verdict());
         out
     }
@@ -99,8 +108,18 @@ impl AuditReport {
     /// The result in one line.
     pub fn verdict(&self) -> String {
         let count = |severity| self.violations.iter().filter(|group| group.severity == severity).count();
+        let unreadable = self.violations.iter().filter(|group| group.breach == Breach::Unreadable);
+        let unreadable: u64 = unreadable.map(|group| group.keys).sum();
         match self.worst() {
             None => "all keys match the schemas".to_owned(),
+            Some(_) if unreadable > 0 => format!(
+                "{} keys could not be read and were not checked; {} distinct errors, {} distinct warnings, {} \
+                 undeclared key patterns",
+                format_count(unreadable),
+                count(Severity::Error),
+                count(Severity::Warning),
+                self.undeclared.len()
+            ),
             Some(_) => format!(
                 "{} distinct errors, {} distinct warnings, {} undeclared key patterns",
                 count(Severity::Error),

@@ -1,54 +1,241 @@
 //! Writes the statistics of a sample as the text of a schema file.
+//!
+//! Every sampled key must belong to the family that describes it. So the text is parsed and checked, and the patterns are
+//! changed until it is a valid schema that all keys match.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use hob_schema::{KeyType, Schema, format_count, format_duration, snake};
+use hob_schema::{Catalog, KeyType, Layout, ParseErrors, Schema, format_count, format_duration, snake};
 
-use super::shapes::{ShapeGuesser, toml_text};
-use super::{InferOptions, PatternStats};
-use crate::patterns::{MAX_SEGMENTS, Step, segments};
+use super::ids::{Ids, MAX_LISTED};
+use super::values::{Shapes, toml_text};
+use super::{InferOptions, PatternStats, Sampled};
+use crate::patterns::{KeyPattern, Merge as _, Step};
 
 /// TTLs that are commonly chosen.
 const USUAL_TTLS_S: [u64; 18] = [
     1, 5, 10, 30, 60, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 90_000, 172_800, 604_800,
     2_592_000,
 ];
+/// More families are of no use to a reader.
+const MAX_GROUPS: usize = 400;
+/// After so many changes to the patterns, all keys become one family.
+const MAX_ROUNDS: usize = 20;
+/// A collection without a TTL that has so many elements is suspected to grow without a bound.
+const SUSPICIOUS_LEN: u64 = 1_000;
+
+/// The keys of one proposed family.
+pub(super) struct Group {
+    pub(super) pattern: KeyPattern,
+    pub(super) stats: PatternStats,
+    pub(super) precision: Precision,
+}
+
+/// How narrow the rules of the ids of a group are. They become narrower if the group overlaps with another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Precision {
+    Usual,
+    /// An id contains only those separators that were seen in it.
+    Narrow,
+    /// All values of an id are listed, if there are only a few.
+    Listed,
+}
 
 /// The text of the proposed file.
 pub(super) fn propose(
     options: &InferOptions,
-    patterns: Vec<(Vec<Step>, PatternStats)>,
-    sampled: u64,
-    existing: u64,
+    patterns: Vec<(KeyPattern, PatternStats)>,
+    sampled: &Sampled,
 ) -> String {
-    let mut patterns: Vec<(Vec<Step>, PatternStats)> =
-        patterns.into_iter().filter(|(_, stats)| !stats.kinds.is_empty()).collect();
-    patterns.sort_by(|left, right| left.0.cmp(&right.0));
-    let prefix = common_prefix(&patterns);
-    let mut proposal =
-        Proposal { scale: (existing as f64 / sampled.max(1) as f64).max(1.0), ..Proposal::default() };
-    proposal.name_ids(&patterns);
-    let mut body = String::new();
-    for (index, (steps, stats)) in patterns.iter().enumerate() {
-        proposal.family(index, steps, stats, prefix.as_deref(), &mut body);
+    let group = |(pattern, stats)| Group { pattern, stats, precision: Precision::Usual };
+    let mut groups: Vec<Group> = patterns.into_iter().map(group).collect();
+    // No schema can declare the empty key.
+    groups.iter_mut().for_each(|group| group.stats.keys.retain(|key| !key.is_empty()));
+    groups.retain(|group| !group.stats.keys.is_empty());
+    groups.sort_by(|left, right| left.pattern.cmp(&right.pattern));
+    while groups.len() > MAX_GROUPS {
+        merge_largest_stem(&mut groups);
     }
+    for _ in 0..MAX_ROUNDS {
+        let draft = Draft::write(options, &groups, sampled);
+        let changes = match Schema::parse("proposal", &draft.text) {
+            Ok(schema) => strays(schema, &draft, &groups),
+            Err(errors) => conflicts(&errors, &draft),
+        };
+        if changes.is_empty() {
+            return draft.text;
+        }
+        apply(changes, &mut groups);
+    }
+    merge_all(vec![(0..groups.len()).collect()], &mut groups);
+    Draft::write(options, &groups, sampled).text
+}
+
+/// Groups whose patterns have to change: one that reads a key in two ways or does not match its keys, or two that overlap.
+type Changes = Vec<Vec<usize>>;
+
+/// Groups whose keys do not belong to their families.
+fn strays(schema: Schema, draft: &Draft, groups: &[Group]) -> Changes {
+    let Ok(catalog) = Catalog::new(vec![schema], Layout::Plain) else {
+        return Vec::new();
+    };
+    let belongs = |key: &Vec<u8>, name: &str| {
+        catalog.find(key).is_some_and(|found| catalog.family(found.family).name == name)
+    };
+    let is_stray =
+        |index: &usize| !groups[*index].stats.keys.iter().all(|key| belongs(key, &draft.names[*index]));
+    (0..groups.len()).filter(is_stray).map(|index| vec![index]).collect()
+}
+
+fn conflicts(errors: &ParseErrors, draft: &Draft) -> Changes {
+    let index = |name: &String| draft.names.iter().position(|other| other == name);
+    let groups = |families: &Vec<String>| families.iter().filter_map(index).collect::<Vec<usize>>();
+    errors.0.iter().map(|error| groups(&error.families)).filter(|groups| !groups.is_empty()).collect()
+}
+
+fn apply(changes: Changes, groups: &mut Vec<Group>) {
+    let mut merges = Vec::new();
+    // One group may be in several changes; each round makes it narrower by one degree.
+    let before: Vec<Precision> = groups.iter().map(|group| group.precision).collect();
+    for change in changes {
+        let usual = change.iter().any(|index| before[*index] == Precision::Usual);
+        let smallest = change.iter().copied().min_by_key(|index| groups[*index].stats.keys.len());
+        let listable = smallest.filter(|index| {
+            let group = &groups[*index];
+            before[*index] < Precision::Listed
+                && group.stats.keys.len() <= MAX_LISTED
+                && has_ids(&group.pattern)
+        });
+        match listable {
+            _ if usual => {
+                for index in change {
+                    let precision = &mut groups[index].precision;
+                    *precision = (*precision).max(Precision::Narrow);
+                }
+            }
+            Some(index) => groups[index].precision = Precision::Listed,
+            None => merges.push(change),
+        }
+    }
+    merge_all(merges, groups);
+}
+
+/// Merges groups that conflict, directly or through others.
+fn merge_all(merges: Changes, groups: &mut Vec<Group>) {
+    let mut clusters: Vec<BTreeSet<usize>> = Vec::new();
+    for change in merges {
+        let mut cluster: BTreeSet<usize> = change.into_iter().collect();
+        let (joined, apart): (Vec<_>, Vec<_>) =
+            clusters.into_iter().partition(|other| !other.is_disjoint(&cluster));
+        clusters = apart;
+        cluster.extend(joined.into_iter().flatten());
+        clusters.push(cluster);
+    }
+    let mut rest: Vec<Option<Group>> = std::mem::take(groups).into_iter().map(Some).collect();
+    let clustered: Vec<Vec<Group>> = clusters
+        .iter()
+        .map(|cluster| cluster.iter().filter_map(|index| rest[*index].take()).collect())
+        .collect();
+    groups.extend(rest.into_iter().flatten());
+    clustered.into_iter().for_each(|cluster| merge(cluster, groups));
+    groups.sort_by(|left, right| left.pattern.cmp(&right.pattern));
+}
+
+fn has_ids(pattern: &KeyPattern) -> bool {
+    pattern.steps.iter().any(|step| !matches!(step, Step::Word(_)))
+}
+
+/// Adds one group for several, with the steps that they share and the rest of the key.
+fn merge(merged: Vec<Group>, groups: &mut Vec<Group>) {
+    let Some(first) = merged.first() else { return };
+    let separator = first.pattern.separator;
+    let same_separator = merged.iter().all(|group| group.pattern.separator == separator);
+    let shortest = merged.iter().map(|group| group.pattern.steps.len()).min().unwrap_or(1);
+    let is_shared = |position: &usize| {
+        let step = &first.pattern.steps[*position];
+        // After a placeholder, the rest of the key could begin anywhere.
+        matches!(step, Step::Word(_)) && merged.iter().all(|group| group.pattern.steps[*position] == *step)
+    };
+    let shared = if same_separator { (0..shortest - 1).take_while(is_shared).count() } else { 0 };
+    let mut steps = first.pattern.steps[..shared].to_vec();
+    steps.push(Step::Rest);
+    let pattern = KeyPattern { separator, steps };
+    let mut stats = PatternStats::default();
+    for group in merged {
+        stats.merge(group.stats);
+    }
+    // A group with this pattern may exist already.
+    if let Some(same) = groups.iter_mut().find(|group| group.pattern == pattern) {
+        same.stats.merge(stats);
+        return;
+    }
+    groups.push(Group { pattern, stats, precision: Precision::Usual });
+}
+
+/// Merges the groups that share the most frequent first step.
+fn merge_largest_stem(groups: &mut Vec<Group>) {
+    let mut stems: BTreeMap<KeyPattern, Vec<usize>> = BTreeMap::new();
+    for (index, group) in groups.iter().enumerate() {
+        let depth = usize::from(group.pattern.steps.len() > 1);
+        let steps = group.pattern.steps[..depth].to_vec();
+        stems.entry(KeyPattern { separator: group.pattern.separator, steps }).or_default().push(index);
+    }
+    let largest = stems.into_values().max_by_key(Vec::len).filter(|stem| stem.len() > 1);
+    merge_all(vec![largest.unwrap_or_else(|| (0..groups.len()).collect())], groups);
+}
+
+/// A proposed file, and the name of each group's family.
+struct Draft {
+    text: String,
+    names: Vec<String>,
+}
+
+impl Draft {
+    fn write(options: &InferOptions, groups: &[Group], sampled: &Sampled) -> Draft {
+        let prefix = common_prefix(groups);
+        let mut ids = Ids::default();
+        let placeholders = ids.name(groups);
+        let mut writer = FamilyWriter {
+            scale: (sampled.existing as f64 / sampled.keys.max(1) as f64).max(1.0),
+            skip: usize::from(prefix.is_some()),
+            names: BTreeSet::new(),
+            shapes: Shapes::default(),
+        };
+        let mut body = String::new();
+        let write = |(group, placeholders)| writer.family(group, placeholders, &mut body);
+        let names = groups.iter().zip(&placeholders).map(write).collect();
+        let mut text = header(sampled);
+        let name = schema_name(&options.name);
+        let prefix = prefix.map(|prefix| format!("prefix  = \"{prefix}\"\n")).unwrap_or_default();
+        let _ = write!(text, "[schema]\nname    = \"{name}\"\nversion = 1\n{prefix}\n");
+        ids.write(&mut text);
+        text += &body;
+        writer.shapes.write(&mut text);
+        Draft { text, names }
+    }
+}
+
+fn header(sampled: &Sampled) -> String {
     let mut text = format!(
-        "# Proposed from {} of {} keys. Review it, correct it, add the purpose of each family, then audit with it.\n\n",
-        format_count(sampled),
-        format_count(existing)
+        "# Proposed from {} of {} keys. Review it, give each family a purpose, and remove the entries of `unconfirmed` that\n\
+         # are intended; `hob schema lint` lists what is left. Then audit with it.\n",
+        format_count(sampled.keys - sampled.unreadable),
+        format_count(sampled.existing)
     );
-    let name = schema_name(&options.name);
-    let prefix = prefix.map(|prefix| format!("prefix  = \"{prefix}:\"\n")).unwrap_or_default();
-    let _ = write!(text, "[schema]\nname    = \"{name}\"\nversion = 1\n{prefix}\n");
-    proposal.ids(&mut text);
-    text += &body;
-    proposal.shapes.shapes(&mut text);
-    if let Err(errors) = Schema::parse("proposal", &text) {
-        let remarks: String = errors.0.iter().map(|error| format!("# {}\n", error.message)).collect();
-        text = format!("# To fix by hand:\n{remarks}\n{text}");
+    if let Some(reason) = &sampled.refused {
+        let unreadable = format_count(sampled.unreadable);
+        let _ = writeln!(
+            text,
+            "# {unreadable} keys could not be read and are missing: {}.",
+            reason.replace('\n', " ")
+        );
     }
+    if let Some(hint) = &sampled.hint {
+        let _ = writeln!(text, "# Note: {hint}.");
+    }
+    text.push('\n');
     text
 }
 
@@ -58,162 +245,101 @@ fn schema_name(name: &str) -> String {
     format!("{letters}{name}").chars().take(64).collect()
 }
 
-/// The first word of all patterns, if they share one.
-fn common_prefix(patterns: &[(Vec<Step>, PatternStats)]) -> Option<String> {
-    let Step::Word(first) = patterns.first()?.0.first()? else {
+/// The first word of all patterns with its separator, if they share one and something follows it.
+fn common_prefix(groups: &[Group]) -> Option<String> {
+    let first = &groups.first()?.pattern;
+    let Some(Step::Word(word)) = first.steps.first() else {
         return None;
     };
-    let shared = patterns.iter().all(|(steps, _)| steps.len() > 1 && steps[0] == Step::Word(first.clone()));
-    (shared && patterns.len() > 1).then(|| first.clone())
+    let empty = Step::Word(String::new());
+    let follows = |steps: &[Step]| steps.len() > 1 && steps[1..] != [empty.clone()];
+    let shares = |pattern: &KeyPattern| {
+        pattern.separator == first.separator && pattern.steps[0] == first.steps[0] && follows(&pattern.steps)
+    };
+    let shared = groups.len() > 1 && groups.iter().all(|group| shares(&group.pattern));
+    shared.then(|| format!("{word}{}", first.separator.as_str()))
 }
 
-#[derive(Default)]
-struct Proposal {
+struct FamilyWriter {
     /// Existing keys for each sampled one.
     scale: f64,
-    ids: BTreeMap<String, IdStats>,
-    /// The names of the ids of each pattern, by position.
-    names: Vec<BTreeMap<usize, String>>,
-    families: BTreeSet<String>,
-    shapes: ShapeGuesser,
+    /// Steps that are part of the prefix.
+    skip: usize,
+    names: BTreeSet<String>,
+    shapes: Shapes,
 }
 
-/// The values of one placeholder.
-#[derive(Default)]
-struct IdStats {
-    values: BTreeSet<String>,
-    not: BTreeSet<String>,
-}
-
-impl Proposal {
-    fn name_ids(&mut self, patterns: &[(Vec<Step>, PatternStats)]) {
-        for (steps, stats) in patterns {
-            let mut names = BTreeMap::new();
-            for (position, step) in steps.iter().enumerate() {
-                if matches!(step, Step::Word(_)) {
-                    continue;
-                }
-                // The last segment of a very deep key may hold colons, so it gets its own id rule.
-                let base = if position + 1 == MAX_SEGMENTS {
-                    "rest".to_owned()
-                } else {
-                    id_name(&steps[..position])
-                };
-                let mut name = base.clone();
-                let mut number = 2;
-                while names.values().any(|taken| *taken == name) {
-                    name = format!("{base}_{number}");
-                    number += 1;
-                }
-                let id = self.ids.entry(name.clone()).or_default();
-                for example in &stats.examples {
-                    let segment = segments(example).get(position).copied().unwrap_or_default();
-                    id.values.insert(segment.trim_matches(['{', '}']).to_owned());
-                }
-                // Words that other patterns have at this position.
-                id.not.extend(patterns.iter().filter_map(|(other, _)| match other.get(position) {
-                    Some(Step::Word(word)) if other[..position] == steps[..position] => Some(word.clone()),
-                    _ => None,
-                }));
-                names.insert(position, name);
-            }
-            self.names.push(names);
+impl FamilyWriter {
+    /// Writes a family and returns its name.
+    fn family(&mut self, group: &Group, ids: &BTreeMap<usize, String>, out: &mut String) -> String {
+        let stats = &group.stats;
+        let skipped = KeyPattern {
+            separator: group.pattern.separator,
+            steps: group.pattern.steps[self.skip..].to_vec(),
+        };
+        let pattern = skipped.spelled(|position, _| {
+            format!("<{}>", ids.get(&(position + self.skip)).map_or("id", String::as_str))
+        });
+        let name = self.family_name(&skipped.steps);
+        let mut types: Vec<(&String, u64)> =
+            stats.types.iter().map(|(kind, (keys, _))| (kind, *keys)).collect();
+        types.sort_by_key(|(_, keys)| std::cmp::Reverse(*keys));
+        let kind = types.first().map_or("string", |(kind, _)| kind.as_str());
+        let _ = writeln!(out, "[key.{name}]\npattern  = {}", toml_text(&pattern));
+        let _ = writeln!(out, "type     = {}", toml_text(&type_name(kind)));
+        if types.len() > 1 {
+            let also: Vec<String> = types[1..].iter().map(|(kind, _)| toml_text(&type_name(kind))).collect();
+            let _ = writeln!(out, "also     = [{}]", also.join(", "));
         }
-    }
-
-    fn ids(&self, out: &mut String) {
-        if self.ids.is_empty() {
-            return;
-        }
-        let _ = writeln!(out, "[ids]");
-        for (name, id) in &self.ids {
-            let int = |value: &String| value.parse::<u64>().is_ok_and(|number| number.to_string() == *value);
-            let example = id
-                .values
-                .iter()
-                .find(|value| is_good_example(value) && !id.not.contains(*value))
-                .cloned()
-                .unwrap_or_default();
-            let mut words = Vec::new();
-            if id.values.iter().all(int) {
-                words.push("form = \"int\"".to_owned());
-            } else {
-                let longest = id.values.iter().map(String::len).max().unwrap_or(1);
-                words.push(format!("max = {}", (longest * 2).next_power_of_two().clamp(16, 1_024)));
-                let raw: String = [':', '/', ' ']
-                    .into_iter()
-                    .filter(|char| id.values.iter().any(|value| value.contains(*char)))
-                    .collect();
-                if !raw.is_empty() {
-                    words.push(format!("raw = \"{raw}\""));
-                }
-                if !id.not.is_empty() {
-                    words.push(format!("not = {:?}", id.not.iter().collect::<Vec<_>>()));
-                }
+        let key_type = kind.parse().unwrap_or(KeyType::Module);
+        let longest = match stats.types.get(kind) {
+            Some((_, content)) => {
+                content.write(&name, key_type, &mut self.shapes, out);
+                content.longest
             }
-            words.extend((!example.is_empty()).then(|| format!("example = {}", toml_text(&example))));
-            let _ = writeln!(out, "{name} = {{ {} }}", words.join(", "));
+            None => 0,
+        };
+        if !matches!(key_type, KeyType::String | KeyType::Module) {
+            let _ = writeln!(out, "max_len  = {}", round_up(longest * 2));
+        }
+        if !ids.is_empty() {
+            let keys = stats.keys.len() as f64 * self.scale * 2.0;
+            let _ = writeln!(out, "max_keys = {}", round_up(keys as u64));
+        }
+        let _ = writeln!(out, "ttl      = {}\npurpose  = \"TODO\"", ttl(stats, ids.is_empty()));
+        let suspicions = suspicions(group, key_type, longest, ids.is_empty());
+        if !suspicions.is_empty() {
+            let lines: Vec<String> = suspicions.iter().map(|text| toml_text(text)).collect();
+            let _ = writeln!(out, "unconfirmed = [{}]", lines.join(", "));
         }
         out.push('\n');
-    }
-
-    fn family(
-        &mut self,
-        index: usize,
-        steps: &[Step],
-        stats: &PatternStats,
-        prefix: Option<&str>,
-        out: &mut String,
-    ) {
-        let skip = usize::from(prefix.is_some());
-        let spelled = |(position, step): (usize, &Step)| match step {
-            Step::Word(word) => word.clone(),
-            Step::Id => format!("<{}>", self.names[index][&position]),
-            Step::TaggedId => format!("{{<{}>}}", self.names[index][&position]),
-        };
-        let pattern = steps.iter().enumerate().skip(skip).map(spelled).collect::<Vec<_>>().join(":");
-        let name = self.family_name(&steps[skip..]);
-        let kind = stats.kinds[0];
-        let _ = writeln!(out, "[key.{name}]");
-        if let [_, others @ ..] = stats.kinds.as_slice()
-            && !others.is_empty()
-        {
-            let others: Vec<&str> = others.iter().map(|kind| kind.as_str()).collect();
-            let _ = writeln!(out, "# also seen: {}", others.join(", "));
-        }
-        let _ = writeln!(out, "pattern  = {}\ntype     = \"{}\"", toml_text(&pattern), kind.as_str());
-        self.shapes.content(&name, kind, stats, out);
-        if kind != KeyType::String {
-            let _ = writeln!(out, "max_len  = {}", round_up(stats.longest * 2));
-        }
-        if self.names[index].is_empty() {
-            let _ = writeln!(out, "ttl      = {}", ttl(stats));
-        } else {
-            let keys = stats.keys as f64 * self.scale * 2.0;
-            let _ = writeln!(out, "max_keys = {}\nttl      = {}", round_up(keys as u64), ttl(stats));
-        }
-        let _ = writeln!(out, "purpose  = \"\"\n");
+        name
     }
 
     fn family_name(&mut self, steps: &[Step]) -> String {
-        let words: Vec<String> = steps
-            .iter()
-            .filter_map(|step| match step {
-                Step::Word(word) => {
-                    Some(snake(word).replace(|char: char| !char.is_ascii_alphanumeric(), "_"))
-                }
-                Step::Id | Step::TaggedId => None,
-            })
-            .collect();
-        let joined = words.join("_");
-        let base = match joined.trim_matches('_') {
+        let spelled = |step: &Step| match step {
+            Step::Word(word) => word.clone(),
+            Step::Affixed { before, after } => format!("{before}_{after}"),
+            Step::Choice(_) | Step::Id | Step::TaggedId | Step::Rest => String::new(),
+        };
+        let mut joined = String::new();
+        for step in steps {
+            for word in snake(&spelled(step)).split(|char: char| !char.is_ascii_alphanumeric()) {
+                let separator = if joined.is_empty() || word.is_empty() { "" } else { "_" };
+                joined += separator;
+                joined += word;
+            }
+        }
+        let base = match joined.as_str() {
             "" => "keys".to_owned(),
-            name if name.starts_with(|char: char| char.is_ascii_digit()) => format!("k{name}"),
+            name if name.starts_with(|char: char| char.is_ascii_digit()) => {
+                format!("k{}", name.chars().take(49).collect::<String>())
+            }
             name => name.chars().take(50).collect(),
         };
         let mut name = base.clone();
         let mut number = 2;
-        while !self.families.insert(name.clone()) {
+        while !self.names.insert(name.clone()) {
             name = format!("{base}_{number}");
             number += 1;
         }
@@ -221,39 +347,48 @@ impl Proposal {
     }
 }
 
-fn id_name(before: &[Step]) -> String {
-    let word = before.iter().rev().find_map(|step| match step {
-        Step::Word(word) => Some(snake(word)),
-        Step::Id | Step::TaggedId => None,
-    });
-    let word = word.unwrap_or_default().replace(|char: char| !char.is_ascii_alphanumeric(), "_");
-    match singular(word.trim_matches('_')) {
-        "" => "id".to_owned(),
-        word if word.starts_with(|char: char| char.is_ascii_digit()) => format!("id_{word}"),
-        word => format!("{}_id", word.chars().take(40).collect::<String>()),
-    }
+/// The type as a schema file spells it.
+fn type_name(kind: &str) -> String {
+    if kind.parse::<KeyType>().is_ok() { kind.to_owned() } else { format!("module:{kind}") }
 }
 
-/// Whether an id is short and printable.
-fn is_good_example(value: &str) -> bool {
-    (1..=64).contains(&value.len()) && value.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
-}
-
-fn singular(word: &str) -> &str {
-    if word.ends_with("us") || word.ends_with("ss") { word } else { word.strip_suffix('s').unwrap_or(word) }
-}
-
-fn ttl(stats: &PatternStats) -> String {
+fn ttl(stats: &PatternStats, is_one_key: bool) -> String {
     if stats.expiring == 0 {
-        return "{ none = \"no key of the sample expires: why?\" }".to_owned();
+        let why = if is_one_key { "one key, which did not expire when it was sampled" } else { "TODO" };
+        return format!("{{ none = \"{why}\" }}");
     }
     let seconds = stats.longest_ttl_ms.div_ceil(1_000).max(1);
     let usual = USUAL_TTLS_S.into_iter().find(|usual| *usual >= seconds);
     let longest = format_duration(Duration::from_secs(usual.unwrap_or(seconds.next_multiple_of(86_400))));
-    if stats.expiring == stats.keys {
+    if stats.expiring == stats.keys.len() as u64 {
         return format!("{{ max = \"{longest}\" }}");
     }
-    format!("{{ late = \"{longest}\", why = \"some keys of the sample do not expire: why?\" }}")
+    format!("{{ late = \"{longest}\", why = \"TODO\" }}")
+}
+
+/// What a person should look at before the declaration counts as intended.
+fn suspicions(group: &Group, kind: KeyType, longest: u64, is_one_key: bool) -> Vec<String> {
+    let stats = &group.stats;
+    let keys = stats.keys.len() as u64;
+    let mut suspicions = Vec::new();
+    if !is_one_key && stats.expiring < keys {
+        let (lasting, keys) = (format_count(keys - stats.expiring), format_count(keys));
+        suspicions.push(format!("no TTL: {lasting} of {keys} sampled keys never expire"));
+    }
+    let collection = !matches!(kind, KeyType::String | KeyType::Module);
+    if collection && stats.expiring < keys && longest >= SUSPICIOUS_LEN {
+        let longest = format_count(longest);
+        suspicions.push(format!("unbounded growth: one key has {longest} elements and does not expire"));
+    }
+    if group.precision == Precision::Listed {
+        suspicions.push(
+            "the values of its ids are listed, because other patterns would match the same keys".to_owned(),
+        );
+    }
+    if group.pattern.steps.contains(&Step::Rest) {
+        suspicions.push("several kinds of keys: no patterns were found that keep them apart".to_owned());
+    }
+    suspicions
 }
 
 /// 1, 2 or 5 with zeros, at least the number.

@@ -20,7 +20,7 @@ async fn master_of_a_sentinel_set_is_audited_inferred_and_cleaned() {
     let report = run_audit(&store, &catalog).await;
     assert_eq!((report.keys, report.nodes, report.worst()), (1, 1, None), "{}", report.text());
     let proposal = infer(&store, &InferOptions::default()).await.unwrap();
-    assert!(proposal.contains("lastseen:u1"), "{proposal}");
+    assert!(proposal.text.contains("lastseen:u1"), "{}", proposal.text);
     let options = CleanOptions { action: CleanAction::Delete, pace: Pace::Full, apply: true };
     let report = clean(&store, &catalog, "last_seen", options, &mut |_| {}).await.unwrap();
     assert_eq!(report.changed, 1);

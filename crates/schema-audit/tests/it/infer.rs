@@ -1,5 +1,7 @@
 //! Inference of a schema from the keys of a server.
 
+use std::time::Duration;
+
 use hob_schema::examples::example_write;
 use hob_schema::{Catalog, KeyType, Keyspace, Layout, Schema, TtlRule};
 use hob_schema_audit::{InferOptions, infer};
@@ -11,8 +13,13 @@ fn send(server: &RedisServer, command: &str) {
     server.command::<redis::Value>(&command.split(' ').collect::<Vec<_>>());
 }
 
+/// The whole server, however slow it is.
+fn whole() -> InferOptions {
+    InferOptions { max_time: Duration::from_secs(600), ..InferOptions::default() }
+}
+
 async fn proposed(url: &str) -> (Schema, String) {
-    let text = infer(&open(url).await, &InferOptions::default()).await.unwrap();
+    let text = infer(&open(url).await, &whole()).await.unwrap().text;
     (Schema::parse("proposal", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}")), text)
 }
 
@@ -136,11 +143,13 @@ async fn unusual_key_names_are_audited_and_inferred() {
     pipe.query::<()>(&mut server.connect()).unwrap();
 
     let store = open(&server.url()).await;
-    let options = InferOptions { name: "1 \"odd\" name".into(), ..InferOptions::default() };
-    let text = infer(&store, &options).await.unwrap();
-    if let Err(errors) = Schema::parse("proposal", &text) {
-        panic!("{errors}\n{text}");
-    }
+    let options = InferOptions { name: "1 \"odd\" name".into(), ..whole() };
+    let text = infer(&store, &options).await.unwrap().text;
+    let schema = Schema::parse("proposal", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    let report = run_audit(&store, &Catalog::new(vec![schema], Layout::Plain).unwrap()).await;
+    // Only the empty key cannot be declared.
+    let undeclared: Vec<&str> = report.undeclared.iter().map(|group| group.example.as_str()).collect();
+    assert_eq!((report.violations.len(), undeclared), (0, vec![""]), "{}\n{text}", report.text());
     let report = run_audit(&store, &chat_catalog(Layout::Plain)).await;
     assert_eq!(report.keys, server.command::<u64>(&["DBSIZE"]));
     assert!(serde_json::from_str::<serde_json::Value>(&report.json()).is_ok());

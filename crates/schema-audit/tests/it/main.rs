@@ -5,6 +5,7 @@ mod clean;
 mod connect;
 mod documents;
 mod infer;
+mod round_trip;
 
 use std::path::{Path, PathBuf};
 

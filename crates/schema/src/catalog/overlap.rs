@@ -1,4 +1,5 @@
-//! Finds keys that could belong to two families: the intersection of two small automata.
+//! Finds keys that could belong to two families, or that one family could read in two ways: the intersection of two small
+//! automata.
 //!
 //! The automata accept some invalid numbers and escapes (`007` counts as a number here). So a reported overlap may
 //! require an id that is not valid, but a real overlap is never missed.
@@ -10,9 +11,14 @@ use crate::model::Schema;
 use crate::model::id::{IdForm, IdRule};
 use crate::parse::source::{ParseError, Source};
 
-/// Reports every pair of families of a schema that could share a key, under either layout.
+/// Reports every pattern that could read a key in two ways, and every pair of families of a schema that could share a key,
+/// under either layout.
 pub(crate) fn check_schema(schema: &Schema, source: &Source<'_>, errors: &mut Vec<ParseError>) {
-    let spaces = [Layout::Plain, Layout::Tagged].map(|layout| Keyspace::new(schema.clone(), layout));
+    let mut spaces =
+        [Layout::Plain, Layout::Tagged].map(|layout| Keyspace::new(schema.clone(), layout)).to_vec();
+    // Without tags the layouts are equal.
+    spaces.dedup_by(|tagged, plain| tagged.templates() == plain.templates());
+    check_ambiguity(schema, &spaces, errors);
     for (later, family) in schema.families.iter().enumerate() {
         for (earlier, other) in schema.families[..later].iter().enumerate() {
             let shared = spaces.iter().find_map(|space| {
@@ -25,8 +31,32 @@ pub(crate) fn check_schema(schema: &Schema, source: &Source<'_>, errors: &mut Ve
                     position: family.position,
                     message: format!("the key {key:?} matches both `{}` and `{}`", other.name, family.name),
                     suggestion: Some("another literal, or `not = [\"…\"]` for the id".into()),
+                    families: vec![other.name.clone(), family.name.clone()],
                 });
             }
+        }
+    }
+}
+
+fn check_ambiguity(schema: &Schema, spaces: &[Keyspace], errors: &mut Vec<ParseError>) {
+    let families = schema.families.iter().map(|family| (&*family.name, &family.pattern, family.position));
+    let channels = schema.channels.iter().map(|channel| (&*channel.name, &channel.pattern, channel.position));
+    for (index, (name, pattern, position)) in families.chain(channels).enumerate() {
+        let key = spaces.iter().find_map(|space| {
+            let template = space.templates().iter().chain(space.channel_templates()).nth(index)?;
+            ambiguous_key(&PatternAutomaton::new(template, &schema.ids))
+        });
+        if let Some(key) = key {
+            errors.push(ParseError {
+                file: schema.file.clone(),
+                position,
+                message: format!("{:?} can read the key {key:?} in two ways", pattern.text),
+                suggestion: Some(
+                    "a character between the placeholders that one of them cannot contain, such as a colon"
+                        .into(),
+                ),
+                families: vec![name.to_owned()],
+            });
         }
     }
 }
@@ -98,7 +128,7 @@ impl<'t> PatternAutomaton<'t> {
                 };
                 fits.then_some((inner + 1, inner + 1 == HOUR.len()))
             }
-            _ if !allowed(form, byte) => None,
+            _ if !form.may_contain(byte) => None,
             _ => Some(match (inner != FREE).then(|| trie.next(inner, byte)).flatten() {
                 Some(node) => (node, !trie.nodes[node].terminal),
                 None => (FREE, true),
@@ -123,36 +153,56 @@ impl<'t> PatternAutomaton<'t> {
     }
 }
 
-fn allowed(form: &IdForm, byte: u8) -> bool {
-    match form {
-        IdForm::Int { .. } => byte.is_ascii_digit(),
-        IdForm::Endpoint { space } => byte == *space || byte == b'%' || form.stays_raw(byte),
-        _ => byte == b'%' || form.stays_raw(byte),
+/// A key that both accept, if there is one.
+pub(crate) fn shared_key(left: &PatternAutomaton<'_>, right: &PatternAutomaton<'_>) -> Option<String> {
+    search(left, right, Reading::Any)
+}
+
+/// A key that a pattern can read in two ways, with different ids.
+fn ambiguous_key(pattern: &PatternAutomaton<'_>) -> Option<String> {
+    search(pattern, pattern, Reading::Same)
+}
+
+/// Whether two readings of a key are relevant: any two, or only two that have differed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Reading {
+    Any,
+    /// Both readings have assigned every byte so far to the same part.
+    Same,
+    Different,
+}
+
+impl Reading {
+    fn after(self, left: State, right: State) -> Reading {
+        match self {
+            Reading::Same if left.part != right.part => Reading::Different,
+            reading => reading,
+        }
     }
 }
 
-/// A key that both accept, if there is one.
-pub(crate) fn shared_key(left: &PatternAutomaton<'_>, right: &PatternAutomaton<'_>) -> Option<String> {
+fn search(left: &PatternAutomaton<'_>, right: &PatternAutomaton<'_>, reading: Reading) -> Option<String> {
     // One byte of each class, and every byte that some literal or reserved word distinguishes.
     let mut alphabet: Vec<u8> = b"x0A_-/ :%~\xc3".to_vec();
     alphabet.extend(left.bytes().chain(right.bytes()));
     alphabet.sort_unstable_by_key(|byte| (!byte.is_ascii_alphanumeric(), *byte));
     alphabet.dedup();
     let start = State { part: 0, inner: 0 };
-    let mut came_from = HashMap::from([((start, start), None)]);
-    let mut queue = VecDeque::from([(start, start)]);
-    while let Some((l, r)) = queue.pop_front() {
-        if left.at_end(l) && right.at_end(r) {
-            return Some(trace(&came_from, (l, r)));
+    let mut came_from = HashMap::from([((start, start, reading), None)]);
+    let mut queue = VecDeque::from([(start, start, reading)]);
+    while let Some((l, r, reading)) = queue.pop_front() {
+        if left.at_end(l) && right.at_end(r) && reading != Reading::Same {
+            return Some(trace(&came_from, (l, r, reading)));
         }
         let forced = left.literal_byte(l).or_else(|| right.literal_byte(r));
         let bytes = forced.as_ref().map_or(alphabet.as_slice(), std::slice::from_ref);
         for byte in bytes {
             for next_l in left.step(l, *byte) {
                 for next_r in right.step(r, *byte) {
-                    came_from.entry((next_l, next_r)).or_insert_with(|| {
-                        queue.push_back((next_l, next_r));
-                        Some(((l, r), *byte))
+                    let next = (next_l, next_r, reading.after(next_l, next_r));
+                    came_from.entry(next).or_insert_with(|| {
+                        queue.push_back(next);
+                        Some(((l, r, reading), *byte))
                     });
                 }
             }
@@ -161,9 +211,9 @@ pub(crate) fn shared_key(left: &PatternAutomaton<'_>, right: &PatternAutomaton<'
     None
 }
 
-type Pair = (State, State);
+type Step = (State, State, Reading);
 
-fn trace(came_from: &HashMap<Pair, Option<(Pair, u8)>>, mut at: Pair) -> String {
+fn trace(came_from: &HashMap<Step, Option<(Step, u8)>>, mut at: Step) -> String {
     let mut key = Vec::new();
     while let Some(Some((before, byte))) = came_from.get(&at) {
         key.push(*byte);
@@ -238,6 +288,28 @@ mod tests {
         assert_eq!(pair("x", "x").len(), 1);
         assert_eq!(pair("h:<h>", "h:<a>").len(), 1);
         assert_eq!(pair("t:<w>", "t:<a>").len(), 1);
+    }
+
+    #[test]
+    fn placeholders_that_a_key_could_split_in_two_ways_are_refused() {
+        let one = |pattern: &str| errors(&format!("[key.one]\npattern = \"{pattern}\"\ntype = \"string\"\n"));
+        for pattern in [
+            "celery-task-meta-<a>",
+            "cart/<a>",
+            "user.<a>.settings",
+            "room<n>",
+            "<n>.<a>",
+            "<a>:<b>",
+            "<a>/<b>",
+            "task:<r>:<a>",
+            "<a>-:<b>",
+        ] {
+            assert_eq!(one(pattern), [""; 0], "{pattern}");
+        }
+        assert_eq!(one("<a>-<b>"), ["\"<a>-<b>\" can read the key \"0--0\" in two ways"]);
+        for pattern in ["<a><b>", "<a><n>", "<a>.x.<b>", "task:<r>:<r>"] {
+            assert_eq!(one(pattern).len(), 1, "{pattern}");
+        }
     }
 
     /// C9

@@ -41,6 +41,12 @@ fn content_bytes(schema: &Schema, content: &Content, items: u64) -> u64 {
         Content::List(item) => 48 + items * (size(item) + 4),
         // Before Redis 7.2 only sets of numbers are packed.
         Content::Set(member) => 120 + items * (24 + 8 + text_bytes(size(member))),
+        // Entries are packed together; most of an entry is its values.
+        Content::Stream(fields) => {
+            let entry: u64 = fields.iter().map(|field| field_bytes(&field.name, &field.value, schema)).sum();
+            1_024 + items * (entry + 16)
+        }
+        Content::Module(_) => 0,
         Content::Zset { member, .. } => collection(items, size(member) + 10, 24 + 8 + 16 + 40),
     }
 }

@@ -75,6 +75,8 @@ pub fn content(content: &Content, schema: &Schema) -> String {
         Content::Zset { member, score } => {
             format!("sorted set; member {}, score {}", value(member, schema), value(score, schema))
         }
+        Content::Stream(_) => "stream; each entry has the fields below".into(),
+        Content::Module(name) => format!("the type `{name}` of a module"),
     }
 }
 

@@ -20,9 +20,36 @@ pub(super) fn check(linter: &mut Linter<'_>) {
         if family.purpose.as_deref().is_none_or(|purpose| purpose.trim().is_empty()) {
             linter.find("no-purpose", subject, "has no `purpose`");
         }
+        if !family.also.is_empty() {
+            let types = [family.type_name()].into_iter().chain(family.also.iter().map(String::as_str));
+            linter.find(
+                "mixed-types",
+                subject,
+                format!("its keys have several types: {}", types.collect::<Vec<_>>().join(", ")),
+            );
+        }
+        for suspicion in &family.unconfirmed {
+            linter.find("unconfirmed", subject, suspicion);
+        }
     }
+    check_todo_purposes(linter);
     check_channels(linter);
     check_purposes(linter);
+}
+
+/// The purpose that `infer` writes. One finding for all of them, so that they do not hide the others.
+fn check_todo_purposes(linter: &mut Linter<'_>) {
+    let schema = linter.schema;
+    let todo = |family: &&Family| family.purpose.as_deref().is_some_and(|purpose| purpose.trim() == "TODO");
+    let families: Vec<&Family> = schema.families.iter().filter(todo).collect();
+    let Some(first) = families.first() else { return };
+    let names: Vec<&str> = families.iter().take(3).map(|family| family.name.as_str()).collect();
+    let more = if families.len() > names.len() { ", …" } else { "" };
+    let count =
+        if families.len() == 1 { "1 family has".into() } else { format!("{} families have", families.len()) };
+    let message = format!("{count} the purpose TODO: {}{more}", names.join(", "));
+    let subject = Subject { kind: "schema", name: "", position: first.position, allow: &schema.allow };
+    linter.find("no-purpose", subject, message);
 }
 
 fn check_ttl(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
@@ -58,7 +85,8 @@ fn is_buffer(family: &Family) -> bool {
 }
 
 fn check_bounds(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
-    if family.kind() != KeyType::String && family.max_len.is_none() && !has_only_exact_fields(family) {
+    let bounded = matches!(family.kind(), KeyType::String | KeyType::Module);
+    if !bounded && family.max_len.is_none() && !has_only_exact_fields(family) {
         linter.find("no-cap", subject, format!("a {} without `max_len`", family.kind().as_str()));
     }
     if family.max_keys.is_none() && family.pattern.ids().next().is_some() {

@@ -95,7 +95,8 @@ fn is_used(schema: &Schema, index: usize, id: &IdRule) -> bool {
     let in_content = |content: &Content| match content {
         Content::String(value) | Content::List(value) | Content::Set(value) => in_value(value),
         Content::Zset { member, score } => in_value(member) || in_value(score),
-        Content::Hash(fields) => {
+        Content::Module(_) => false,
+        Content::Hash(fields) | Content::Stream(fields) => {
             fields.iter().any(|field| field.name == FieldName::Id(index) || in_value(&field.value))
         }
     };

@@ -151,7 +151,22 @@ pub const RULES: &[Rule] = &[
         severity: Warning,
         title: "no purpose",
         explanation: "A key without a documented purpose cannot be deleted safely. State in one sentence why it \
-            exists.",
+            exists. Families with the purpose `TODO`, which `infer` writes, are counted in one finding.",
+    },
+    Rule {
+        id: "mixed-types",
+        severity: Warning,
+        title: "keys of one pattern have several types",
+        explanation: "A command for one type fails with WRONGTYPE on the others, and of keys with a type in `also` \
+            only the TTL is checked. Give each type its own pattern and remove `also`.",
+    },
+    Rule {
+        id: "unconfirmed",
+        severity: Warning,
+        title: "an unconfirmed suspicion",
+        explanation: "`infer` declares what it finds, even if that is a mistake: sessions without a TTL, lists that \
+            only grow. It lists such observations in `unconfirmed`. Correct the declaration, or give the reason why it \
+            is intended; then remove the entry.",
     },
     Rule {
         id: "unused-id",

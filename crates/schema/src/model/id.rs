@@ -49,6 +49,28 @@ pub enum IdForm {
     Hour,
     /// `GET /api/users`, with the space replaced by the given byte; or one word such as `other`.
     Endpoint { space: u8 },
+    /// Any bytes, as another program wrote them: nothing is encoded.
+    Verbatim { without: Without },
+}
+
+/// The characters that a verbatim id never contains.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Without(String);
+
+impl Without {
+    /// Only punctuation and spaces separate ids from the text around them.
+    pub fn new(chars: &str) -> Option<Without> {
+        let separates = |char: char| char.is_ascii_punctuation() || char == ' ';
+        chars.chars().all(separates).then(|| Without(chars.to_owned()))
+    }
+
+    pub fn chars(&self) -> &str {
+        &self.0
+    }
+
+    fn contains(&self, byte: u8) -> bool {
+        self.0.as_bytes().contains(&byte)
+    }
 }
 
 /// Which of the characters that are encoded by default this id keeps.
@@ -105,6 +127,7 @@ impl IdRule {
                 }
                 // The path of an endpoint is already encoded.
                 IdForm::Endpoint { .. } if byte == b'%' => key.push(byte),
+                IdForm::Verbatim { .. } => key.push(byte),
                 form if form.stays_raw(byte) => key.push(byte),
                 _ => key.extend_from_slice(percent_encode_byte(byte).as_bytes()),
             }
@@ -112,7 +135,14 @@ impl IdRule {
     }
 
     /// Decodes an id of a key. `None` unless these bytes are the one encoding of an id that [`IdRule::check`] accepts.
+    ///
+    /// A verbatim id that is not UTF-8 is decoded with replacement characters, because it can only be shown.
     pub fn decode<'k>(&self, bytes: &'k [u8]) -> Option<Cow<'k, str>> {
+        if let IdForm::Verbatim { without } = &self.form {
+            let fits = bytes.len() <= self.max && !bytes.iter().any(|byte| without.contains(*byte));
+            let reserved = self.not.iter().any(|word| word.as_bytes() == bytes);
+            return (fits && !reserved && !bytes.is_empty()).then(|| String::from_utf8_lossy(bytes));
+        }
         let text = std::str::from_utf8(bytes).ok()?;
         let decoded = if text.contains('%') || matches!(self.form, IdForm::Endpoint { .. }) {
             Cow::Owned(self.unescape(bytes)?)
@@ -137,6 +167,7 @@ impl IdRule {
         match self.form {
             IdForm::Text(raw) => raw.separator,
             IdForm::Endpoint { .. } => true,
+            IdForm::Verbatim { ref without } => !without.contains(SEPARATOR),
             IdForm::Int { .. } | IdForm::OneOf(_) | IdForm::Hour => false,
         }
     }
@@ -168,6 +199,7 @@ impl IdForm {
             IdForm::OneOf(words) => words.iter().any(|word| word == text),
             IdForm::Hour => is_hour(text),
             IdForm::Endpoint { .. } => is_endpoint(text),
+            IdForm::Verbatim { without } => !text.bytes().any(|byte| without.contains(byte)),
         }
     }
 
@@ -188,21 +220,33 @@ impl IdForm {
             IdForm::Endpoint { .. } => {
                 "METHOD /path with a percent-encoded path, or one lowercase word".to_owned()
             }
+            IdForm::Verbatim { without } if without.0.is_empty() => "any bytes".to_owned(),
+            IdForm::Verbatim { without } => format!("bytes without any of {:?}", without.0),
         }
     }
 
     /// Whether the byte is not encoded.
     pub(crate) fn stays_raw(&self, byte: u8) -> bool {
         match byte {
-            SEPARATOR => match self {
-                IdForm::Text(raw) => raw.separator,
-                IdForm::Endpoint { .. } => true,
-                IdForm::Int { .. } | IdForm::OneOf(_) | IdForm::Hour => false,
-            },
+            _ if matches!(self, IdForm::Verbatim { without } if !without.contains(byte)) => true,
+            SEPARATOR => {
+                matches!(self, IdForm::Text(RawChars { separator: true, .. }) | IdForm::Endpoint { .. })
+            }
             b'/' => matches!(self, IdForm::Text(RawChars { slash: true, .. }) | IdForm::Endpoint { .. }),
             b' ' => matches!(self, IdForm::Text(RawChars { space: true, .. })),
             b'%' | b'*' | b'?' | b'[' | b']' | b'{' | b'}' | b'\\' | b'"' | b'\'' => false,
+            _ if matches!(self, IdForm::Verbatim { .. }) => false,
             byte => byte > b' ' && byte != 0x7f,
+        }
+    }
+
+    /// Whether the encoded id may contain the byte.
+    pub(crate) fn may_contain(&self, byte: u8) -> bool {
+        match self {
+            IdForm::Int { .. } => byte.is_ascii_digit(),
+            IdForm::Endpoint { space } => byte == *space || byte == b'%' || self.stays_raw(byte),
+            IdForm::Verbatim { without } => !without.contains(byte),
+            IdForm::Text(_) | IdForm::OneOf(_) | IdForm::Hour => byte == b'%' || self.stays_raw(byte),
         }
     }
 }
@@ -326,6 +370,21 @@ mod tests {
         for text in ["GET /a b", "GET /{x}", "GET /%", "GET /%7b", "GET /%2A", "GET /%zz", "GET /?"] {
             assert!(spaced.check(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn verbatim_id_is_not_encoded() {
+        let id = rule(IdForm::Verbatim { without: Without::new(":.").unwrap() });
+        for text in ["%61", "a b/c", "{x}*\n", "사용자"] {
+            assert_eq!(encode(&id, text), text);
+            assert_eq!(id.decode(text.as_bytes()).as_deref(), Some(text));
+        }
+        for refused in ["a:b", "a.b", "", "total"] {
+            assert_eq!(id.decode(refused.as_bytes()), None, "{refused:?}");
+            assert!(id.check(refused).is_err(), "{refused:?}");
+        }
+        assert_eq!(id.decode(b"\xff").as_deref(), Some("\u{fffd}"));
+        assert_eq!(Without::new("x"), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A key pattern: literal text and placeholders, `messages:<conversationId>:recent`.
 
-use crate::model::id::{IdRule, SEPARATOR};
+use crate::model::id::IdRule;
 
 /// The literal and placeholder segments of a family's keys, without the schema's prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +29,7 @@ impl Pattern {
     /// Reads a pattern whose placeholders name declared ids.
     pub(crate) fn parse(text: &str, ids: &[IdRule]) -> Result<Pattern, PatternError> {
         let segments = split(text, ids)?;
-        let pattern = Pattern { text: text.to_owned(), segments };
-        pattern.check_boundaries()?;
-        pattern.check_separators(ids)?;
-        Ok(pattern)
+        Ok(Pattern { text: text.to_owned(), segments })
     }
 
     /// The ids of the placeholders, from left to right.
@@ -53,42 +50,6 @@ impl Pattern {
             }
         }
         glob
-    }
-
-    /// A placeholder fills the space between two separators (or braces), so that its end is clear.
-    fn check_boundaries(&self) -> Result<(), PatternError> {
-        for pair in self.segments.windows(2) {
-            let problem = match pair {
-                [Segment::Id(_), Segment::Id(_)] => "two placeholders touch",
-                [Segment::Id(_), Segment::Literal(text)] if !text.starts_with([':', '}']) => {
-                    "a placeholder is followed by text that could be part of it"
-                }
-                [Segment::Literal(text), Segment::Id(_)] if !text.ends_with([':', '{']) => {
-                    "a placeholder follows text that could be part of it"
-                }
-                _ => continue,
-            };
-            let message = format!("{problem} in {:?}", self.text);
-            return Err(error(0, message, "a colon on both sides: \"user:<userId>:online\""));
-        }
-        Ok(())
-    }
-
-    /// At most one placeholder may contain the separator: then a key is parsed from both ends.
-    fn check_separators(&self, ids: &[IdRule]) -> Result<(), PatternError> {
-        let raw: Vec<&str> = self
-            .ids()
-            .map(|id| &ids[id])
-            .filter(|id| id.holds_separator())
-            .map(|id| id.name.as_str())
-            .collect();
-        if raw.len() < 2 {
-            return Ok(());
-        }
-        let message = format!("<{}> and <{}> may both contain the separator", raw[0], raw[1]);
-        let encoded =
-            format!("no `raw = \":\"` for one of them; its colons are then encoded as %{SEPARATOR:X}");
-        Err(error(0, message, encoded))
     }
 }
 
@@ -187,17 +148,10 @@ mod tests {
             ("user:<userid>", "<userId>"),
             ("user:<userId", "<userId>"),
             ("user:<color>", "`color = { max = 128 }` under [ids]"),
-            ("user<userId>", "a colon on both sides: \"user:<userId>:online\""),
             ("", "\"user:<userId>:online\""),
         ] {
             let error = Pattern::parse(text, &ids()).unwrap_err();
             assert_eq!(error.suggestion, suggestion, "{text}");
         }
-    }
-
-    #[test]
-    fn one_placeholder_may_hold_the_separator_two_may_not() {
-        assert!(Pattern::parse("task:<run>:<task>", &ids()).is_ok());
-        assert!(Pattern::parse("task:<run>:<path>", &ids()).is_err());
     }
 }

@@ -7,10 +7,32 @@ use crate::model::pattern::Pattern;
 use crate::model::value::Value;
 use crate::model::{Allow, Channel, Content, Example, Family, KeyType, Renewal, Role, Tag, Ttl, TtlRule};
 
-pub(crate) const FAMILY_KEYS: [&str; 20] = [
-    "pattern", "type", "value", "fields", "item", "member", "score", "max_len", "max_keys", "ttl", "tag",
-    "role", "with", "sums", "writers", "contract", "purpose", "note", "example", "allow",
+pub(crate) const FAMILY_KEYS: [&str; 22] = [
+    "pattern",
+    "type",
+    "also",
+    "value",
+    "fields",
+    "item",
+    "member",
+    "score",
+    "max_len",
+    "max_keys",
+    "ttl",
+    "tag",
+    "role",
+    "with",
+    "sums",
+    "writers",
+    "contract",
+    "purpose",
+    "note",
+    "example",
+    "allow",
+    "unconfirmed",
 ];
+/// The type of a module is written with its name: `module:ReJSON-RL`.
+const MODULE: &str = "module:";
 pub(crate) const CHANNEL_KEYS: [&str; 5] = ["name", "payload", "contract", "purpose", "note"];
 pub(crate) const TTL_KEYS: [&str; 9] =
     ["max", "exact", "range", "none", "late", "why", "after", "backstop", "renewed"];
@@ -28,13 +50,20 @@ pub(super) fn read_family(
         .and_then(|item| read_pattern(item, names, reader));
     let content = read_content(table, names, reader);
     let max_len = table.get("max_len").and_then(|item| read_count(item, reader));
-    if let (Some(Content::String(_)), Some(item)) = (&content, table.get("max_len")) {
-        reader.report(item.at, "a string has no `max_len`", "value = { text = 4096 }");
+    match (&content, table.get("max_len")) {
+        (Some(Content::String(_)), Some(item)) => {
+            reader.report(item.at, "a string has no `max_len`", "value = { text = 4096 }");
+        }
+        (Some(Content::Module(_)), Some(item)) => {
+            reader.report(item.at, "the length of a module's type is unknown", "no `max_len`");
+        }
+        _ => {}
     }
     let (pattern, content) = (pattern?, content?);
     Some(Family {
         name: name.to_owned(),
         content,
+        also: read_also(table, reader),
         max_len,
         max_keys: table.get("max_keys").and_then(|item| read_count(item, reader)),
         ttl: read_ttl(table.get("ttl"), reader),
@@ -48,6 +77,7 @@ pub(super) fn read_family(
         note: table.text("note", reader),
         example: table.get("example").map(|item| read_example(item, reader)),
         allow: read_allow(table.get("allow"), reader),
+        unconfirmed: texts(table, "unconfirmed", reader),
         position: reader.source().position(table.at),
         pattern,
     })
@@ -104,40 +134,67 @@ fn read_pattern(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Op
 
 fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) -> Option<Content> {
     let item = table.need("type", "\"string\"", reader)?;
-    let text = item.text(reader)?;
-    let Ok(kind) = text.parse::<KeyType>() else {
-        let all = KeyType::ALL.map(KeyType::as_str).join(", ");
-        reader.report(item.at, format!("unknown type {text:?}"), format!("one of {all}"));
-        return None;
-    };
+    let (kind, name) = read_type(&item.text(reader)?, item, reader)?;
     let belongs: &[&str] = match kind {
         KeyType::String => &["value"],
         KeyType::Hash => &["fields"],
         KeyType::List => &["item"],
         KeyType::Set => &["member"],
         KeyType::Zset => &["member", "score"],
+        KeyType::Stream => &["fields"],
+        KeyType::Module => &[],
     };
     for key in ["value", "fields", "item", "member", "score"] {
         if let Some(item) = table.get(key)
             && !belongs.contains(&key)
         {
             let message = format!("a {} has no `{key}`", kind.as_str());
-            reader.report(item.at, message, format!("`{}`", belongs.join("` and `")));
+            match belongs {
+                [] => reader.report_without_suggestion(item.at, message),
+                _ => reader.report(item.at, message, format!("`{}`", belongs.join("` and `"))),
+            }
         }
     }
     let value = |key: &str, reader: &mut Reader<'_>| match table.get(key) {
         Some(item) => read_value(item, names, reader),
         None => Some(Value::Any),
     };
+    let fields = |reader: &mut Reader<'_>| {
+        table.get("fields").map(|item| read_fields(item, names, reader)).unwrap_or_default()
+    };
     Some(match kind {
         KeyType::String => Content::String(value("value", reader)?),
-        KeyType::Hash => Content::Hash(
-            table.get("fields").map(|item| read_fields(item, names, reader)).unwrap_or_default(),
-        ),
+        KeyType::Hash => Content::Hash(fields(reader)),
+        KeyType::Stream => Content::Stream(fields(reader)),
+        KeyType::Module => Content::Module(name),
         KeyType::List => Content::List(value("item", reader)?),
         KeyType::Set => Content::Set(value("member", reader)?),
         KeyType::Zset => Content::Zset { member: value("member", reader)?, score: value("score", reader)? },
     })
+}
+
+/// A type, and its name as `TYPE` replies it.
+fn read_type(text: &str, item: Item<'_>, reader: &mut Reader<'_>) -> Option<(KeyType, String)> {
+    if let Some(name) = text.strip_prefix(MODULE).filter(|name| !name.is_empty()) {
+        return Some((KeyType::Module, name.to_owned()));
+    }
+    match text.parse::<KeyType>() {
+        Ok(kind) if kind != KeyType::Module => Some((kind, text.to_owned())),
+        _ => {
+            let all = KeyType::ALL.map(|kind| match kind {
+                KeyType::Module => "module:NAME",
+                kind => kind.as_str(),
+            });
+            reader.report(item.at, format!("unknown type {text:?}"), format!("one of {}", all.join(", ")));
+            None
+        }
+    }
+}
+
+fn read_also(table: &Table<'_>, reader: &mut Reader<'_>) -> Vec<String> {
+    let Some(item) = table.get("also") else { return Vec::new() };
+    let types = item.texts(reader);
+    types.iter().filter_map(|text| Some(read_type(text, item, reader)?.1)).collect()
 }
 
 fn read_ttl(item: Option<Item<'_>>, reader: &mut Reader<'_>) -> Ttl {

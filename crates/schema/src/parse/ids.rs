@@ -2,14 +2,18 @@
 
 use super::limit::duration_text;
 use super::table::{Item, Reader, Table};
-use crate::model::id::{IdForm, IdRule, LAST_UNIX_MS, RawChars};
+use crate::model::id::{IdForm, IdRule, LAST_UNIX_MS, RawChars, Without};
 
-pub(crate) const ID_KEYS: [&str; 12] =
-    ["max", "not", "raw", "form", "range", "step", "one_of", "of", "space", "example", "note", "allow"];
-pub(crate) const FORMS: [&str; 5] = ["text", "int", "unix_ms", "hour", "endpoint"];
+pub(crate) const ID_KEYS: [&str; 13] = [
+    "max", "not", "raw", "without", "form", "range", "step", "one_of", "of", "space", "example", "note",
+    "allow",
+];
+pub(crate) const FORMS: [&str; 6] = ["text", "int", "unix_ms", "hour", "endpoint", "verbatim"];
 
 /// Redis keeps long keys in memory, and people have to read them.
 const MAX_ID_BYTES: u64 = 1024;
+/// A verbatim id describes keys that exist already: as long as Redis allows.
+const MAX_VERBATIM_BYTES: u64 = 512 << 20;
 
 pub(super) fn read_ids(table: &Table<'_>, reader: &mut Reader<'_>) -> Vec<IdRule> {
     let mut ids: Vec<IdRule> = Vec::new();
@@ -45,10 +49,17 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
         );
     }
     let form = read_form(table, base.as_ref(), reader)?;
+    if let (Some(item), false) = (table.get("without"), matches!(form, IdForm::Verbatim { .. })) {
+        reader.report(item.at, "only a verbatim id has `without`", "form = \"verbatim\"");
+    }
     let default_max = base.as_ref().map_or(128, |base| base.max);
     let max = match table.get("max") {
         None => default_max,
-        Some(item) => usize::try_from(item.count(1, reader)?.min(MAX_ID_BYTES)).unwrap_or(default_max),
+        Some(item) => {
+            let verbatim = matches!(form, IdForm::Verbatim { .. });
+            let most = if verbatim { MAX_VERBATIM_BYTES } else { MAX_ID_BYTES };
+            usize::try_from(item.count(1, reader)?.min(most)).unwrap_or(default_max)
+        }
     };
     let not = table.get("not").map(|item| item.texts(reader)).unwrap_or_default();
     let mut id = IdRule {
@@ -78,6 +89,8 @@ fn read_id(name: &str, table: &Table<'_>, earlier: &[IdRule], reader: &mut Reade
 fn default_example(id: &IdRule) -> String {
     match &id.form {
         IdForm::Text(_) => super::snake(&id.name).trim_end_matches("_id").to_owned() + "1",
+        // Letters and digits are never excluded.
+        IdForm::Verbatim { .. } => "x1".to_owned(),
         IdForm::Int { min, step, .. } => (min.div_ceil(*step).max(1) * step).to_string(),
         IdForm::OneOf(words) => words.first().cloned().unwrap_or_default(),
         IdForm::Hour => "2024-09-17_14".to_owned(),
@@ -119,6 +132,9 @@ fn read_form(table: &Table<'_>, base: Option<&IdRule>, reader: &mut Reader<'_>) 
         "int" => read_int(table, u64::MAX, reader),
         "unix_ms" => read_int(table, LAST_UNIX_MS, reader),
         "hour" => IdForm::Hour,
+        "verbatim" => IdForm::Verbatim {
+            without: table.get("without").map(|item| read_without(item, reader)).unwrap_or_default(),
+        },
         "endpoint" => {
             IdForm::Endpoint { space: table.get("space").map_or(b' ', |item| read_space(item, reader)) }
         }
@@ -139,6 +155,14 @@ fn read_space(item: Item<'_>, reader: &mut Reader<'_>) -> u8 {
             b' '
         }
     }
+}
+
+fn read_without(item: Item<'_>, reader: &mut Reader<'_>) -> Without {
+    let chars = item.text(reader).unwrap_or_default();
+    Without::new(&chars).unwrap_or_else(|| {
+        reader.report(item.at, "`without` lists the separators that the id never contains", "\":\"");
+        Without::default()
+    })
 }
 
 fn read_raw(item: Item<'_>, reader: &mut Reader<'_>) -> RawChars {

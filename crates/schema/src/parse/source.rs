@@ -24,6 +24,8 @@ pub struct ParseError {
     pub message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
+    /// The families and channels whose patterns are the error, if it is about patterns.
+    pub families: Vec<String>,
 }
 
 impl fmt::Display for ParseError {
@@ -92,6 +94,7 @@ impl<'t> Source<'t> {
             position: self.position(at),
             message: message.into(),
             suggestion,
+            families: Vec::new(),
         }
     }
 }

@@ -23,6 +23,16 @@ fn check(root: &Json, schema: &Json, value: &Json, path: &str) -> Result<(), Str
                     return Err(format!("{path} is no {rule}"));
                 }
             }
+            // The only pattern of a text without alternatives by type is that of a module's type.
+            "pattern"
+                if rule == "^module:.+$"
+                    && value
+                        .as_str()
+                        .and_then(|text| text.strip_prefix("module:"))
+                        .is_none_or(str::is_empty) =>
+            {
+                return Err(format!("{path} does not match {rule}"));
+            }
             "enum" if !rule.as_array().unwrap().contains(value) => {
                 return Err(format!("{path} is none of {rule}"));
             }

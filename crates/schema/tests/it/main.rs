@@ -1,6 +1,7 @@
 //! The schema language: parsing, linting, matching, and Hob's own schema files.
 
 mod contract;
+mod diff;
 mod fuzz;
 mod json_schema;
 mod language;

@@ -82,7 +82,7 @@ fn keylike_text() -> impl Strategy<Value = String> {
 /// A valid id of this form.
 fn id_text(form: &IdForm) -> BoxedStrategy<String> {
     match form {
-        IdForm::Text(_) => keylike_text().boxed(),
+        IdForm::Text(_) | IdForm::Verbatim { .. } => keylike_text().boxed(),
         IdForm::OneOf(words) => select(words.clone()).boxed(),
         IdForm::Int { min, max, step } => {
             let (min, max, step) = (min / step, max / step, *step);
@@ -340,7 +340,8 @@ proptest! {
             let [_, key, _, left, _, right, _] = words[..] else { panic!("{}", error.message) };
             for name in [left, right] {
                 let family = text.split("[key.").find(|block| block.starts_with(&format!("{name}]"))).unwrap();
-                let alone = Schema::parse("t.toml", &format!("{PIECES}[key.{family}")).unwrap();
+                // A pattern that reads a key in two ways is an error by itself.
+                let Ok(alone) = Schema::parse("t.toml", &format!("{PIECES}[key.{family}")) else { continue };
                 let catalog = Catalog::new(vec![alone], Layout::Plain).unwrap();
                 prop_assert!(family.contains("<hour>") || catalog.find(key.as_bytes()).is_some(), "{} {}", key, family);
             }

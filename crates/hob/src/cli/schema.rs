@@ -1,0 +1,166 @@
+//! The arguments of `hob schema`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+/// The format of a report.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ReportFormat {
+    Text,
+    Json,
+    /// SARIF 2.1.0, for code scanning
+    Sarif,
+    /// JUnit XML, for test reports
+    Junit,
+    /// Annotations of GitHub Actions
+    Github,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SchemaCommand {
+    /// Check schema files for mistakes: patterns, TTLs, bounds, values, slots
+    Lint {
+        /// Schema files; Hob's own if none is given
+        files: Vec<PathBuf>,
+        #[arg(long, value_enum, default_value = "text")]
+        format: ReportFormat,
+    },
+    /// Compare two versions of a schema: which edits are compatible, need a migration, or break programs
+    ///
+    /// `readers`: programs with the old schema read what they do not expect. `writers`: they write what the new schema
+    /// forbids. `data`: existing keys break the new schema.
+    ///
+    /// Exit status: 0 compatible, 1 failure, 2 usage error, 3 needs a migration, 4 breaking.
+    Diff {
+        /// The old and the new version, as a path or git:REVISION:PATH; with --against, only new versions
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<String>,
+        /// The old version: a path, git:REVISION:PATH, or git:REVISION for the files of the same names
+        #[arg(long, value_name = "VERSION")]
+        against: Option<String>,
+        #[arg(long, value_enum, default_value = "text")]
+        format: ReportFormat,
+    },
+    /// Run lint, diff, and an audit after your own tests, which write to a throw-away Redis
+    ///
+    /// Starts redis-server or valkey-server on a free port and runs the command with its address in REDIS_URL. The audit
+    /// then checks the keys that the command has left there.
+    ///
+    /// Exit status: 0 no findings, 1 failure (also of the command), 2 usage error, 3 warnings, 4 errors.
+    Ci(CiArgs),
+    /// Explain a lint rule and its remedy; without an id, list all rules
+    Explain { id: Option<String> },
+    /// Write schemas as Markdown pages
+    Docs {
+        /// Schema files; Hob's own if none is given
+        files: Vec<PathBuf>,
+        /// Write one page per schema into this folder, instead of all to stdout
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+    },
+    /// Print the JSON Schema of the file format, for editors
+    Json,
+    /// Print a line for Redis's ACL file: a user that may access the declared keys and channels only
+    ///
+    /// The user cannot log in until you add a password, as `>password` or `#sha256`.
+    Acl {
+        /// Schema files; Hob's own if none is given
+        files: Vec<PathBuf>,
+        /// The name of the user
+        #[arg(long, default_value = "hob")]
+        user: String,
+        /// The keys have hash tags, as on a Cluster
+        #[arg(long)]
+        tagged: bool,
+    },
+    /// Propose a schema file from a sample of the keys of a Redis; read-only
+    Infer(InferArgs),
+    /// Check the keys of a Redis against schemas; read-only
+    Audit(AuditArgs),
+    /// Delete the keys of a declared family, or add missing TTLs; a dry run without --apply
+    Clean(CleanArgs),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InferArgs {
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://; without a scheme, redis://
+    pub(crate) url: String,
+    /// The name of the proposed schema
+    #[arg(long, default_value = "inferred")]
+    pub(crate) name: String,
+    /// Maximum number of keys to sample
+    #[arg(long, default_value_t = 20_000)]
+    pub(crate) keys: u64,
+    /// Maximum time to take the sample, in seconds
+    #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) seconds: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AuditArgs {
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://; without a scheme, redis://
+    pub(crate) url: String,
+    /// A schema file; may be repeated; Hob's own if none is given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Vec<PathBuf>,
+    /// The keys have hash tags (implied by redis+cluster://)
+    #[arg(long)]
+    pub(crate) tagged: bool,
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+    /// An earlier report in JSON; its findings are reported again only if they concern more keys
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Maximum number of keys to check per second, to limit the load on the server [default: no limit]
+    #[arg(long, value_name = "KEYS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pace: Option<u32>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CiArgs {
+    /// A schema file; may be repeated
+    #[arg(long, required = true, value_name = "FILE")]
+    pub(crate) schema: Vec<PathBuf>,
+    /// Also compare with an earlier version, as for `diff`
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) against: Option<String>,
+    /// The keys have hash tags
+    #[arg(long)]
+    pub(crate) tagged: bool,
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: ReportFormat,
+    /// The server to start [default: redis-server or valkey-server]
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) server: Option<String>,
+    /// The command that runs your tests
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CleanArgs {
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://; without a scheme, redis://
+    pub(crate) url: String,
+    /// The family: `typing`, or `chat.typing`
+    #[arg(long)]
+    pub(crate) family: String,
+    /// A schema file; may be repeated; Hob's own if none is given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) schema: Vec<PathBuf>,
+    /// The keys have hash tags (implied by redis+cluster://)
+    #[arg(long)]
+    pub(crate) tagged: bool,
+    /// Instead of deleting keys, set the longest TTL that the family allows on keys without a TTL
+    #[arg(long)]
+    pub(crate) repair_ttl: bool,
+    /// Delete only keys that were not used for this many hours
+    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) idle_hours: Option<u64>,
+    /// Maximum number of keys to scan per second
+    #[arg(long, value_name = "KEYS_PER_SECOND", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pace: Option<u32>,
+    /// Change the keys
+    #[arg(long)]
+    pub(crate) apply: bool,
+}

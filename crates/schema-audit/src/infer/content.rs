@@ -1,0 +1,174 @@
+//! What the keys of one pattern and one type contain.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use hob_schema::KeyType;
+use hob_schema::check::Sample;
+
+use super::values::{Shapes, ValueStats};
+
+/// If a hash has more fields than this, their names are treated as ids.
+const MAX_FIELDS: usize = 32;
+
+#[derive(Debug, Default)]
+pub(super) struct ContentStats {
+    /// The most elements, or bytes of a string.
+    pub(super) longest: u64,
+    values: ValueStats,
+    scores: Scores,
+    fields: FieldStats,
+}
+
+impl ContentStats {
+    /// Adds a key. Without a sample, its value was too long to be read.
+    pub(super) fn add(&mut self, sample: Option<&Sample>, len: u64) {
+        self.longest = self.longest.max(len);
+        match sample {
+            None | Some(Sample::Unread) => self.values.add_unread(len),
+            Some(Sample::Text(value)) => self.values.add(value),
+            Some(Sample::Items(items)) => items.iter().for_each(|item| self.values.add(item)),
+            Some(Sample::Scored(members)) => {
+                for (member, score) in members {
+                    self.values.add(member);
+                    self.scores.add(*score);
+                }
+            }
+            Some(Sample::Hash { fields, whole }) => self.fields.add(fields, *whole),
+            Some(Sample::Entries(entries)) => entries.iter().for_each(|fields| self.fields.add(fields, true)),
+        }
+    }
+
+    pub(super) fn merge(&mut self, other: ContentStats) {
+        self.longest = self.longest.max(other.longest);
+        self.values.merge(other.values);
+        self.scores.merge(&other.scores);
+        self.fields.merge(other.fields);
+    }
+
+    /// Writes the lines that declare the content of a family.
+    pub(super) fn write(&self, family: &str, kind: KeyType, shapes: &mut Shapes, out: &mut String) {
+        let mut value = || self.values.form(family, shapes);
+        let _ = match kind {
+            KeyType::String => writeln!(out, "value    = {}", value()),
+            KeyType::List => writeln!(out, "item     = {}", value()),
+            KeyType::Set => writeln!(out, "member   = {}", value()),
+            KeyType::Zset => writeln!(out, "member   = {}\nscore    = {}", value(), self.scores.form()),
+            KeyType::Hash | KeyType::Stream => {
+                writeln!(out, "fields   = {}", self.fields.form(family, shapes))
+            }
+            KeyType::Module => Ok(()),
+        };
+    }
+}
+
+#[derive(Debug)]
+struct Scores {
+    lowest: f64,
+    highest: f64,
+}
+
+impl Default for Scores {
+    fn default() -> Self {
+        Scores { lowest: f64::INFINITY, highest: f64::NEG_INFINITY }
+    }
+}
+
+impl Scores {
+    fn add(&mut self, score: f64) {
+        self.lowest = self.lowest.min(score);
+        self.highest = self.highest.max(score);
+    }
+
+    fn merge(&mut self, other: &Scores) {
+        self.lowest = self.lowest.min(other.lowest);
+        self.highest = self.highest.max(other.highest);
+    }
+
+    fn form(&self) -> &'static str {
+        let within =
+            |from: f64, to: f64| from <= self.lowest && self.lowest <= self.highest && self.highest < to;
+        if within(1e9, 1e10) {
+            "\"unix_s\""
+        } else if within(1e12, 1e13) {
+            "\"unix_ms\""
+        } else {
+            "\"float\""
+        }
+    }
+}
+
+/// The fields of hashes, or of the entries of streams.
+#[derive(Debug, Default)]
+struct FieldStats {
+    hashes: u64,
+    /// Each field with the number of hashes that have it. Cleared when there are too many.
+    named: BTreeMap<String, (u64, ValueStats)>,
+    /// The values of all fields.
+    all: ValueStats,
+    /// Some hash was read in part, or the names are not those of a few fields.
+    open: bool,
+}
+
+impl FieldStats {
+    fn add(&mut self, fields: &[(Vec<u8>, Vec<u8>)], whole: bool) {
+        self.hashes += 1;
+        self.open |= !whole;
+        for (index, (name, value)) in fields.iter().enumerate() {
+            self.all.add(value);
+            let name = String::from_utf8_lossy(name);
+            let plain = !name.is_empty()
+                && name.len() <= 64
+                && name.bytes().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-'));
+            self.open |= !plain;
+            if self.open {
+                continue;
+            }
+            // An entry of a stream may have a field twice.
+            let first = !fields[..index].iter().any(|(earlier, _)| earlier == name.as_bytes());
+            let (count, stats) = self.named.entry(name.into_owned()).or_default();
+            *count += u64::from(first);
+            stats.add(value);
+        }
+        self.close_if_many();
+    }
+
+    fn merge(&mut self, other: FieldStats) {
+        self.hashes += other.hashes;
+        self.open |= other.open;
+        self.all.merge(other.all);
+        for (name, (count, stats)) in other.named {
+            let (own_count, own) = self.named.entry(name).or_default();
+            *own_count += count;
+            own.merge(stats);
+        }
+        self.close_if_many();
+    }
+
+    fn close_if_many(&mut self) {
+        self.open |= self.named.len() > MAX_FIELDS;
+        if self.open {
+            self.named.clear();
+        }
+    }
+
+    fn form(&self, family: &str, shapes: &mut Shapes) -> String {
+        if self.open || self.named.is_empty() {
+            return format!("{{ \"*\" = {} }}", self.all.form(family, shapes));
+        }
+        let mut words = Vec::new();
+        for (name, (count, stats)) in &self.named {
+            let value = stats.form(&format!("{family}_{}", name.replace('-', "_").to_lowercase()), shapes);
+            let optional = *count < self.hashes;
+            let value = match value.strip_suffix('"') {
+                Some(word) if optional => format!("{word}?\""),
+                None if optional => {
+                    format!("{}, optional = true }}", value.trim_end_matches('}').trim_end())
+                }
+                _ => value,
+            };
+            words.push(format!("{name} = {value}"));
+        }
+        format!("{{ {} }}", words.join(", "))
+    }
+}
