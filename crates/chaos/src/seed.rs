@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A stream of its own for each user of the seed, so that one does not change what the others draw.
+    /// The random numbers of one user of the seed. They do not depend on how many numbers the others take.
     pub(crate) fn new(seed: u64, user: &str) -> Self {
         let mixed = user.bytes().fold(seed, |mixed, byte| Self(mixed ^ u64::from(byte)).next());
         Self(mixed)

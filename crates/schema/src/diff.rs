@@ -371,7 +371,7 @@ impl<'s> Differ<'s> {
         }
     }
 
-    /// Messages are not stored, so there is no data to migrate.
+    /// Redis does not store messages, so an edit needs no migration.
     fn channel(&mut self, old: &Channel, new: &Channel, subject: Subject<'_>) {
         if !self.same_pattern(&old.pattern.segments, &new.pattern.segments) || old.env != new.env {
             let message = format!("the name {:?} became {:?}", old.pattern.text, new.pattern.text);

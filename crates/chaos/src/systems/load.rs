@@ -99,8 +99,8 @@ impl Load {
         Ok(Self { world: Arc::clone(world), target: serve(router).await?, served, state: Mutex::new(state) })
     }
 
-    /// Saves a plan of its own and queues a run of it. A request without an answer may have queued a run; the next attempt has
-    /// another plan, so its requests are counted apart.
+    /// Saves a new plan and queues a run of it. A request without an answer may have queued a run; the next attempt uses
+    /// another plan, so the requests of the two are counted separately.
     async fn queue(&self, node: usize) -> Option<()> {
         let plan = {
             let mut state = self.state();

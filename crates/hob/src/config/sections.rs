@@ -28,7 +28,7 @@ fn check_node(config: &NodeConfig, mistakes: &mut Mistakes) {
     let known: Vec<&str> = services::ALL.iter().map(Registration::name).collect();
     mistakes.check_each("services", &config.services, |name| match known.contains(&name.as_str()) {
         true => Ok(()),
-        false => Err(format!("there is no service {name:?}; there are {}", known.join(", "))),
+        false => Err(format!("unknown service {name:?}; expected one of {}", known.join(", "))),
     });
 }
 

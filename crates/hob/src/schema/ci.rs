@@ -61,6 +61,7 @@ impl ThrowAwayServer {
             if started.elapsed() > START_LIMIT {
                 bail!("{program} did not start within {} s", START_LIMIT.as_secs());
             }
+            // Redis does not tell when it is ready, so the port is tried until it answers.
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())

@@ -160,7 +160,7 @@ async fn check(server: &RedisServer, store: &Store, writes: &[Vec<Write>]) -> Re
     Ok(())
 }
 
-/// Each case is a keyspace of its own on the same server.
+/// All cases use the same server, which is emptied before each.
 #[test]
 fn what_infer_writes_audit_passes() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -35,7 +35,7 @@ impl Deadline {
     }
 }
 
-/// Why there is no connection.
+/// The reason for a missing connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Down {
     /// The connection was lost, or there was none yet. No attempt to connect has failed since then.

@@ -19,7 +19,7 @@ for _, incarnation in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', int(no
     answer[#answer + 1] = redis.call('HGET', KEYS[2], incarnation) or ''
     answer[#answer + 1] = claim
   else
-    -- Another client has added it: there is no such node.
+    -- Not a node: another client has added this member.
     redis.call('ZREM', KEYS[3], incarnation)
   end
 end

@@ -10,7 +10,7 @@ pub(super) type Pass = (Instant, Instant);
 pub(super) struct Loss {
     pub(super) from: Instant,
     pub(super) to: Instant,
-    /// How often; `None` if there is no bound.
+    /// The maximum number of times; `None` is unlimited.
     pub(super) times: Option<usize>,
 }
 
