@@ -17,6 +17,7 @@
 mod categories;
 mod command;
 mod hash;
+mod inline;
 mod key_type;
 mod lookup;
 mod slot;
@@ -24,6 +25,7 @@ mod table;
 
 pub use command::{Command, Flags, Keys};
 pub use hash::FnvHasher;
+pub use inline::inline_words;
 pub use key_type::KeyType;
 pub use lookup::{Entry, Unresolved, command_keys, entries, lookup, resolve};
 pub use slot::{SLOTS, key_slot};

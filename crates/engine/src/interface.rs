@@ -10,6 +10,5 @@ mod subscriber;
 
 pub use connection::Connection;
 pub use listener::Listener;
-pub(crate) use request::split_inline;
 pub use request::{ProtocolError, RequestParser};
 pub use subscriber::{Event, Subscriber};

@@ -1,7 +1,8 @@
 //! The first line of a script: `#!lua flags=no-writes,allow-oom`.
 
+use hob_commands::inline_words;
+
 use crate::command::printable;
-use crate::interface::split_inline;
 use crate::reply::{CommandResult, Failure};
 
 /// What a script declares about itself.
@@ -25,7 +26,7 @@ pub(super) fn parse(script: &[u8]) -> CommandResult<(Declared, &[u8])> {
     }
     let end = memchr::memchr(b'\n', script).ok_or(Failure::new("ERR Invalid script shebang"))?;
     let (line, body) = script.split_at(end);
-    let words = split_inline(line).ok_or(Failure::new("ERR Invalid engine in script shebang"))?;
+    let words = inline_words(line).ok_or(Failure::new("ERR Invalid engine in script shebang"))?;
     let (engine, options) =
         words.split_first().ok_or(Failure::new("ERR Invalid engine in script shebang"))?;
     if engine != b"#!lua" {
