@@ -46,7 +46,7 @@ pub enum Sample {
     Entries(Vec<Vec<(Vec<u8>, Vec<u8>)>>),
 }
 
-/// The ways in which a key can break its schema.
+/// The ways in which a key, or a command that writes it, can break its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Breach {
@@ -63,6 +63,8 @@ pub enum Breach {
     UndeclaredField,
     TooManyKeys,
     BrokenSum,
+    /// The keys of a command are not in one Cluster slot.
+    CrossSlot,
 }
 
 hob_units::names!(Breach {
@@ -78,6 +80,7 @@ hob_units::names!(Breach {
     UndeclaredField = "undeclared-field",
     TooManyKeys = "too-many-keys",
     BrokenSum = "broken-sum",
+    CrossSlot = "cross-slot",
 });
 
 impl Breach {
@@ -87,7 +90,8 @@ impl Breach {
             | Breach::WrongType
             | Breach::MissingTtl
             | Breach::OverLong
-            | Breach::MisfitValue => Severity::Error,
+            | Breach::MisfitValue
+            | Breach::CrossSlot => Severity::Error,
             Breach::UndeclaredKey
             | Breach::LongTtl
             | Breach::UnexpectedTtl

@@ -7,6 +7,7 @@
 mod acl;
 mod catalog;
 pub mod check;
+pub mod code;
 pub mod diff;
 pub mod docs;
 pub mod examples;

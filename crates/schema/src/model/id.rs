@@ -285,7 +285,9 @@ fn is_encoded_path(path: &str) -> bool {
 }
 
 fn is_hour(text: &str) -> bool {
+    // A year before 0 starts with a sign.
     text.len() == 13
+        && text.starts_with(|char: char| char.is_ascii_digit())
         && jiff::civil::DateTime::strptime("%Y-%m-%d_%H", text)
             .is_ok_and(|hour| hour.strftime("%Y-%m-%d_%H").to_string() == text)
 }
@@ -395,7 +397,7 @@ mod tests {
         assert!(status.check("200").is_err());
         let hour = rule(IdForm::Hour);
         assert!(hour.check("2024-09-17_14").is_ok());
-        for text in ["2024-09-17_24", "2024-02-30_01", "2024-9-17_14", "2024-09-17 14"] {
+        for text in ["-001-01-01_00", "2024-09-17_24", "2024-02-30_01", "2024-9-17_14", "2024-09-17 14"] {
             assert!(hour.check(text).is_err(), "{text}");
         }
         assert!(matches!(rule(IdForm::Hour).check("total"), Err(IdError::Reserved { .. })));

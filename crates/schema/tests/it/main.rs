@@ -1,5 +1,6 @@
 //! The schema language: parsing, linting, matching, and Hob's own schema files.
 
+mod code;
 mod contract;
 mod diff;
 mod fuzz;
