@@ -1,8 +1,8 @@
 //! Compares the keys of a Redis with its schemas: read-only, pipelined, paced, in bounded memory.
 
 pub(crate) mod baseline;
-mod findings;
-mod probe;
+pub(crate) mod findings;
+pub(crate) mod probe;
 pub(crate) mod report;
 mod sums;
 
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::master::{IdleTimes, Master};
 use crate::scan::{Pace, Progress, db_size, other_databases, pages};
 use findings::Findings;
-use probe::Prober;
+use probe::{MemoryUse, Prober};
 use report::AuditReport;
 
 /// How to audit.
@@ -39,7 +39,7 @@ pub async fn audit(
         expected += db_size(master).await?;
     }
     let mut findings = Findings::new(catalog);
-    let prober = Prober::new(catalog, findings.identified());
+    let prober = Prober::new(catalog, findings.identified(), MemoryUse::Sampled);
     let mut idle_times = IdleTimes::Kept;
     for store in &masters {
         let mut report_keys = |keys| {

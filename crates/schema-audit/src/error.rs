@@ -26,6 +26,14 @@ pub enum Error {
         "the server does not record when a key was last used ({0}); delete by family or repair TTLs instead"
     )]
     NoIdleTimes(#[source] hob_store::Error),
+    #[error("unknown ready-made schema {0:?}; `hob schema ready` lists them")]
+    UnknownReady(String),
+    #[error("the prefix {0:?} contains a character with a special meaning")]
+    BadPrefix(String),
+    #[error(transparent)]
+    Ready(hob_schema::ParseErrors),
+    #[error(transparent)]
+    Conflict(#[from] hob_schema::KeyConflict),
     #[error("{0} does not need a TTL, so there is none to repair")]
     TtlNotRequired(String),
 }

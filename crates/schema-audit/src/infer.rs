@@ -3,6 +3,7 @@
 mod content;
 mod ids;
 mod proposal;
+mod recognize;
 mod values;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{TryStreamExt, pin_mut};
 use hob_schema::KeyType;
+use hob_schema::check::{Expiry, Facts};
 use hob_store::{Store, Value};
 
 use crate::batch::{Batch, next, value};
@@ -20,6 +22,8 @@ use crate::sample::{read_sample, value_commands_of_type};
 use crate::scan::{Pace, db_size, other_databases, pages};
 use content::ContentStats;
 use proposal::propose;
+pub use recognize::Known;
+use recognize::Recognizer;
 
 /// How many keys to sample.
 #[derive(Clone, Debug)]
@@ -28,11 +32,18 @@ pub struct InferOptions {
     pub name: String,
     pub max_keys: u64,
     pub max_time: Duration,
+    /// Schemas whose keys the proposal leaves out if it recognizes them.
+    pub known: Vec<Known>,
 }
 
 impl Default for InferOptions {
     fn default() -> Self {
-        InferOptions { name: "inferred".to_owned(), max_keys: 20_000, max_time: Duration::from_secs(1) }
+        InferOptions {
+            name: "inferred".to_owned(),
+            max_keys: 20_000,
+            max_time: Duration::from_secs(1),
+            known: Vec::new(),
+        }
     }
 }
 
@@ -55,6 +66,14 @@ struct Sampled {
     /// The first reason why a key could not be read.
     refused: Option<String>,
     hint: Option<String>,
+    /// Recognized schemas, with the number of their keys in the sample.
+    recognized: BTreeMap<String, u64>,
+}
+
+/// Where the keys of a sample go.
+struct Sorting {
+    tree: PatternTree<PatternStats>,
+    recognizer: Recognizer,
 }
 
 /// What the sampled keys of one pattern have in common.
@@ -94,7 +113,7 @@ impl Merge for PatternStats {
 
 /// Proposes a schema for the keys of a store.
 pub async fn infer(store: &Store, options: &InferOptions) -> Result<Inferred, Error> {
-    let mut tree = PatternTree::<PatternStats>::default();
+    let mut sorting = Sorting { tree: PatternTree::default(), recognizer: Recognizer::new(&options.known)? };
     let mut sampled = Sampled::default();
     let masters = store.masters().await.map_err(Error::Connect)?;
     let share = u32::try_from(masters.len()).unwrap_or(1).max(1);
@@ -104,12 +123,14 @@ pub async fn infer(store: &Store, options: &InferOptions) -> Result<Inferred, Er
             keys: options.max_keys / u64::from(share),
             until: Instant::now() + options.max_time / share,
         };
-        sample_master(&Master::new(store).await, &mut tree, &mut sampled, limit).await?;
+        sample_master(&Master::new(store).await, &mut sorting, &mut sampled, limit).await?;
     }
     if sampled.existing == 0 {
         sampled.hint = other_databases(store).await;
     }
     let unreadable = sampled.unreadable;
+    let Sorting { mut tree, recognizer } = sorting;
+    sampled.recognized = recognizer.finish(&mut tree);
     let patterns = tree.into_patterns();
     Ok(Inferred { text: propose(options, patterns, &sampled), unreadable })
 }
@@ -122,7 +143,7 @@ struct Limit {
 
 async fn sample_master(
     master: &Master,
-    tree: &mut PatternTree<PatternStats>,
+    sorting: &mut Sorting,
     sampled: &mut Sampled,
     limit: Limit,
 ) -> Result<(), Error> {
@@ -135,7 +156,7 @@ async fn sample_master(
         page.dedup();
         keys += page.len() as u64;
         sampled.keys += page.len() as u64;
-        sample_keys(master, tree, sampled, page).await?;
+        sample_keys(master, sorting, sampled, page).await?;
         if keys >= limit.keys || Instant::now() >= limit.until {
             break;
         }
@@ -161,7 +182,7 @@ impl TypedKey {
 /// Reads type and TTL of the keys of a page, then their lengths and values.
 async fn sample_keys(
     master: &Master,
-    tree: &mut PatternTree<PatternStats>,
+    sorting: &mut Sorting,
     sampled: &mut Sampled,
     keys: Vec<Vec<u8>>,
 ) -> Result<(), Error> {
@@ -183,7 +204,7 @@ async fn sample_keys(
         }
     }
     let typed = read_lengths(master, sampled, typed).await?;
-    sample_values(master, tree, sampled, typed).await
+    sample_values(master, sorting, sampled, typed).await
 }
 
 impl Sampled {
@@ -228,7 +249,7 @@ async fn read_lengths(
 
 async fn sample_values(
     master: &Master,
-    tree: &mut PatternTree<PatternStats>,
+    sorting: &mut Sorting,
     sampled: &mut Sampled,
     keys: Vec<TypedKey>,
 ) -> Result<(), Error> {
@@ -247,7 +268,17 @@ async fn sample_values(
             continue;
         }
         let sample = read_sample(key.key_type(), values, Some(key.len));
-        let stats = tree.entry(&key.key);
+        let facts = Facts {
+            kind: Some(key.kind.clone()),
+            // Keys of a library belong to it also if they break its rules for TTLs and lengths.
+            expiry: Expiry::Unknown,
+            len: None,
+            sample: sample.clone().unwrap_or_default(),
+        };
+        let stats = match sorting.recognizer.take(&key.key, &facts) {
+            Some(stats) => stats,
+            None => sorting.tree.entry(&key.key),
+        };
         if let Ok(ttl_ms) = u64::try_from(key.ttl_ms) {
             stats.expiring += 1;
             stats.longest_ttl_ms = stats.longest_ttl_ms.max(ttl_ms);

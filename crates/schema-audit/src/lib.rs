@@ -2,7 +2,7 @@
 //! for a Redis that has none, [`clean`] deletes the keys of a family or adds missing TTLs.
 //!
 //! All three walk the keys of a [`Store`](hob_store::Store) with `SCAN`, on every master of a Cluster. `audit` and
-//! `infer` only read; `clean` changes nothing unless [`CleanOptions::apply`] is set.
+//! `infer` only read; `clean` changes nothing unless [`CleanOptions::apply`] is set. [`audit_rdb`] audits a snapshot instead.
 
 mod audit;
 mod batch;
@@ -10,11 +10,16 @@ mod clean;
 mod connect;
 mod display;
 mod error;
+#[cfg(feature = "guard")]
+mod guard;
 mod infer;
 mod master;
 mod patterns;
+mod rdb;
+mod ready;
 mod sample;
 mod scan;
+mod single_keys;
 
 pub use audit::baseline::Baseline;
 pub use audit::report::{AuditReport, BigKey, Example, FamilyUse, UndeclaredGroup, ViolationGroup};
@@ -22,5 +27,10 @@ pub use audit::{AuditOptions, audit};
 pub use clean::{CleanAction, CleanOptions, CleanReport, clean};
 pub use connect::connect;
 pub use error::Error;
-pub use infer::{InferOptions, Inferred, infer};
+#[cfg(feature = "guard")]
+pub use guard::{BrokenKey, broken_keys};
+pub use infer::{InferOptions, Inferred, Known, infer};
+pub use rdb::{RdbError, audit_rdb};
+pub use ready::{ready_name, ready_schema, ready_schemas, ready_text, recognizable};
 pub use scan::{Pace, Progress};
+pub use single_keys::{KeyChecker, MismatchedKey};

@@ -17,7 +17,7 @@ const MAX_BIG_KEYS: usize = 20;
 const MAX_UNDECLARED: usize = 200;
 
 #[derive(Debug)]
-pub(super) struct Findings<'c> {
+pub(crate) struct Findings<'c> {
     catalog: &'c Catalog,
     keys: u64,
     families: BTreeMap<FamilyId, KeyTotals>,
@@ -86,7 +86,7 @@ impl Merge for UndeclaredKeys {
 }
 
 impl<'c> Findings<'c> {
-    pub(super) fn new(catalog: &'c Catalog) -> Findings<'c> {
+    pub(crate) fn new(catalog: &'c Catalog) -> Findings<'c> {
         Findings {
             catalog,
             keys: 0,
@@ -99,7 +99,7 @@ impl<'c> Findings<'c> {
     }
 
     /// The families for whose keys the ids are needed.
-    pub(super) fn identified(&self) -> HashSet<FamilyId> {
+    pub(crate) fn identified(&self) -> HashSet<FamilyId> {
         self.sums.families()
     }
 
@@ -107,7 +107,7 @@ impl<'c> Findings<'c> {
         self.keys
     }
 
-    pub(super) fn add(&mut self, probed: &ProbedKey) {
+    pub(crate) fn add(&mut self, probed: &ProbedKey) {
         if probed.gone {
             return;
         }
@@ -170,7 +170,7 @@ impl<'c> Findings<'c> {
         self.biggest.truncate(MAX_BIG_KEYS);
     }
 
-    pub(super) fn report(mut self) -> AuditReport {
+    pub(crate) fn report(mut self) -> AuditReport {
         self.check_counts();
         self.check_sums();
         let mut notes = Vec::new();

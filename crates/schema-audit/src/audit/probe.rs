@@ -21,29 +21,37 @@ const SCALAR_BYTES: usize = 1_100;
 
 /// One key and the facts about it.
 #[derive(Debug)]
-pub(super) struct ProbedKey {
-    pub(super) key: Vec<u8>,
-    pub(super) family: Option<FamilyId>,
+pub(crate) struct ProbedKey {
+    pub(crate) key: Vec<u8>,
+    pub(crate) family: Option<FamilyId>,
     /// Only of identified families.
     pub(super) ids: Vec<String>,
-    pub(super) facts: Facts,
+    pub(crate) facts: Facts,
     /// The result of MEMORY USAGE, if it was sent.
-    pub(super) bytes: Option<u64>,
+    pub(crate) bytes: Option<u64>,
     /// Deleted between the scan and the probe.
-    pub(super) gone: bool,
+    pub(crate) gone: bool,
     /// Why the server did not let the client read the key.
-    pub(super) refused: Option<String>,
+    pub(crate) refused: Option<String>,
     /// Its number in its family, which decides whether it is sampled.
     number: u64,
 }
 
 /// Decides which keys are sampled; shared by all pages that are read at once.
 #[derive(Debug)]
-pub(super) struct Prober {
+pub(crate) struct Prober {
     families: Vec<Vec<FamilyCounters>>,
     undeclared: FamilyCounters,
+    memory: MemoryUse,
     /// Families whose keys are reported with their ids.
     identified: HashSet<FamilyId>,
+}
+
+/// Whether the memory of keys is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryUse {
+    Sampled,
+    Unread,
 }
 
 #[derive(Debug, Default)]
@@ -68,10 +76,10 @@ fn sampled(number: u64, always: u64) -> bool {
 }
 
 impl Prober {
-    pub(super) fn new(catalog: &Catalog, identified: HashSet<FamilyId>) -> Prober {
+    pub(crate) fn new(catalog: &Catalog, identified: HashSet<FamilyId>, memory: MemoryUse) -> Prober {
         let counters = |count: usize| (0..count).map(|_| FamilyCounters::default()).collect();
         let families = catalog.spaces().iter().map(|space| counters(space.schema().families.len())).collect();
-        Prober { families, undeclared: FamilyCounters::default(), identified }
+        Prober { families, undeclared: FamilyCounters::default(), memory, identified }
     }
 
     fn counters(&self, family: Option<FamilyId>) -> &FamilyCounters {
@@ -79,7 +87,7 @@ impl Prober {
     }
 
     /// The facts about every key of a page.
-    pub(super) async fn probe(
+    pub(crate) async fn probe(
         &self,
         master: &Master,
         catalog: &Catalog,
@@ -91,7 +99,7 @@ impl Prober {
         Ok(probed)
     }
 
-    fn recognize(&self, catalog: &Catalog, key: Vec<u8>) -> ProbedKey {
+    pub(crate) fn recognize(&self, catalog: &Catalog, key: Vec<u8>) -> ProbedKey {
         let found = catalog.find(&key);
         let family = found.as_ref().map(|found| found.family);
         let ids = match found {
@@ -180,7 +188,7 @@ impl Prober {
         // A missing length means another type; a length of zero means an empty string or a deleted key.
         let kind = (entry.family.is_some() && len.is_none()) || len == Some(0);
         let longest = len.is_some_and(|len| self.counters(entry.family).is_longest(len));
-        let memory = longest || sampled(entry.number, ALWAYS_MEMORY);
+        let memory = self.memory == MemoryUse::Sampled && (longest || sampled(entry.number, ALWAYS_MEMORY));
         if kind {
             batch.cmd("TYPE").arg(&entry.key);
         }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// The result of an audit. Its size does not depend on the number of keys.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AuditReport {
+    /// 0 for a file.
     pub nodes: usize,
     pub keys: u64,
     pub elapsed_ms: u64,
@@ -84,9 +85,12 @@ impl AuditReport {
     pub fn text(&self) -> String {
         let mut out = String::new();
         let seconds = self.elapsed_ms as f64 / 1_000.0;
-        let servers = if self.nodes == 1 { "server" } else { "servers" };
-        let _ =
-            writeln!(out, "{} keys on {} {servers} in {seconds:.1} s\n", format_count(self.keys), self.nodes);
+        let place = match self.nodes {
+            0 => "in the file".to_owned(),
+            1 => "on 1 server".to_owned(),
+            nodes => format!("on {nodes} servers"),
+        };
+        let _ = writeln!(out, "{} keys {place} in {seconds:.1} s\n", format_count(self.keys));
         self.family_table(&mut out);
         self.violation_list(&mut out);
         self.undeclared_table(&mut out);

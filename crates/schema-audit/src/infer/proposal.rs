@@ -224,6 +224,13 @@ fn header(sampled: &Sampled) -> String {
         format_count(sampled.keys - sampled.unreadable),
         format_count(sampled.existing)
     );
+    for (name, keys) in &sampled.recognized {
+        let keys = format_count(*keys);
+        let _ = writeln!(
+            text,
+            "# Recognized {keys} keys of {name}, which are not below: audit with `--with {name}` too."
+        );
+    }
     if let Some(reason) = &sampled.refused {
         let unreadable = format_count(sampled.unreadable);
         let _ = writeln!(
