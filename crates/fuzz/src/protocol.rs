@@ -3,6 +3,7 @@
 use hob_chat::ChannelName;
 use hob_engine::{ProtocolError, RequestParser};
 use hob_load::generator::read_response;
+use hob_schema_proxy::requests_in_pieces;
 
 /// RESP in pieces of any size: the parser does not allocate for what a client only claims, and the pieces do not change what
 /// it finds. The first byte is the size of the pieces.
@@ -29,6 +30,17 @@ fn requests(bytes: &[u8], piece: usize) -> Requests {
             Err(error) => return (found, Some(error)),
         }
     }
+}
+
+/// Requests to the schema proxy in pieces of any size: the pieces do not change what it finds, and it finds only what a server
+/// finds. The first byte is the size of the pieces.
+pub fn proxy_request(data: &[u8]) {
+    let Some((&size, bytes)) = data.split_first() else { return };
+    let (found, failed) = requests_in_pieces(bytes, usize::from(size).max(1));
+    assert_eq!(requests_in_pieces(bytes, bytes.len().max(1)), (found.clone(), failed));
+    let (expected, _) = requests(bytes, bytes.len().max(1));
+    let expected = expected.into_iter().filter(|words| !words.is_empty());
+    found.iter().zip(expected).for_each(|(found, expected)| assert_eq!(*found, expected));
 }
 
 /// An HTTP response in pieces of any size: the pieces change neither its body nor where it ends. The first byte is the size of
