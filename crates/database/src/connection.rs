@@ -22,6 +22,8 @@ use crate::{Error, UnixMs, Value, ValueKind};
 pub(crate) struct Connection {
     pooled: Pooled,
     clean: bool,
+    /// The start of a SQLite transaction, which is sent with its first statement: each call wakes SQLite's thread.
+    begin: Option<&'static str>,
 }
 
 enum Pooled {
@@ -82,13 +84,13 @@ impl Connection {
     /// Begins a transaction and returns its start time. Reading the time does not need an extra round trip.
     pub(crate) async fn begin(&mut self, mode: Mode) -> Result<UnixMs, Error> {
         match &mut self.pooled {
-            Pooled::Sqlite(connection) => {
+            Pooled::Sqlite(_) => {
                 let begin = match mode {
                     Mode::Snapshot => "BEGIN",
                     // Takes the write lock now, because upgrading a read transaction later could fail.
                     Mode::Write(_) => "BEGIN IMMEDIATE",
                 };
-                sqlx::raw_sql(begin).execute(&mut **connection).await?;
+                self.begin = Some(begin);
                 Ok(UnixMs::now())
             }
             Pooled::Postgres(connection) => {
@@ -103,8 +105,24 @@ impl Connection {
         }
     }
 
+    /// Whether a transaction was begun, but no statement has run in it.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.begin.is_some()
+    }
+
+    /// Begins a SQLite transaction alone, because SQLite would count rows of the statement before it for `BEGIN`, too.
+    async fn begin_now(&mut self) -> Result<(), sqlx::Error> {
+        match (&mut self.pooled, self.begin.take()) {
+            (Pooled::Sqlite(connection), Some(begin)) => {
+                sqlx::raw_sql(begin).execute(&mut **connection).await.map(drop)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Runs statements without bound values, one after the other.
     pub(crate) async fn run_script(&mut self, sql: impl SqlSafeStr) -> Result<(), sqlx::Error> {
+        self.begin_now().await?;
         let script = sqlx::raw_sql(sql);
         match &mut self.pooled {
             Pooled::Sqlite(connection) => script.execute(&mut **connection).await.map(drop),
@@ -114,6 +132,7 @@ impl Connection {
 
     /// Runs a statement and returns how many rows it changed.
     pub(crate) async fn execute(&mut self, statement: Statement) -> Result<u64, Error> {
+        self.begin_now().await?;
         let Statement { sql, bound, cached } = statement;
         let changed = match &mut self.pooled {
             Pooled::Sqlite(connection) => sqlx::query_with(sql, sqlite_arguments(bound)?)
@@ -132,6 +151,10 @@ impl Connection {
 
     /// Runs a query and streams its rows.
     pub(crate) fn stream(&mut self, statement: Statement) -> BoxStream<'_, Result<Row, Error>> {
+        let statement = match self.begin.take() {
+            Some(begin) => statement.preceded_by(begin),
+            None => statement,
+        };
         let Statement { sql, bound, cached } = statement;
         let refused = |error: Error| futures_util::stream::once(future::ready(Err(error))).boxed();
         match &mut self.pooled {
@@ -162,13 +185,13 @@ impl Connection {
 
 impl From<PoolConnection<Sqlite>> for Connection {
     fn from(connection: PoolConnection<Sqlite>) -> Self {
-        Self { pooled: Pooled::Sqlite(connection), clean: false }
+        Self { pooled: Pooled::Sqlite(connection), clean: false, begin: None }
     }
 }
 
 impl From<PoolConnection<Postgres>> for Connection {
     fn from(connection: PoolConnection<Postgres>) -> Self {
-        Self { pooled: Pooled::Postgres(connection), clean: false }
+        Self { pooled: Pooled::Postgres(connection), clean: false, begin: None }
     }
 }
 

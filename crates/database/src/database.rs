@@ -1,24 +1,25 @@
 //! The handle to the database. Reads and writes end in bounded time, and soon if the server is known to be away.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use crate::address::{Address, Dialect, Location};
 use crate::connection::pools::Pools;
 use crate::connection::{Connection, Isolation, Mode};
 use crate::meta::DatabaseId;
-use crate::migration::{self, Migrations};
+use crate::migration::{self, Migrations, PendingMigration};
 use crate::outbox;
 use crate::query::read::sealed::Source;
 use crate::query::{Query, Statement, sql};
+use crate::signal::{Exchange, Signal, Signals, Wakeups};
 use crate::transaction::retry::Retries;
 use crate::transaction::work::{Closure, Work};
-use crate::transaction::{AbortReason, OpenTransaction, Snapshot, Transaction};
+use crate::transaction::{AbortReason, Commit, OpenTransaction, Snapshot, Transaction};
 use crate::value::row::Row;
 use crate::{Error, Read as _, UnixMs};
 
@@ -34,8 +35,9 @@ struct Inner {
     options: Options,
     sets: Vec<Migrations>,
     id: DatabaseId,
-    /// Notified when this process has written events.
-    events: Notify,
+    signals: Arc<Signals>,
+    /// Started for the first task that waits for a signal.
+    exchange: OnceLock<Exchange>,
 }
 
 /// Connection and time limits.
@@ -49,6 +51,8 @@ pub struct Options {
     pub away_timeout: Duration,
     /// Maximum duration of a read or write, including waits and retries.
     pub statement_timeout: Duration,
+    /// How often tasks that wait for a [`Signal`] look at a PostgreSQL database without one.
+    pub safety_poll: Duration,
 }
 
 impl Default for Options {
@@ -58,6 +62,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(3),
             away_timeout: Duration::from_millis(250),
             statement_timeout: Duration::from_secs(10),
+            safety_poll: Duration::from_secs(60),
         }
     }
 }
@@ -78,12 +83,27 @@ impl Database {
     /// Opens a database that exists, and applies pending migrations. Commands beside the server must not create one in the
     /// wrong place.
     pub async fn open_existing(address: &Address, sets: &[Migrations]) -> Result<Self, Error> {
-        let options = Options::default();
-        let exists = match address.location() {
-            Location::File(path) if !path.is_file() => false,
-            _ => migration::is_initialized(&Pools::new(address, &options)?).await?,
-        };
-        if exists { Self::open_with(address, sets, options).await } else { Err(Error::NoDatabase) }
+        Self::open_existing_with(address, sets, Options::default()).await
+    }
+
+    pub(crate) async fn open_existing_with(
+        address: &Address,
+        sets: &[Migrations],
+        options: Options,
+    ) -> Result<Self, Error> {
+        existing(address, &options).await?;
+        Self::open_with(address, sets, options).await
+    }
+
+    /// The migrations that opening this database would apply, in order. Changes nothing.
+    pub async fn pending_migrations(
+        address: &Address,
+        sets: &[Migrations],
+    ) -> Result<Vec<PendingMigration>, Error> {
+        let pools = existing(address, &Options::default()).await?;
+        let pending = migration::pending_in(&pools, sets).await;
+        pools.close().await;
+        pending
     }
 
     pub async fn open_with(address: &Address, sets: &[Migrations], options: Options) -> Result<Self, Error> {
@@ -96,7 +116,8 @@ impl Database {
                 options,
                 sets: sets.to_vec(),
                 id,
-                events: Notify::new(),
+                signals: Signals::new(),
+                exchange: OnceLock::new(),
             }),
         })
     }
@@ -171,6 +192,11 @@ impl Database {
 
     /// Waits until all connections are returned, and closes them. Later calls fail.
     pub async fn close(&self) {
+        if let (Some(exchange), Pools::Postgres { pool, .. }) = (self.inner.exchange.get(), &self.inner.pools)
+        {
+            exchange.stop();
+            self.inner.signals.send_enqueued(pool).await;
+        }
         self.inner.pools.close().await;
     }
 
@@ -182,9 +208,39 @@ impl Database {
         &self.inner.pools
     }
 
-    /// Waits until this process has written events.
-    pub(crate) async fn events_written(&self) {
-        self.inner.events.notified().await;
+    /// Waits for a signal of any node: see [`Signal`].
+    pub fn wakeups(&self, signal: Signal) -> Wakeups {
+        self.wakeups_named(signal.0)
+    }
+
+    pub(crate) fn wakeups_named(&self, name: &str) -> Wakeups {
+        let safety_poll = match &self.inner.pools {
+            Pools::Sqlite { .. } => None,
+            Pools::Postgres { pool, .. } => {
+                self.inner.exchange.get_or_init(|| Exchange::start(pool, &self.inner.signals));
+                Some(self.inner.options.safety_poll)
+            }
+        };
+        self.inner.signals.wakeups(name, safety_poll)
+    }
+
+    /// Wakes the tasks of this process.
+    pub(crate) fn wake(&self, name: &str) {
+        self.inner.signals.wake(name);
+    }
+
+    async fn send_signals(&self, signals: BTreeSet<Signal>) {
+        let Inner { signals: exchanged, exchange, pools, .. } = &*self.inner;
+        for signal in &signals {
+            exchanged.wake(signal.0);
+        }
+        match pools {
+            Pools::Postgres { .. } if signals.is_empty() => {}
+            Pools::Postgres { .. } if exchange.get().is_some() => exchanged.enqueue(&signals),
+            // A short-lived process could end before a task sends it.
+            Pools::Postgres { pool, .. } => exchanged.send(pool, &signals).await,
+            Pools::Sqlite { .. } => {}
+        }
     }
 
     fn deadline(&self) -> Instant {
@@ -226,7 +282,7 @@ impl Database {
             let reason = opened.abort_reason().await;
             rollback(opened).await;
             match reason {
-                Some(AbortReason::Retry(error)) => Err(error),
+                Some(AbortReason::Retry(error) | AbortReason::NotBegun(error)) => Err(error),
                 Some(AbortReason::Broken) | None => Ok(()),
             }
         })
@@ -254,6 +310,7 @@ impl Database {
                 rollback(opened).await;
                 Attempt::Retry(error)
             }
+            (Some(AbortReason::NotBegun(error)), _) => Attempt::Finished(Err(error)),
             (None, true) => self.commit(opened, deadline).await,
             (reason, _) => {
                 rollback(opened).await;
@@ -264,26 +321,32 @@ impl Database {
     }
 
     async fn commit(&self, opened: OpenTransaction, deadline: Instant) -> Attempt {
-        let events = opened.take_events();
-        let wrote_events = !events.is_empty();
+        let (events, mut signals) = (opened.take_events(), opened.take_signals());
+        if !events.is_empty() {
+            signals.insert(outbox::EMITTED);
+        }
         // Events are written last, so that their ids follow the order of the changes: see `outbox`.
         let written = with_deadline(deadline, outbox::write(&opened.transaction(), events)).await;
-        if let Err(error) = written {
-            let reason = opened.abort_reason().await;
-            rollback(opened).await;
-            return match reason {
-                Some(AbortReason::Retry(error)) => Attempt::Retry(error),
-                _ => Attempt::Finished(Err(error)),
-            };
-        }
+        let last = match written {
+            Ok(last) => last,
+            Err(error) => {
+                let reason = opened.abort_reason().await;
+                rollback(opened).await;
+                return match reason {
+                    Some(AbortReason::Retry(error)) => Attempt::Retry(error),
+                    _ => Attempt::Finished(Err(error)),
+                };
+            }
+        };
         let deadline = deadline.max(Instant::now() + COMMIT_WITHIN);
-        match with_deadline(deadline, opened.end("COMMIT")).await {
-            Ok(()) => {
-                if wrote_events {
-                    self.inner.events.notify_one();
-                }
+        let committed = with_deadline(deadline, opened.commit(last)).await;
+        match committed {
+            Ok(Commit::Done) => {
+                self.send_signals(signals).await;
                 Attempt::Finished(Ok(()))
             }
+            Ok(Commit::RolledBack(error)) if error.is_unavailable() => Attempt::Retry(error),
+            Ok(Commit::RolledBack(error)) => Attempt::Finished(Err(error)),
             Err(error @ Error::Conflict { .. }) => Attempt::Retry(error),
             Err(Error::Unavailable { source }) => Attempt::Finished(Err(Error::Uncertain { source })),
             Err(error) => Attempt::Finished(Err(error)),
@@ -346,6 +409,15 @@ enum Attempt {
     Retry(Error),
 }
 
+/// Connections to a database that has Hob's tables.
+async fn existing(address: &Address, options: &Options) -> Result<Pools, Error> {
+    if matches!(address.location(), Location::File(path) if !path.is_file()) {
+        return Err(Error::NoDatabase);
+    }
+    let pools = Pools::new(address, options)?;
+    if migration::is_initialized(&pools).await? { Ok(pools) } else { Err(Error::NoDatabase) }
+}
+
 async fn with_deadline<T>(
     deadline: Instant,
     work: impl Future<Output = Result<T, Error>>,
@@ -355,7 +427,7 @@ async fn with_deadline<T>(
 
 /// If the rollback takes too long, the connection is closed, which also rolls back.
 async fn rollback(opened: OpenTransaction) {
-    let _ = with_deadline(Instant::now() + ROLLBACK_WITHIN, opened.end("ROLLBACK")).await;
+    let _ = with_deadline(Instant::now() + ROLLBACK_WITHIN, opened.rollback()).await;
 }
 
 impl fmt::Debug for Database {

@@ -63,6 +63,9 @@ const OWN_MIGRATIONS: Migrations = migrations!("database": "0001_meta", "0002_ou
 
 /// The name of this crate's migrations in databases of earlier versions.
 const RENAMED: &str = "UPDATE hob_migrations SET service = 'database' WHERE service = 'records'";
+const APPLIED: &str =
+    "SELECT CASE service WHEN 'records' THEN 'database' ELSE service END AS service, number, name, checksum
+     FROM hob_migrations ORDER BY 1, 2";
 
 /// How long a starting node waits for other nodes that migrate the same database.
 const LOCK_WITHIN: Duration = Duration::from_secs(60);
@@ -80,6 +83,13 @@ const TABLE: PerDialect = PerDialect {
 /// statements of services. The number is arbitrary; no other advisory lock uses it.
 const POSTGRES_LOCK: &str = "SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = '60s';
      SELECT pg_advisory_xact_lock(7521405093420117362)";
+
+/// A migration that has not been applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PendingMigration {
+    pub service: &'static str,
+    pub name: &'static str,
+}
 
 struct Applied {
     service: String,
@@ -106,6 +116,16 @@ pub(crate) fn apply<'a>(
             }
         }
     })
+}
+
+/// The migrations that [`apply`] would apply, in order.
+pub(crate) async fn pending_in(pools: &Pools, sets: &[Migrations]) -> Result<Vec<PendingMigration>, Error> {
+    let sets = with_own(sets)?;
+    let mut connection = pools.acquire(Mode::Snapshot).await?;
+    let applied = applied(&mut connection).await?;
+    let pending = pending(&sets, &applied, connection.dialect())?;
+    connection.release();
+    Ok(pending.iter().map(|step| PendingMigration { service: step.service, name: step.name }).collect())
 }
 
 /// Whether the database has the tables of this crate.
@@ -149,8 +169,7 @@ pub(crate) async fn apply_in(
     sets: &[Migrations],
     now: UnixMs,
 ) -> Result<DatabaseId, Error> {
-    let sets: Vec<Migrations> = [OWN_MIGRATIONS].iter().chain(sets).copied().collect();
-    check(&sets)?;
+    let sets = with_own(sets)?;
     let dialect = connection.dialect();
     if dialect == Dialect::Postgres {
         connection.run_script(POSTGRES_LOCK).await?;
@@ -186,10 +205,16 @@ async fn run(connection: &mut Connection, step: &Step, now: UnixMs) -> Result<()
     Ok(())
 }
 
+/// The sets with that of this crate in front, checked.
+fn with_own(sets: &[Migrations]) -> Result<Vec<Migrations>, MigrationError> {
+    let sets: Vec<Migrations> = [OWN_MIGRATIONS].iter().chain(sets).copied().collect();
+    check(&sets)?;
+    Ok(sets)
+}
+
 /// The migrations that this database has applied.
 async fn applied(connection: &mut Connection) -> Result<Vec<Applied>, Error> {
-    let query: Query<Applied> =
-        sql("SELECT service, number, name, checksum FROM hob_migrations ORDER BY 1, 2");
+    let query: Query<Applied> = sql(APPLIED);
     let statement = query.statement(connection.dialect())?;
     let rows = connection.fetch(statement, usize::MAX).await?;
     rows.iter().map(Applied::from_row).collect()

@@ -27,11 +27,17 @@ pub use consumer::{Consumer, Start};
 pub use relay::{Relay, RelayRound};
 pub use retention::{Retention, RetentionLimit};
 
-use crate::{Error, Query, Read, Transaction, UnixMs, from_row, sql};
+use crate::address::Dialect;
+use crate::query::Statement;
+use crate::query::read::sealed::Source as _;
+use crate::{Database, Error, Query, Read, Signal, Transaction, UnixMs, Wakeups, from_row, sql};
 
 /// The name of a stream of events, such as `chat.message.created`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Topic(pub &'static str);
+
+/// Sent when events were emitted. The relay waits for it.
+pub(crate) const EMITTED: Signal = Signal("outbox");
 
 /// A numbered event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,12 +95,16 @@ impl NewEvent {
     }
 }
 
-/// Writes the events of a transaction, right before its commit.
-pub(crate) async fn write(tx: &Transaction, events: Vec<NewEvent>) -> Result<(), Error> {
+/// Writes the events of a transaction, right before its commit. Returns the last statement if it can run together with the
+/// commit.
+pub(crate) async fn write(tx: &Transaction, events: Vec<NewEvent>) -> Result<Option<Statement>, Error> {
     let now = tx.now();
     let rows = events.into_iter().map(|event| (event.topic.0, event.key, event.payload, now));
     let head = "INSERT INTO hob_outbox_new (topic, key, payload, written_at)";
-    tx.insert_all(head, rows, "").await.map(drop)
+    match tx.insert_full(head, rows, "").await? {
+        (_, Some(last)) if tx.dialect() == Dialect::Postgres => tx.run(last).await.map(|_| None),
+        (_, last) => Ok(last),
+    }
 }
 
 /// Reads at most `limit` events of a topic after `number`; 0 is before the first.
@@ -122,6 +132,16 @@ async fn replay(
 async fn bounds(database: &impl Read, topic: Topic) -> Result<(u64, u64), Error> {
     let bounds = sql("SELECT numbered, forgotten FROM hob_outbox_topic WHERE topic = $1");
     Ok(database.optional(bounds.bind(topic.0)).await?.unwrap_or_default())
+}
+
+/// Waits until the relay of this process has numbered events of a topic, so that a [`Consumer`] can read them. Other nodes
+/// get no signal: their consumers are woken by what the relay publishes.
+pub fn numbered(database: &Database, topic: Topic) -> Wakeups {
+    database.wakeups_named(&numbered_name(topic.0))
+}
+
+fn numbered_name(topic: &str) -> String {
+    format!("outbox {topic}")
 }
 
 /// How far the active relay is behind, on any node.

@@ -65,6 +65,20 @@ pub struct Statement {
     pub(crate) cached: bool,
 }
 
+impl Statement {
+    /// With another statement before it, which has no values, as one call.
+    pub(crate) fn preceded_by(self, first: &'static str) -> Self {
+        let text = format!("{first}; {}", self.sql.as_str());
+        Self { sql: sqlx::AssertSqlSafe(text).into_sql_str(), ..self }
+    }
+
+    /// With another statement after it, which has no values, as one call.
+    pub(crate) fn followed_by(self, last: &'static str) -> Self {
+        let text = format!("{}; {last}", self.sql.as_str());
+        Self { sql: sqlx::AssertSqlSafe(text).into_sql_str(), ..self }
+    }
+}
+
 impl From<&'static str> for Sql {
     fn from(text: &'static str) -> Self {
         Self { sqlite: text.into(), postgres: text.into() }

@@ -3,6 +3,7 @@
 pub(crate) mod retry;
 pub(crate) mod work;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError};
 
@@ -14,6 +15,7 @@ use crate::connection::Connection;
 use crate::outbox::{NewEvent, Topic};
 use crate::query::read::sealed::Source;
 use crate::query::{Query, Statement};
+use crate::signal::Signal;
 use crate::value::row::Row;
 use crate::{Error, UnixMs};
 
@@ -35,6 +37,7 @@ struct Shared {
     now: UnixMs,
     state: Mutex<State>,
     events: SyncMutex<Vec<NewEvent>>,
+    signals: SyncMutex<BTreeSet<Signal>>,
 }
 
 struct State {
@@ -47,8 +50,17 @@ struct State {
 pub(crate) enum AbortReason {
     /// A conflict, or a lost connection: the closure should run again.
     Retry(Error),
+    /// A SQLite transaction could not begin within the time limit, for example because another process holds the lock.
+    NotBegun(Error),
     /// A statement failed. PostgreSQL would refuse to commit; SQLite would commit without this statement.
     Broken,
+}
+
+/// The result of a commit.
+pub(crate) enum Commit {
+    Done,
+    /// The last statement failed, or the commit.
+    RolledBack(Error),
 }
 
 /// The owner's side of a transaction, which commits it or rolls it back.
@@ -91,12 +103,19 @@ impl Transaction {
         Ok(())
     }
 
+    /// Wakes the tasks that wait for a signal, on all nodes, after the transaction has committed.
+    pub fn signal(&self, signal: Signal) {
+        self.shared.signals().insert(signal);
+    }
+
     /// Boxed, like [`Shared::fetch`], so that the drivers are compiled in this crate only.
     pub(crate) fn run(&self, statement: Statement) -> BoxFuture<'_, Result<u64, Error>> {
         Box::pin(async move {
             let mut state = self.shared.state.lock().await;
-            let result = state.connection()?.execute(statement).await;
-            state.check(result)
+            let connection = state.connection()?;
+            let is_first = connection.is_unused();
+            let result = connection.execute(statement).await;
+            state.check(result, is_first)
         })
     }
 }
@@ -105,9 +124,15 @@ impl Shared {
     fn fetch(&self, statement: Statement, max_rows: usize) -> BoxFuture<'_, Result<Vec<Row>, Error>> {
         Box::pin(async move {
             let mut state = self.state.lock().await;
-            let result = state.connection()?.fetch(statement, max_rows).await;
-            state.check(result)
+            let connection = state.connection()?;
+            let is_first = connection.is_unused();
+            let result = connection.fetch(statement, max_rows).await;
+            state.check(result, is_first)
         })
+    }
+
+    fn signals(&self) -> std::sync::MutexGuard<'_, BTreeSet<Signal>> {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn events(&self) -> std::sync::MutexGuard<'_, Vec<NewEvent>> {
@@ -141,8 +166,12 @@ impl State {
     }
 
     /// Records why the transaction cannot commit, because the closure may ignore the error.
-    fn check<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
+    fn check<T>(&mut self, result: Result<T, Error>, is_first: bool) -> Result<T, Error> {
         result.map_err(|error| {
+            if is_first && error.is_unavailable() {
+                self.abort_reason = Some(AbortReason::NotBegun(error));
+                return Error::TransactionFailed;
+            }
             if error.is_conflict() || error.is_unavailable() {
                 self.abort_reason = Some(AbortReason::Retry(error));
                 return Error::TransactionFailed;
@@ -160,6 +189,7 @@ impl OpenTransaction {
             now,
             state: Mutex::new(State { connection: Some(connection), abort_reason: None }),
             events: SyncMutex::default(),
+            signals: SyncMutex::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -176,22 +206,57 @@ impl OpenTransaction {
         std::mem::take(&mut *self.shared.events())
     }
 
+    pub(crate) fn take_signals(&self) -> BTreeSet<Signal> {
+        std::mem::take(&mut *self.shared.signals())
+    }
+
     pub(crate) async fn abort_reason(&self) -> Option<AbortReason> {
         self.shared.state.lock().await.abort_reason.take()
     }
 
-    /// Ends the transaction with `COMMIT` or `ROLLBACK`.
-    pub(crate) async fn end(self, how: &'static str) -> Result<(), Error> {
-        let connection = self.shared.state.lock().await.connection.take();
-        let mut connection = connection.ok_or_else(already_ended)?;
-        let ended = connection.run_script(how).await.map_err(Error::from);
-        // A conflict during the commit ends the transaction too. After other errors, a SQLite transaction is still
-        // open.
-        if ended.as_ref().err().is_none_or(Error::is_conflict) {
+    /// Commits, after the last statement of a SQLite transaction.
+    pub(crate) async fn commit(self, last: Option<Statement>) -> Result<Commit, Error> {
+        let mut connection = self.take_connection().await?;
+        let Some(last) = last else {
+            let ended = match connection.is_unused() {
+                true => Ok(()),
+                false => connection.run_script("COMMIT").await.map_err(Error::from),
+            };
+            return release_if_ended(connection, ended).map(|()| Commit::Done);
+        };
+        // One call, because each call wakes SQLite's thread.
+        let Err(error) = connection.execute(last.followed_by("COMMIT")).await else {
             connection.release();
+            return Ok(Commit::Done);
+        };
+        // A transaction that can be rolled back was not committed.
+        if connection.run_script("ROLLBACK").await.is_ok() {
+            connection.release();
+            return Ok(Commit::RolledBack(error));
         }
-        ended
+        Err(error)
     }
+
+    pub(crate) async fn rollback(self) -> Result<(), Error> {
+        let mut connection = self.take_connection().await?;
+        let ended = match connection.is_unused() {
+            true => Ok(()),
+            false => connection.run_script("ROLLBACK").await.map_err(Error::from),
+        };
+        release_if_ended(connection, ended)
+    }
+
+    async fn take_connection(&self) -> Result<Connection, Error> {
+        self.shared.state.lock().await.connection.take().ok_or_else(already_ended)
+    }
+}
+
+/// A conflict during the commit ends the transaction too. After other errors, a SQLite transaction is still open.
+fn release_if_ended(connection: Connection, ended: Result<(), Error>) -> Result<(), Error> {
+    if ended.as_ref().err().is_none_or(Error::is_conflict) {
+        connection.release();
+    }
+    ended
 }
 
 /// Happens only if a task outlives the transaction that it uses.

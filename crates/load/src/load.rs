@@ -1,11 +1,12 @@
 //! The handle of the service: plans and runs, for the API, the console and the background tasks.
 
+mod maintenance;
+
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use hob_database::{Migrations, Page, PageRequest, UnixMs};
-use hob_service::{Live, Metric, ServiceContext, Task};
+use hob_service::{Live, Metric, ServiceContext};
 use hob_web::{Card, Changes, Routes, Service};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -24,10 +25,12 @@ use crate::results::totals::Totals;
 use crate::routes::SERVICE;
 use crate::run::lifecycle::{self, Actor, InsertOutcome, NewRun, Transition};
 use crate::run::logs::{LogLevel, LogLine, RunLogs};
-use crate::run::pending::{EntryOrigin, PendingQueue, PushedEntry, PushedRun};
-use crate::run::views::{Progress, RunViews};
+use crate::run::pending::PendingQueue;
+use crate::run::views::RunViews;
 use crate::run::{Run, RunEvent, RunState, Runner, coordinator};
 use crate::{Error, card, demo, metrics, pages, routes};
+
+pub use maintenance::Activity;
 
 /// The load service. Clones share one state.
 #[derive(Clone, Debug)]
@@ -73,11 +76,6 @@ pub enum QueueOutcome {
 }
 
 pub(crate) const MAX_RUNNERS: u32 = 64;
-const MAINTENANCE_INTERVAL: Duration = Duration::from_secs(1);
-/// Rounds of maintenance between two sweeps.
-const SWEEP_ROUNDS: u32 = 5;
-/// Rounds of maintenance between two deletions of old measurements.
-const DELETE_ROUNDS: u32 = SWEEP_ROUNDS * 720;
 
 impl Service for Load {
     type Config = Config;
@@ -395,98 +393,6 @@ impl Load {
             tracing::warn!(plan = %id, %error, "failed to invalidate a cached load plan");
         }
     }
-
-    async fn maintain(self, task: Task) {
-        let mut round = 0_u32;
-        while task.pause(MAINTENANCE_INTERVAL).await {
-            if let Err(error) = self.maintain_once(round).await
-                && !error.is_reported()
-            {
-                tracing::warn!(%error, "maintenance of the load service failed, retrying");
-            }
-            round = round.wrapping_add(1);
-            task.heartbeat();
-        }
-    }
-
-    /// One round of maintenance: it synchronizes the public queue every time, and every few rounds it writes the other
-    /// views again and removes old data.
-    pub async fn maintain_once(&self, round: u32) -> Result<(), Error> {
-        let pending = self.sync_queue().await?;
-        if round.is_multiple_of(SWEEP_ROUNDS) {
-            let active = runs::active(&self.inner.context.database).await?;
-            metrics::runs(pending.len(), &active);
-            self.inner.views.sweep_active(&active).await?;
-            for run in &pending {
-                self.inner.views.status(run, Progress::of(run)).await?;
-            }
-            let now = database::now(&self.inner.context.database).await?;
-            let ended = runs::ended(&self.inner.context.database, now.minus(Keys::STATUS_TTL_AFTER)).await?;
-            self.inner.views.restore_ended(&ended, now).await?;
-        }
-        if round.is_multiple_of(DELETE_ROUNDS) {
-            lifecycle::delete_old_seconds(&self.inner.context.database, self.config().keep_results.get())
-                .await?;
-        }
-        Ok(())
-    }
-
-    /// Imports the entries that other clients pushed onto the public queue, then replaces the public queue with the
-    /// queue of the database (L7).
-    async fn sync_queue(&self) -> Result<Vec<Run>, Error> {
-        let list = self.inner.queue.read().await?;
-        let mut pending = self.pending().await?;
-        let pushed = list.pushed(&pending);
-        let has_new = !pushed.is_empty();
-        for entry in pushed {
-            match entry {
-                PushedEntry::Run(run) => self.import_run(&run).await?,
-                PushedEntry::Repeated(id) => warn_repeated(&id),
-                PushedEntry::Invalid(text) => {
-                    let entry: String = text.chars().take(200).collect();
-                    tracing::warn!(entry, "invalid entry dropped from the load queue");
-                }
-            }
-        }
-        if has_new {
-            pending = self.pending().await?;
-        }
-        self.inner.queue.sync(&list, &pending).await?;
-        Ok(pending)
-    }
-
-    async fn import_run(&self, pushed: &PushedRun) -> Result<(), Error> {
-        let id = &pushed.id;
-        if let Some(existing) = self.run(id).await? {
-            if self.inner.queue.origin(pushed, &existing) == EntryOrigin::OtherClient {
-                warn_repeated(id);
-            }
-            return Ok(());
-        }
-        let Some(cached) = self.plan(pushed.plan_id).await? else {
-            warn_without_plan(id, pushed.plan_id);
-            return Ok(());
-        };
-        let plan = cached.read()?;
-        if let Err(error) = self.targets().check(&plan, 0) {
-            tracing::warn!(run = %id, %error, "queued load run dropped, its target is not allowed");
-            return Ok(());
-        }
-        match self.enqueue(id, pushed.plan_id, plan, 0, &pushed.request).await? {
-            // Another node has imported the entry at the same time.
-            InsertOutcome::Inserted | InsertOutcome::Exists => {}
-            InsertOutcome::PlanNotFound => warn_without_plan(id, pushed.plan_id),
-        }
-        Ok(())
-    }
-}
-
-fn warn_repeated(id: &TestId) {
-    tracing::warn!(run = %id, "queued load run dropped, its test id is already used");
-}
-
-fn warn_without_plan(id: &TestId, plan: PlanId) {
-    tracing::warn!(run = %id, plan = %plan, "queued load run dropped, its plan does not exist");
 }
 
 /// `checkout_1_20250828183842_3f9a`: the documented form, with a random part that distinguishes runs of the same

@@ -30,8 +30,10 @@ use crate::run::{self, Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 use crate::{card, demo, metrics, pages, routes};
 
-/// How often a node looks for runs to execute.
+/// How often a node looks for runs to execute. While no run is running, it waits for a signal.
 const POLL_INTERVAL: Duration = Duration::from_millis(300);
+/// How long a node waits after it failed to look for runs.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How often a node looks for expired claims.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 /// How often the views of runs that no node executes are written again.
@@ -61,6 +63,13 @@ pub(crate) struct Shared {
     changes: OnceLock<Changes>,
     /// Concurrency limits by host and the number that a plan allows.
     hosts: Mutex<HashMap<(String, u32), Arc<HostPermits>>>,
+}
+
+/// What a look for running runs found.
+enum Found {
+    Nothing,
+    Runs,
+    Error,
 }
 
 impl Service for Pipelines {
@@ -278,7 +287,9 @@ impl Pipelines {
     async fn drive_runs(self, task: Task) {
         let mut drivers: JoinSet<RunId> = JoinSet::new();
         let mut driven: HashMap<RunId, ()> = HashMap::new();
+        let mut changed = self.shared.context.database.wakeups(runs::CHANGED);
         loop {
+            let mut found = Found::Nothing;
             while let Some(ended) = drivers.try_join_next() {
                 if let Ok(run) = ended {
                     driven.remove(&run);
@@ -290,6 +301,9 @@ impl Pipelines {
             }
             match runs::running(&self.shared.context.database).await {
                 Ok(running) => {
+                    if !running.is_empty() || !driven.is_empty() {
+                        found = Found::Runs;
+                    }
                     let max = self.shared.config.current().max_concurrent_runs as usize;
                     for id in running {
                         if driven.len() < max && !driven.contains_key(&id) {
@@ -299,11 +313,19 @@ impl Pipelines {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "failed to look for pipeline runs"),
+                Err(error) => {
+                    tracing::warn!(%error, "failed to look for pipeline runs");
+                    found = Found::Error;
+                }
             }
             task.heartbeat();
             metrics::runs_driven(driven.len());
-            if !task.pause(POLL_INTERVAL).await {
+            let go_on = match found {
+                Found::Nothing => task.wait(changed.wait(POLL_INTERVAL)).await,
+                Found::Runs => task.pause(POLL_INTERVAL).await,
+                Found::Error => task.pause(AFTER_FAILURE).await,
+            };
+            if !go_on {
                 break;
             }
         }
@@ -311,8 +333,15 @@ impl Pipelines {
     }
 
     async fn reclaim(self, task: Task) {
+        let database = &self.shared.context.database;
+        let mut changed = database.wakeups(runs::CHANGED);
         while task.pause(RECLAIM_INTERVAL).await {
-            match item::reclaim_expired(&self.shared.context.database).await {
+            if let Ok(false) = runs::any_work(database).await {
+                task.heartbeat();
+                task.wait(changed.wait(RECLAIM_INTERVAL)).await;
+                continue;
+            }
+            match item::reclaim_expired(database).await {
                 Ok(0) => {}
                 Ok(items) => {
                     tracing::warn!(items, "lease of a pipeline worker expired, its items are released");
@@ -327,16 +356,24 @@ impl Pipelines {
     /// lost them.
     async fn restore_views(self, task: Task) {
         let mut rendered: HashMap<(RunId, u64), View> = HashMap::new();
-        while task.pause(VIEW_INTERVAL).await {
-            if let Err(error) = self.restore_views_once(&mut rendered).await {
-                tracing::debug!(%error, "failed to publish the view of a pipeline run");
-            }
+        let mut changed = self.shared.context.database.wakeups(runs::CHANGED);
+        let mut go_on = task.pause(VIEW_INTERVAL).await;
+        while go_on {
+            let restored = self.restore_views_once(&mut rendered).await;
             task.heartbeat();
+            go_on = match restored {
+                Ok(0) => task.wait(changed.wait(VIEW_INTERVAL)).await,
+                Ok(_) => task.pause(VIEW_INTERVAL).await,
+                Err(error) => {
+                    tracing::debug!(%error, "failed to publish the view of a pipeline run");
+                    task.pause(VIEW_INTERVAL).await
+                }
+            };
         }
     }
 
-    /// `rendered` has the views that do not change any more, by run and version.
-    async fn restore_views_once(&self, rendered: &mut HashMap<(RunId, u64), View>) -> Result<()> {
+    /// `rendered` has the views that do not change any more, by run and version. Returns the number of views.
+    async fn restore_views_once(&self, rendered: &mut HashMap<(RunId, u64), View>) -> Result<usize> {
         let (shared, database) = (&self.shared, &self.shared.context.database);
         let now = UnixMs::now();
         let runs = runs::paused_or_ended_after(database, now.minus(shared.views.lifetime())).await?;
@@ -359,7 +396,7 @@ impl Pipelines {
                 rendered.remove(&key);
             }
         }
-        Ok(())
+        Ok(runs.len())
     }
 
     async fn clean_up(self, task: Task) {

@@ -124,11 +124,13 @@ impl Sinks {
         let mut total = 0;
         loop {
             let name = self.all[index].name.clone();
-            let waiting = outputs::waiting(&self.database, &self.run, &name, BATCH).await?;
-            if waiting.is_empty() && self.is_created(index).await? {
+            let any = outputs::waiting(&self.database, &self.run, &name, 1).await?;
+            if any.is_empty() && self.is_created(index).await? {
                 return Ok(total);
             }
             let Some(lease) = self.acquire(&name).await? else { return Ok(total) };
+            // Read under the lease: the writer before may have written results that were waiting until then.
+            let waiting = outputs::waiting(&self.database, &self.run, &name, BATCH).await?;
             let lines: Vec<&str> = waiting.iter().map(|(_, line)| line.as_str()).collect();
             if self.all[index].open.is_none() {
                 let open = self.open(index, &lease, &lines, secrets).await?;

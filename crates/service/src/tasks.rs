@@ -147,12 +147,17 @@ impl Task {
         self.counters.lag_us.store(micros(lag), Ordering::Relaxed);
     }
 
-    /// Waits for this long, or until the task should stop. Returns whether to continue.
-    pub async fn pause(&self, pause: Duration) -> bool {
+    /// Waits for a wake-up, or until the task should stop. Returns whether to continue.
+    pub async fn wait(&self, wake: impl Future<Output = ()>) -> bool {
         tokio::select! {
-            () = tokio::time::sleep(pause) => !self.is_stopping(),
+            () = wake => !self.is_stopping(),
             () = self.stop_requested() => false,
         }
+    }
+
+    /// Waits for this long, or until the task should stop. Returns whether to continue.
+    pub async fn pause(&self, pause: Duration) -> bool {
+        self.wait(tokio::time::sleep(pause)).await
     }
 }
 

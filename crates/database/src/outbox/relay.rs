@@ -9,12 +9,12 @@ use std::fmt::Display;
 use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::retention::{self, Retention, Trimmed};
-use super::{Event, numbered_after};
+use super::{EMITTED, Event, numbered_after, numbered_name};
 use crate::connection::Isolation;
-use crate::{Database, Error, Query, Read as _, Transaction, from_row, sql};
+use crate::{Database, Error, PerDialect, Query, Read as _, Signal, Transaction, from_row, sql};
 
 /// Publishes events. Every node runs a relay; the one with the lease does the work.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Relay {
     /// How long other relays wait before they take over from this relay.
     lease: Duration,
     held: Option<HeldLease>,
+    /// When another relay's lease expires, as far as this relay knows.
+    free_in: Duration,
     trimmed: Option<Instant>,
     /// Whether the last events could not be published.
     is_stuck: bool,
@@ -65,10 +67,16 @@ from_row!(UnnumberedEvent { id, topic, key, payload, written_at });
 /// How many events are numbered or published at a time.
 const BATCH: u16 = 500;
 const TRIM_EVERY: Duration = Duration::from_secs(60);
-/// How often the relay checks for events of other nodes. Events of the same node wake it.
-const POLL_EVERY: Duration = Duration::from_millis(100);
-/// Pause after a partial batch, so that a busy outbox is drained in batches, not event by event.
-const BATCH_PAUSE: Duration = Duration::from_millis(50);
+/// How often the relay checks a SQLite database for events of other processes.
+const POLL_SQLITE_EVERY: Duration = Duration::from_millis(100);
+/// The shortest wait for the lease of another relay.
+const MIN_LEASE_WAIT: Duration = Duration::from_millis(100);
+/// Sent when a relay releases its lease.
+const RELEASED: Signal = Signal("outbox.released");
+/// The pause after a partial batch, so that a busy outbox is drained in batches, not event by event. It doubles while each
+/// pause gathers several events.
+const MIN_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl Relay {
@@ -78,6 +86,7 @@ impl Relay {
             retention,
             lease: Duration::from_secs(10),
             held: None,
+            free_in: Duration::ZERO,
             trimmed: None,
             is_stuck: false,
         }
@@ -103,22 +112,34 @@ impl Relay {
         E: Display,
     {
         let mut stop = pin!(stop);
+        let (mut emitted, mut released) = (self.database.wakeups(EMITTED), self.database.wakeups(RELEASED));
+        let mut gather = MIN_PAUSE;
         loop {
             let round = self.run_round(&mut publish).await;
             if let Err(error) = &round {
                 tracing::warn!(error = error as &dyn std::error::Error, "outbox relay failed, retrying");
             }
+            gather = match round {
+                Ok(RelayRound::Worked { numbered: 2.., .. }) => (gather * 2).min(MAX_PAUSE),
+                _ => MIN_PAUSE,
+            };
             let pause = async {
                 match round {
                     Ok(RelayRound::Worked { numbered, .. }) if numbered < usize::from(BATCH) => {
-                        sleep(BATCH_PAUSE).await;
+                        sleep(gather).await;
                     }
                     Ok(RelayRound::Worked { .. }) => {}
                     Ok(RelayRound::Idle) => {
-                        let _ = timeout(POLL_EVERY, self.database.events_written()).await;
+                        tokio::select! {
+                            () = emitted.wait(POLL_SQLITE_EVERY) => {}
+                            () = sleep(self.renew_in()) => {}
+                        }
                     }
-                    // The lease holder finds the events of this node. This relay only has to notice that the lease is free.
-                    Ok(RelayRound::NotLeaseHolder) => sleep(self.lease / 10).await,
+                    // The lease holder publishes the events of this node. This relay only has to notice that the lease is
+                    // free.
+                    Ok(RelayRound::NotLeaseHolder) => {
+                        released.wait_at_most(self.free_in.clamp(MIN_LEASE_WAIT, self.lease)).await;
+                    }
                     Ok(RelayRound::Unpublished) | Err(_) => sleep(RETRY_AFTER).await,
                 }
             };
@@ -148,11 +169,14 @@ impl Relay {
         let Some(held) = self.claim_or_renew().await? else {
             return Ok(RelayRound::NotLeaseHolder);
         };
-        let Some(numbered) = self.number(held).await? else {
+        let (has_new, is_behind) = self.pending().await?;
+        let numbered = if has_new { self.number(held).await? } else { Some(0) };
+        let Some(numbered) = numbered else {
             self.held = None;
             return Ok(RelayRound::NotLeaseHolder);
         };
-        let published = self.publish(held, &mut publish).await?;
+        let published =
+            if numbered > 0 || is_behind { self.publish(held, &mut publish).await? } else { Some(0) };
         // Runs even if publishing failed, because retention also limits unpublished events.
         self.trim().await?;
         Ok(match (numbered, published) {
@@ -167,18 +191,30 @@ impl Relay {
         let Some(HeldLease { fence, .. }) = self.held else {
             return Ok(());
         };
-        let release = sql("UPDATE hob_outbox_lease SET held_until = 0 WHERE fence = $1");
-        self.database.execute(release.bind(fence)).await.map(drop)
+        let work = |tx: Transaction| async move {
+            tx.signal(RELEASED);
+            let release = sql("UPDATE hob_outbox_lease SET held_until = 0 WHERE fence = $1");
+            tx.execute(release.bind(fence)).await.map(drop)
+        };
+        self.database.write_with(Isolation::ReadCommitted, work).await
     }
 
-    /// Claims the lease, or renews it after a third of its duration. `None` if another relay holds it.
+    fn renew_in(&self) -> Duration {
+        let age = self.held.map_or(Duration::ZERO, |held| held.renewed.elapsed());
+        (self.lease / 2).saturating_sub(age)
+    }
+
+    /// Claims the lease, or renews it after half of its duration. `None` if another relay holds it.
     async fn claim_or_renew(&mut self) -> Result<Option<HeldLease>, Error> {
         let (lease, fence) = (self.lease, self.held.map(|held| held.fence));
-        if let Some(held) = self.held.filter(|held| held.renewed.elapsed() < lease / 3) {
+        if let Some(held) = self.held.filter(|held| held.renewed.elapsed() < lease / 2) {
             return Ok(Some(held));
         }
-        if fence.is_none() && !self.is_free().await? {
-            return Ok(None);
+        if fence.is_none() {
+            self.free_in = self.time_until_free().await?;
+            if !self.free_in.is_zero() {
+                return Ok(None);
+            }
         }
         let begun = Instant::now();
         let work = |tx| async move { claim(&tx, fence, lease).await };
@@ -187,24 +223,32 @@ impl Relay {
         Ok(self.held)
     }
 
-    /// Checked before a claim, because a read does not block other relays.
-    async fn is_free(&self) -> Result<bool, Error> {
-        let work = |snapshot: crate::Snapshot| async move {
-            let until: Query<(crate::UnixMs,)> = sql("SELECT held_until FROM hob_outbox_lease");
-            let (until,) = snapshot.one(until).await?;
-            Ok::<_, Error>(until < snapshot.now())
-        };
-        self.database.read(work).await
+    /// Read before a claim, because a read does not block other relays.
+    async fn time_until_free(&self) -> Result<Duration, Error> {
+        let left: Query<(i64,)> = sql(PerDialect {
+            sqlite: "SELECT held_until - CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) FROM hob_outbox_lease",
+            postgres: "SELECT held_until - CAST(extract(epoch FROM now()) * 1000 AS BIGINT) FROM hob_outbox_lease",
+        });
+        let (left,) = self.database.one(left).await?;
+        // The lease is free after this time, not at it.
+        Ok(u64::try_from(left + 1).map_or(Duration::ZERO, Duration::from_millis))
+    }
+
+    /// Whether there are events without a number, and numbered events that are not published.
+    async fn pending(&self) -> Result<(bool, bool), Error> {
+        let pending = sql("SELECT EXISTS (SELECT 1 FROM hob_outbox_new),
+                                  EXISTS (SELECT 1 FROM hob_outbox_topic WHERE published < numbered)");
+        self.database.one(pending).await
     }
 
     /// Numbers one batch of new events and returns their count; `None` if the lease was lost.
     async fn number(&self, held: HeldLease) -> Result<Option<usize>, Error> {
-        let any: Query<(bool,)> = sql("SELECT EXISTS (SELECT 1 FROM hob_outbox_new)");
-        if self.database.one(any).await? == (false,) {
-            return Ok(Some(0));
-        }
         let work = |tx| async move { number(&tx, held.fence).await };
-        self.database.write_with(Isolation::ReadCommitted, work).await
+        let numbered = self.database.write_with(Isolation::ReadCommitted, work).await?;
+        Ok(numbered.map(|(count, topics)| {
+            topics.iter().for_each(|topic| self.database.wake(&numbered_name(topic)));
+            count
+        }))
     }
 
     async fn trim(&mut self) -> Result<(), Error> {
@@ -271,7 +315,8 @@ async fn claim(tx: &Transaction, fence: Option<i64>, lease: Duration) -> Result<
     Ok(claimed.map(|(fence,)| fence))
 }
 
-async fn number(tx: &Transaction, fence: i64) -> Result<Option<usize>, Error> {
+/// Numbers one batch. Returns the number of events and their topics.
+async fn number(tx: &Transaction, fence: i64) -> Result<Option<(usize, Vec<String>)>, Error> {
     if !lock_lease(tx, fence).await? {
         return Ok(None);
     }
@@ -283,6 +328,7 @@ async fn number(tx: &Transaction, fence: i64) -> Result<Option<usize>, Error> {
     for event in new {
         topics.entry(event.topic.clone()).or_default().push(event);
     }
+    let numbered = topics.keys().cloned().collect();
     for (topic, events) in topics {
         let last = advance(tx, &topic, events.len()).await?;
         let first = last + 1 - events.len() as u64;
@@ -294,7 +340,7 @@ async fn number(tx: &Transaction, fence: i64) -> Result<Option<usize>, Error> {
     }
     let taken = sql("DELETE FROM hob_outbox_new WHERE id IN ($1...)");
     tx.execute(taken.bind_list(&ids)).await?;
-    Ok(Some(ids.len()))
+    Ok(Some((ids.len(), numbered)))
 }
 
 /// Checks the fence and locks the lease's row until the transaction ends, so that no other relay can claim it.

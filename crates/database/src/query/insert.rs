@@ -16,6 +16,8 @@ pub trait Binds {
 
 /// Well below the limits of both databases for values per statement.
 const MAX_VALUES: usize = 8_000;
+/// Statements with up to this many rows are frequent.
+const MAX_CACHED_ROWS: usize = 4;
 /// Limits the memory of a statement with long rows.
 const MAX_BYTES: usize = 4 << 20;
 
@@ -28,6 +30,19 @@ impl Transaction {
         rows: impl IntoIterator<Item = R, IntoIter: Send> + Send,
         tail: &'static str,
     ) -> Result<u64, Error> {
+        Ok(match self.insert_full(head, rows, tail).await? {
+            (changed, Some(last)) => changed + self.run(last).await?,
+            (changed, None) => changed,
+        })
+    }
+
+    /// Inserts all full batches of [`Transaction::insert_all`]. Returns the statement for the remaining rows.
+    pub(crate) async fn insert_full<R: Binds>(
+        &self,
+        head: &'static str,
+        rows: impl IntoIterator<Item = R, IntoIter: Send> + Send,
+        tail: &'static str,
+    ) -> Result<(u64, Option<Statement>), Error> {
         let mut bulk = Bulk::new(head, tail);
         let mut changed = 0;
         for row in rows {
@@ -36,10 +51,8 @@ impl Transaction {
                 changed += self.run(bulk.take(self.dialect())).await?;
             }
         }
-        if !bulk.is_empty() {
-            changed += self.run(bulk.take(self.dialect())).await?;
-        }
-        Ok(changed)
+        let last = (!bulk.is_empty()).then(|| bulk.take(self.dialect()));
+        Ok((changed, last))
     }
 }
 
@@ -95,8 +108,9 @@ impl<'a> Bulk<'a> {
         Statement {
             // Safe: built only from literals of the program and from numbers.
             sql: AssertSqlSafe(text).into_sql_str(),
-            // Full statements all have the same text, so they are cached; the length of other statements varies.
-            cached: self.has_max_values(),
+            // Full statements all have the same text, so they are cached, as are those with few rows; the length of other
+            // statements varies.
+            cached: self.has_max_values() || self.bound.len() <= MAX_CACHED_ROWS * self.columns,
             bound: std::mem::take(&mut self.bound),
         }
     }
@@ -121,4 +135,5 @@ tuples! {
     (A 0, B 1, C 2, D 3, E 4, F 5)
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6)
     (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7)
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8)
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use hob_database::outbox::{self, Relay, Replay, Retention};
-use hob_database::{CopySummary, Database, Error, Query, Read, Transaction, sql};
+use hob_database::{Address, CopySummary, Database, Error, Query, Read, Transaction, sql};
 use hob_testkit::{TestDatabase, every_database};
+use tempfile::TempDir;
 
 use crate::notes::{self, NoteId, PUBLISHED};
 
@@ -135,34 +136,83 @@ every_database! {
     }
 }
 
-fn folder(test_database: &TestDatabase) -> PathBuf {
-    match test_database {
-        TestDatabase::Sqlite(folder) => folder.path().to_owned(),
-        TestDatabase::Postgres(_) => panic!("PostgreSQL has no folder"),
+every_database! {
+    async fn backup_is_a_complete_copy(test_database: TestDatabase) {
+        let database = notes::open(&test_database).await;
+        fill(&database).await;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("backup.db");
+        // Left behind by a backup that was killed.
+        std::fs::write(folder.path().join("backup.db.partial"), "half a backup").unwrap();
+        database.backup(&file).await.unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "only the backup is left");
+        let restored = Database::open(&Address::sqlite(&file), &[notes::MIGRATIONS]).await.unwrap();
+        assert_copy(&database, &restored).await;
     }
-}
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn backup_is_a_complete_copy() {
-    let test_database = TestDatabase::sqlite();
-    let database = notes::open(&test_database).await;
-    fill(&database).await;
-    let file = folder(&test_database).join("backup.db");
-    // Left behind by a backup that was killed.
-    std::fs::write(folder(&test_database).join("backup.db.partial"), "half a backup").unwrap();
-    database.backup(&file).await.unwrap();
-    let address = file.to_str().unwrap().parse().unwrap();
-    let restored = Database::open(&address, &[notes::MIGRATIONS]).await.unwrap();
-    assert_copy(&database, &restored).await;
-    assert!(!folder(&test_database).join("backup.db.partial").exists());
+    async fn restored_database_has_the_contents_and_a_new_id(test_database: TestDatabase) {
+        let (_folder, file, (original, _test_database)) = backup().await;
+        let before = std::fs::read(&file).unwrap();
+        let to = notes::address(&test_database);
+        Database::restore(&file, &to, &[notes::MIGRATIONS]).await.unwrap();
+        assert!(std::fs::read(&file).unwrap() == before, "the backup was changed");
+        let restored = notes::open(&test_database).await;
+        assert_eq!(contents(&restored).await, contents(&original).await);
+        assert_ne!(restored.id(), original.id(), "a store of the lost database must not be used");
+        assert_eq!(restored.epoch().await.unwrap(), original.epoch().await.unwrap() + 1);
+        restored.close().await;
+
+        let error = Database::restore(&file, &to, &[notes::MIGRATIONS]).await.unwrap_err().to_string();
+        assert!(error.contains("already exists") || error.contains("not empty"), "{error}");
+    }
+
+    async fn damaged_backup_is_refused_and_leaves_nothing(test_database: TestDatabase) {
+        let (folder, file, _database) = backup().await;
+        let whole = std::fs::read(&file).unwrap();
+        let damaged = folder.path().join("damaged.db");
+        let middle = whole.len() / 2;
+        let overwritten = [&whole[..middle], &[0xa5; 8192], &whole[middle + 8192..]].concat();
+        let cut = whole[..middle].to_vec();
+        let to = notes::address(&test_database);
+        for bytes in [overwritten, cut, b"not a database".repeat(1_000), Vec::new()] {
+            std::fs::write(&damaged, bytes).unwrap();
+            let refused = Database::restore(&damaged, &to, &[notes::MIGRATIONS]).await;
+            assert!(refused.is_err(), "a damaged backup was restored");
+        }
+        let empty = notes::open(&test_database).await;
+        assert_eq!(contents(&empty).await.0, 0, "a part of a damaged backup was restored");
+    }
 }
 
 #[tokio::test]
 async fn backup_never_replaces_a_file() {
     let test_database = TestDatabase::sqlite();
     let database = notes::open(&test_database).await;
-    let file = folder(&test_database).join("existing");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("existing");
     std::fs::write(&file, "existing").unwrap();
     assert!(matches!(database.backup(&file).await, Err(Error::Copy { .. })));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "existing");
+}
+
+/// A backup with data, in a folder of the test.
+async fn backup() -> (TempDir, PathBuf, (Database, TestDatabase)) {
+    let test_database = TestDatabase::sqlite();
+    let database = notes::open(&test_database).await;
+    fill(&database).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("backup.db");
+    database.backup(&file).await.unwrap();
+    (folder, file, (database, test_database))
+}
+
+/// What SQLite leaves beside a database that was not closed would be applied to the restored file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restore_refuses_the_log_of_another_database() {
+    let (folder, file, _database) = backup().await;
+    let to = folder.path().join("hob.db");
+    std::fs::write(folder.path().join("hob.db-wal"), "log").unwrap();
+    let refused = Database::restore(&file, &Address::sqlite(&to), &[notes::MIGRATIONS]).await;
+    assert!(refused.unwrap_err().to_string().contains("hob.db-wal already exists"));
+    assert!(!to.exists());
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hob_database::{Database, DatabaseId, Error, Migration, MigrationError, Migrations, Query, Read, sql};
+use hob_database::{
+    Database, DatabaseId, Error, Migration, MigrationError, Migrations, PendingMigration, Query, Read, sql,
+};
 use hob_testkit::{TestDatabase, every_database};
 use tokio::task::JoinSet;
 
@@ -45,6 +47,21 @@ fn files(folder: &Path) -> BTreeSet<String> {
 }
 
 every_database! {
+    async fn pending_migrations_are_listed_and_not_applied(test_database: TestDatabase) {
+        let address = notes::address(&test_database);
+        let pending = async |steps| Database::pending_migrations(&address, &[set(steps)]).await;
+        assert!(matches!(pending(&[FIRST]).await, Err(Error::NoDatabase)), "there are no tables");
+        open(&test_database, &[set(&[FIRST])]).await.unwrap().close().await;
+        assert_eq!(pending(&[FIRST]).await.unwrap(), []);
+        for _ in 0..2 {
+            let second = PendingMigration { service: "tested", name: "0002_second" };
+            assert_eq!(pending(&[FIRST, SECOND]).await.unwrap(), [second]);
+        }
+        open(&test_database, &[set(&[FIRST, SECOND])]).await.unwrap().close().await;
+        let newer = pending(&[FIRST]).await;
+        assert!(matches!(newer, Err(Error::Migration(MigrationError::Newer { .. }))), "{newer:?}");
+    }
+
     async fn nodes_that_start_together_migrate_once(test_database: TestDatabase) {
         let mut starting = JoinSet::new();
         for _ in 0..8 {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hob_database::outbox::{
     self, Backlog, Consumer, Event, Relay, RelayRound, Replay, Retention, RetentionLimit, Start, Topic,
 };
-use hob_database::{Database, Error, Isolation, Query, Read, Transaction, sql};
+use hob_database::{Database, Error, Isolation, Options, Query, Read, Transaction, sql};
 use hob_testkit::{LIMIT, TestDatabase, budget, every_database, wait_for};
 use tokio::sync::oneshot;
 
@@ -372,4 +372,71 @@ async fn transaction_that_commits_late_gets_its_number_late() {
     slow.await.unwrap();
     let late = relay(&database, KEEP).await;
     assert_eq!((late[0].number, late[0].key.as_str()), (2, "slow"));
+}
+
+/// Longer than any test: what happens in a test is not found by polling.
+const NEVER: Duration = Duration::from_hours(1);
+
+/// A node that does not poll.
+async fn node_without_polling(test_database: &TestDatabase) -> Database {
+    let options = Options { safety_poll: NEVER, ..notes::patient_options() };
+    Database::open_with(&notes::address(test_database), &[notes::MIGRATIONS], options).await.unwrap()
+}
+
+/// Runs a relay that sends the numbers of published events, until the sender is dropped or used.
+fn run_relay(
+    database: &Database,
+) -> (tokio::sync::mpsc::UnboundedReceiver<u64>, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+    let (published, numbers) = tokio::sync::mpsc::unbounded_channel();
+    let (stop, stopped) = oneshot::channel();
+    let publish = move |events: Vec<Event>| {
+        events.iter().for_each(|event| _ = published.send(event.number));
+        std::future::ready(Ok::<_, Error>(()))
+    };
+    let relay = Relay::new(database, KEEP).lease(NEVER);
+    let running = tokio::spawn(relay.run(publish, async { drop(stopped.await) }));
+    (numbers, stop, running)
+}
+
+async fn next(numbers: &mut tokio::sync::mpsc::UnboundedReceiver<u64>) -> u64 {
+    let next = tokio::time::timeout(LIMIT, numbers.recv()).await;
+    next.expect("an event is published without polling").expect("the relay runs")
+}
+
+/// Events of another node wake the relay, also after its listening connection was closed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_another_node_are_published_without_polling() {
+    let test_database = TestDatabase::postgres();
+    let TestDatabase::Postgres(postgres) = &test_database else { unreachable!("it is PostgreSQL") };
+    let (relaying, other) =
+        (node_without_polling(&test_database).await, node_without_polling(&test_database).await);
+    let (mut numbers, _stop, _running) = run_relay(&relaying);
+    for number in 1..=3 {
+        emit(&other, 1).await;
+        assert_eq!(next(&mut numbers).await, number);
+    }
+    let listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'";
+    wait_for("a listening connection", LIMIT, async || postgres.psql(listening).trim() == "1").await;
+    postgres.psql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'");
+    for number in 4..=6 {
+        emit(&other, 1).await;
+        assert_eq!(next(&mut numbers).await, number);
+    }
+}
+
+/// A relay that stops wakes the others, so that one of them takes over at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn released_lease_is_taken_over_without_polling() {
+    let test_database = TestDatabase::postgres();
+    let nodes = [node_without_polling(&test_database).await, node_without_polling(&test_database).await];
+    let (mut first, stop, running) = run_relay(&nodes[0]);
+    emit(&nodes[0], 1).await;
+    assert_eq!(next(&mut first).await, 1);
+    let (mut second, _stop, _running) = run_relay(&nodes[1]);
+    emit(&nodes[1], 1).await;
+    assert_eq!(next(&mut first).await, 2);
+    stop.send(()).expect("the relay runs");
+    running.await.expect("the relay has stopped");
+    emit(&nodes[0], 1).await;
+    assert_eq!(next(&mut second).await, 3);
 }

@@ -1,6 +1,8 @@
 //! The tables `load_run` and `load_report`.
 
-use hob_database::{Database, Keyset, Page, PageRequest, Read, Transaction, UnixMs, ValueKind, sql};
+use hob_database::{
+    Database, Keyset, Page, PageRequest, Query, Read, Signal, Transaction, UnixMs, ValueKind, sql,
+};
 
 use super::Result;
 use crate::keys::TestId;
@@ -9,6 +11,9 @@ use crate::run::item::{RunFigures, RunItem};
 use crate::run::lifecycle::NewRun;
 use crate::run::views::Progress;
 use crate::run::{Run, RunState};
+
+/// Sent when a run was added to the queue.
+pub(crate) const QUEUED: Signal = Signal("load.runs");
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("queued_at", ValueKind::Int), ("id", ValueKind::Text)]);
 const ACTIVE: [RunState; 4] = [RunState::Starting, RunState::Running, RunState::Paused, RunState::Stopping];
@@ -33,7 +38,15 @@ pub(crate) async fn insert(
     let insert = insert.bind(run.priority).bind(run.max_users).bind(run.target_users);
     let insert = insert.bind(run.runners).bind(seed);
     tx.execute(insert.bind(RunState::Pending).bind(rank).bind(tx.now())).await?;
+    tx.signal(QUEUED);
     Ok(())
+}
+
+/// Whether a run is in the queue or active.
+pub(crate) async fn any_unfinished(on: &impl Read) -> Result<bool> {
+    let any: Query<(bool,)> = sql("SELECT EXISTS (SELECT 1 FROM load_run WHERE state IN ($1...))");
+    let states = ACTIVE.into_iter().chain([RunState::Pending]);
+    Ok(on.one(any.bind_list(states)).await?.0)
 }
 
 /// The run at the head of the queue.

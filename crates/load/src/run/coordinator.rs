@@ -50,16 +50,24 @@ pub struct LiveSecond {
 /// Coordinates runs and joins runs of other nodes until the process stops.
 pub(crate) async fn work(load: Load, task: Task) {
     let mut jobs = JoinSet::new();
+    let mut queued = load.inner.context.database.wakeups(runs::QUEUED);
     while !task.is_stopping() {
-        if let Err(error) = find_work(&load, &mut jobs).await
+        let found = find_work(&load, &mut jobs).await;
+        task.heartbeat();
+        let wake = async {
+            match &found {
+                Ok(Work::None) => queued.wait(POLL_INTERVAL).await,
+                Ok(Work::Some) | Err(_) => queued.wait_at_most(POLL_INTERVAL).await,
+            }
+        };
+        if let Err(error) = &found
             && !error.is_reported()
         {
             tracing::warn!(%error, "failed to look for load runs");
         }
-        task.heartbeat();
         tokio::select! {
             () = load.inner.work_available.notified() => {}
-            () = tokio::time::sleep(POLL_INTERVAL) => {}
+            () = wake => {}
             Some(ended) = jobs.join_next() => if let Err(error) = ended {
                 // The lease expires. Then another node replaces a coordinator, and a run that lost a runner ends.
                 tracing::error!(%error, "task of a load run panicked, its lease will expire");
@@ -71,8 +79,17 @@ pub(crate) async fn work(load: Load, task: Task) {
     while jobs.join_next().await.is_some() {}
 }
 
-async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
+/// Whether any node has work.
+enum Work {
+    Some,
+    None,
+}
+
+async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<Work, Error> {
     let (database, node) = (&load.inner.context.database, load.inner.context.node.as_str());
+    if !runs::any_unfinished(database).await? {
+        return Ok(Work::None);
+    }
     let (lease, max_runs) = (load.config().lease.get(), load.config().max_concurrent_runs as usize);
     while let Some(expired) = lifecycle::recover_expired(database, node, lease).await? {
         match expired {
@@ -98,7 +115,7 @@ async fn find_work(load: &Load, jobs: &mut JoinSet<()>) -> Result<(), Error> {
             jobs.spawn(run_share(load.clone(), run, number));
         }
     }
-    Ok(())
+    Ok(Work::Some)
 }
 
 /// The node of the coordinator is always the first runner.

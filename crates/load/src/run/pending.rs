@@ -155,6 +155,11 @@ impl Memory {
 }
 
 impl PendingList {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The entries that are not in the queue of the database.
     #[must_use]
     pub fn pushed(&self, pending: &[Run]) -> Vec<PushedEntry> {

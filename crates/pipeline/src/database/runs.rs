@@ -1,8 +1,8 @@
 //! `pipeline_run`: one row per run. A transaction that moves items of a run locks this row first.
 
 use hob_database::{
-    Database, Keyset, Page, PageRequest, PerDialect, Query, Read, Transaction, UnixMs, ValueKind, from_row,
-    sql,
+    Database, Keyset, Page, PageRequest, PerDialect, Query, Read, Signal, Transaction, UnixMs, ValueKind,
+    from_row, sql,
 };
 
 use super::Result;
@@ -10,6 +10,9 @@ use crate::plan::{Plan, PlanName};
 use crate::run::{Run, RunId, RunState};
 
 from_row!(Run { id, plan, text, state, version, seeded_to, calls, trouble, started_at, changed_at });
+
+/// Sent when the state of a run has changed.
+pub(crate) const CHANGED: Signal = Signal("pipeline.runs");
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("started_at", ValueKind::Int), ("id", ValueKind::Text)]);
 
@@ -21,6 +24,7 @@ pub(crate) async fn insert(tx: &Transaction, id: &RunId, plan: &Plan) -> Result<
                       VALUES ($1, $2, $3, $4, 1, 0, 0, 0, 0, '', $5, $5) ON CONFLICT DO NOTHING");
     let insert = insert.bind(id).bind(&plan.name).bind(&plan.text).bind(RunState::Running);
     tx.execute(insert.bind(tx.now())).await?;
+    tx.signal(CHANGED);
     Ok(())
 }
 
@@ -47,6 +51,13 @@ pub(crate) async fn lock(tx: &Transaction, id: &RunId) -> Result<()> {
     };
     tx.optional::<(i64,)>(sql(LOCK).bind(id)).await?;
     Ok(())
+}
+
+/// Whether a run is running, or a worker still holds items of one.
+pub(crate) async fn any_work(on: &impl Read) -> Result<bool> {
+    let any: Query<(bool,)> = sql("SELECT EXISTS (SELECT 1 FROM pipeline_run WHERE state = 'running')
+                                       OR EXISTS (SELECT 1 FROM pipeline_claim)");
+    Ok(on.one(any).await?.0)
 }
 
 /// The oldest 1,000 runs that are running.
@@ -82,6 +93,7 @@ pub(crate) async fn set_state(tx: &Transaction, id: &RunId, state: RunState) -> 
     let set = sql("UPDATE pipeline_run SET state = $2, version = version + 1, changed_at = $3, trouble = ''
                    WHERE id = $1");
     tx.execute(set.bind(id).bind(state).bind(tx.now())).await?;
+    tx.signal(CHANGED);
     Ok(())
 }
 
@@ -143,6 +155,7 @@ pub(crate) async fn complete(tx: &Transaction, id: &RunId) -> Result<bool> {
          WHERE ",
         nothing_left!()
     ));
+    tx.signal(CHANGED);
     Ok(tx.execute(complete.bind(id).bind(tx.now())).await? == 1)
 }
 

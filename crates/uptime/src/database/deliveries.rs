@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use hob_database::{
-    Database, Isolation, Keyset, Page, PageRequest, Query, Read, Snapshot, Transaction, UnixMs, ValueKind,
-    from_row, sql,
+    Database, Isolation, Keyset, Page, PageRequest, Query, Read, Signal, Snapshot, Transaction, UnixMs,
+    ValueKind, from_row, sql,
 };
 
 use crate::error::{Error, Result};
 use crate::incident::alert::delivery::{Attempt, ClaimedDelivery, Delivery, DeliveryKey, DeliveryState};
 use crate::incident::alert::{ChannelId, Notice};
+
+/// Sent when deliveries were added.
+pub(crate) const ADDED: Signal = Signal("uptime.deliveries");
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("created_at", ValueKind::Int), ("id", ValueKind::Text)]);
 /// Channels that one query returns.
@@ -46,6 +49,7 @@ pub(crate) async fn insert(
     let json = json.unwrap_or_else(|error| unreachable!("a notice is plain data: {error}"));
     let insert = insert.bind(key.id()).bind(key.incident_id.as_str()).bind(&key.channel_id).bind(key.kind);
     tx.execute(insert.bind(key.number).bind(json).bind(tx.now()).bind(held_until)).await?;
+    tx.signal(ADDED);
     Ok(())
 }
 
@@ -58,6 +62,12 @@ macro_rules! ready {
              WHERE e.incident_id = d.incident_id AND e.channel_id = d.channel_id AND e.state = 'waiting'
                AND (e.kind, e.number) < (d.kind, d.number))"
     };
+}
+
+/// Whether a delivery is to be sent, now or later.
+pub(crate) async fn any_waiting(on: &impl Read) -> Result<bool> {
+    let any: Query<(bool,)> = sql("SELECT EXISTS (SELECT 1 FROM uptime_delivery WHERE state = 'waiting')");
+    Ok(on.one(any).await?.0)
 }
 
 /// Channels that have a delivery to send now.

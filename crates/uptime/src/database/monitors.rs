@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use hob_database::{Database, Isolation, Page, Query, Read, Transaction, UnixMs, column, from_row, sql};
+use hob_database::{
+    Database, Isolation, Page, Query, Read, Signal, Transaction, UnixMs, column, from_row, sql,
+};
 use hob_database::{Keyset, PageRequest, ValueKind as ColumnKind};
 use hob_units::Secret;
 
@@ -13,6 +15,9 @@ use crate::monitor::heartbeat::{lookup_part, new_token};
 use crate::monitor::{Monitor, MonitorSpec};
 
 column!(MonitorId as text);
+
+/// Sent when monitors were added, edited or removed.
+pub(crate) const CHANGED: Signal = Signal("uptime.monitors");
 
 const BY_ID: Keyset = Keyset::ascending(&[("id", ColumnKind::Text)]);
 const PAGE: u16 = PageRequest::MAX_SIZE;
@@ -137,6 +142,7 @@ pub async fn add(database: &Database, id: &MonitorId, spec: &MonitorSpec) -> Res
             if tx.execute(insert).await? == 0 {
                 return Ok(None);
             }
+            tx.signal(CHANGED);
             by_id(&tx, id).await
         })
         .await
@@ -156,6 +162,7 @@ pub async fn edit(tx: &Transaction, id: &MonitorId, spec: &MonitorSpec) -> Resul
         sql("UPDATE uptime_monitor SET generation = generation + 1, spec = $2, token = $3, changed_at = $4
                       WHERE id = $1");
     tx.execute(update.bind(id).bind(to_json(spec)).bind(token).bind(tx.now())).await?;
+    tx.signal(CHANGED);
     let edited = by_id(tx, id).await?;
     edited.map_or(Ok(MonitorEdit::NotFound), |monitor| Ok(MonitorEdit::Edited(Box::new(monitor))))
 }
@@ -171,6 +178,7 @@ pub async fn remove(database: &Database, id: &MonitorId) -> Result<bool> {
             ] {
                 tx.execute(sql(statement).bind(id)).await?;
             }
+            tx.signal(CHANGED);
             Ok(tx.execute(sql("DELETE FROM uptime_monitor WHERE id = $1").bind(id)).await? == 1)
         })
         .await

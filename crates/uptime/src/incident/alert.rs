@@ -19,13 +19,11 @@ mod send;
 mod sender;
 pub mod signature;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hob_database::Database;
 use hob_service::{Live, ServiceContext};
 use hob_web::{Changes, Routes};
-use tokio::sync::Notify;
 
 pub use channel::{Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, ChannelTarget};
 pub use delivery::{Attempt, Delivery, DeliveryState};
@@ -45,15 +43,13 @@ pub struct Alerts {
     pub(crate) context: ServiceContext,
     probe: Probe,
     config: Live<Config>,
-    /// Wakes the sender.
-    new_deliveries: Arc<Notify>,
 }
 
 impl Alerts {
     /// Webhooks are sent with the limits of the probe.
     #[must_use]
     pub fn new(context: &ServiceContext, probe: &Probe, config: Live<Config>) -> Self {
-        Self { context: context.clone(), probe: probe.clone(), config, new_deliveries: Arc::default() }
+        Self { context: context.clone(), probe: probe.clone(), config }
     }
 
     /// Starts the consumer and the sender; `changes` wake the consumer.

@@ -1,12 +1,10 @@
 //! Background tasks. Every task is idempotent and runs on every node.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hob_database::UnixMs;
 use hob_service::Task;
 use hob_store::{BusEvent, ChannelFilter};
-use parking_lot::Mutex;
 
 use crate::database::{incidents, monitors};
 use crate::error::Result;
@@ -19,7 +17,7 @@ use crate::schedule::state::IncidentChange;
 use crate::schedule::worker;
 use crate::uptime::Uptime;
 
-/// How often the database is polled for edits without a notification, such as those of `hob uptime apply`.
+/// How often a SQLite database is polled for edits of another process, such as those of `hob uptime apply`.
 const POLL_EVERY: Duration = Duration::from_secs(2);
 const SAVE_CHANGES_EVERY: Duration = Duration::from_secs(2);
 /// The node that finds a change writes it to the database. Other nodes take over after this time.
@@ -33,6 +31,7 @@ const RECONCILE_EVERY: Duration = Duration::from_secs(60);
 const RECONCILE_INCIDENTS_EVERY: Duration = Duration::from_secs(5);
 const MEASURE_EVERY: Duration = Duration::from_secs(15);
 const SUMMARIZE_EVERY: Duration = Duration::from_secs(60);
+const TRIM_EVERY: Duration = Duration::from_mins(5);
 
 pub(crate) fn start(uptime: &Uptime) {
     let tasks = &uptime.inner.context.tasks;
@@ -48,11 +47,8 @@ pub(crate) fn start(uptime: &Uptime) {
     });
     let this = uptime.clone();
     tasks.spawn("uptime: listen for edits", move |task| listen(this.clone(), task));
-    let seen = Arc::new(Mutex::new(None));
-    spawn_periodic(uptime, "uptime: poll for edits", POLL_EVERY, move |uptime| {
-        let seen = Arc::clone(&seen);
-        async move { check_for_edits(&uptime, &seen).await }
-    });
+    let this = uptime.clone();
+    tasks.spawn("uptime: watch for edits", move |task| watch_for_edits(this.clone(), task));
     spawn_periodic(uptime, "uptime: save changes", SAVE_CHANGES_EVERY, async |uptime| {
         save_pending_changes(&uptime).await
     });
@@ -62,13 +58,18 @@ pub(crate) fn start(uptime: &Uptime) {
     tasks.spawn("uptime: reload settings", move |task| reload(this.clone(), task));
     spawn_periodic(uptime, "uptime: reconcile", RECONCILE_EVERY, async |uptime| reconcile(&uptime).await);
     spawn_periodic(uptime, "uptime: reconcile incidents", RECONCILE_INCIDENTS_EVERY, async |uptime| {
+        if uptime.monitors().is_empty() {
+            return Ok(());
+        }
         let grace = uptime.config().grace.get();
         uptime.schedule().reconcile_incidents(uptime.database(), grace).await
     });
     spawn_periodic(uptime, "uptime: measure", MEASURE_EVERY, async |uptime| uptime.measure().await);
     spawn_periodic(uptime, "uptime: summarize", SUMMARIZE_EVERY, async |uptime| {
         let monitors: Vec<MonitorId> = uptime.monitors().iter().map(|monitor| monitor.id.clone()).collect();
-        history::summarize(uptime.database(), &monitors, UnixMs::now()).await?;
+        history::summarize(uptime.database(), &monitors, UnixMs::now()).await
+    });
+    spawn_periodic(uptime, "uptime: delete old results", TRIM_EVERY, async |uptime| {
         history::trim(uptime.database(), &uptime.config(), UnixMs::now()).await
     });
 }
@@ -94,13 +95,33 @@ where
     });
 }
 
+/// Finds edits of other nodes and of `hob uptime apply`. The bus announces edits as well, but it may lose one.
+async fn watch_for_edits(uptime: Uptime, task: Task) {
+    let mut changed = uptime.database().wakeups(monitors::CHANGED);
+    let mut seen = None;
+    let mut go_on = task.pause(POLL_EVERY).await;
+    while go_on {
+        let checked = check_for_edits(&uptime, &mut seen).await;
+        task.heartbeat();
+        go_on = match checked {
+            Ok(()) => task.wait(changed.wait(POLL_EVERY)).await,
+            Err(error) => {
+                if !error.is_reported() {
+                    tracing::warn!(%error, task = "uptime: watch for edits", "uptime task failed, retrying");
+                }
+                task.pause(POLL_EVERY).await
+            }
+        };
+    }
+}
+
 /// Reconciles if the monitors in the database have changed, and on the first call: they may have changed since they were
 /// read at the start.
-async fn check_for_edits(uptime: &Uptime, seen: &Mutex<Option<(u64, i64)>>) -> Result<()> {
+async fn check_for_edits(uptime: &Uptime, seen: &mut Option<(u64, i64)>) -> Result<()> {
     let now = monitors::fingerprint(uptime.database()).await?;
-    let before = seen.lock().replace(now);
-    if before != Some(now) {
+    if *seen != Some(now) {
         reconcile(uptime).await?;
+        *seen = Some(now);
         uptime.inner.wake.notify_one();
         uptime.notify_pages(None);
     }
@@ -197,6 +218,9 @@ async fn reload(uptime: Uptime, task: Task) {
 /// until the next one.
 async fn send_reminders(uptime: &Uptime) -> Result<Duration> {
     let mut pause = MAX_REMIND_PAUSE;
+    if uptime.monitors().is_empty() {
+        return Ok(pause);
+    }
     for open in incidents::all_open(uptime.database()).await? {
         let Some(monitor) = uptime.inner.cache.at_least(&open.monitor_id, 0).await? else { continue };
         let Some(due_at) = incident::next_alert_at(&monitor, &open) else { continue };

@@ -26,6 +26,8 @@ use crate::uptime::Uptime;
 
 /// The longest sleep of a worker, and so the longest delay until it sees monitors of other nodes.
 const MAX_IDLE: Duration = Duration::from_millis(500);
+/// The longest sleep without monitors. A new monitor wakes the worker.
+const MAX_IDLE_WITHOUT_MONITORS: Duration = Duration::from_secs(5);
 const MIN_IDLE: Duration = Duration::from_millis(2);
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// Bounds a claim, so that several nodes share the due monitors.
@@ -65,7 +67,7 @@ pub(crate) async fn work(uptime: Uptime, task: Task) {
 
 /// Claims due monitors on every shard; returns how long to sleep.
 async fn claim_due(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> {
-    let mut idle = MAX_IDLE;
+    let mut idle = if uptime.monitors().is_empty() { MAX_IDLE_WITHOUT_MONITORS } else { MAX_IDLE };
     for shard in uptime.schedule().shards() {
         let free = slots.available_permits().min(MAX_CLAIMS);
         if free == 0 {
@@ -79,8 +81,7 @@ async fn claim_due(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> 
                 idle = Duration::ZERO;
             }
             Outcome::Done(claims) => {
-                idle =
-                    if claims.claims.len() == free { Duration::ZERO } else { idle.min(until_next(&claims)) };
+                idle = if claims.claims.len() == free { Duration::ZERO } else { until_next(&claims, idle) };
                 spawn_checks(uptime, slots, claims);
             }
         }
@@ -88,8 +89,8 @@ async fn claim_due(uptime: &Uptime, slots: &Arc<Semaphore>) -> Result<Duration> 
     Ok(idle)
 }
 
-fn until_next(claims: &ClaimBatch) -> Duration {
-    claims.next_due_in.map_or(MAX_IDLE, |idle| idle.max(MIN_IDLE))
+fn until_next(claims: &ClaimBatch, max: Duration) -> Duration {
+    claims.next_due_in.map_or(max, |next| next.max(MIN_IDLE).min(max))
 }
 
 fn spawn_checks(uptime: &Uptime, slots: &Arc<Semaphore>, claims: ClaimBatch) {

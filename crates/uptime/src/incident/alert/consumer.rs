@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_database::outbox::{Consumer, Event, Replay, Start};
+use hob_database::outbox::{self, Consumer, Event, Replay, Start};
 use hob_database::{Database, Transaction, UnixMs};
 use hob_service::Task;
 use hob_web::live::ChangeListener;
@@ -16,7 +16,7 @@ use crate::incident::{INCIDENTS, IncidentEvent};
 const NAME: &str = "uptime.alerts";
 const BATCH: u16 = 100;
 
-/// How often the outbox is polled without a notification.
+/// How often the outbox of a SQLite database is polled without a notification.
 const POLL_EVERY: Duration = Duration::from_secs(2);
 
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
@@ -24,22 +24,20 @@ const AFTER_FAILURE: Duration = Duration::from_secs(2);
 /// Consumes new events after each notification, and periodically.
 pub(super) async fn run(alerts: Alerts, mut listener: ChangeListener, task: Task) {
     let mut consumer = None;
+    let mut numbered = outbox::numbered(alerts.database(), INCIDENTS);
     loop {
-        let pause = match consume(alerts.database(), &mut consumer).await {
-            Ok(0) => POLL_EVERY,
-            Ok(_) => {
-                alerts.new_deliveries.notify_one();
-                Duration::ZERO
-            }
+        let consumed = consume(alerts.database(), &mut consumer).await;
+        task.heartbeat();
+        let go_on = match consumed {
+            Ok(0) => tokio::select! {
+                go_on = task.wait(numbered.wait(POLL_EVERY)) => go_on,
+                Some(()) = listener.changed() => true,
+            },
+            Ok(_) => !task.is_stopping(),
             Err(error) => {
                 tracing::warn!(%error, "failed to read incident events");
-                AFTER_FAILURE
+                task.pause(AFTER_FAILURE).await
             }
-        };
-        task.heartbeat();
-        let go_on = tokio::select! {
-            go_on = task.pause(pause) => go_on,
-            Some(()) = listener.changed() => true,
         };
         if !go_on {
             return;

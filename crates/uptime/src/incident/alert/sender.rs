@@ -15,7 +15,7 @@ use crate::error::Result;
 /// Concurrent deliveries of one channel.
 const MAX_CONCURRENT: u16 = 4;
 
-/// How often deliveries are polled that are due again or were added by another node.
+/// How often deliveries are polled while one is waiting. Without one, the task waits for a signal.
 const POLL_EVERY: Duration = Duration::from_millis(500);
 const AFTER_FAILURE: Duration = Duration::from_secs(2);
 const CLEANUP_EVERY: Duration = Duration::from_secs(600);
@@ -24,22 +24,24 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
     let mut senders = JoinSet::new();
     let mut busy = HashSet::new();
     let mut cleaned_up: Option<Instant> = None;
+    let mut added = alerts.database().wakeups(deliveries::ADDED);
     loop {
         while let Some(Ok(channel_id)) = senders.try_join_next() {
             busy.remove(&channel_id);
         }
-        let pause = match deliveries::due_channels(alerts.database()).await {
-            Ok(due) => {
+        let pause = match due_channels(&alerts).await {
+            Ok(None) => None,
+            Ok(Some(due)) => {
                 for channel_id in due {
                     if busy.insert(channel_id.clone()) {
                         senders.spawn(send_due(alerts.clone(), channel_id));
                     }
                 }
-                POLL_EVERY
+                Some(POLL_EVERY)
             }
             Err(error) => {
                 tracing::warn!(%error, "failed to read due alert deliveries");
-                AFTER_FAILURE
+                Some(AFTER_FAILURE)
             }
         };
         if cleaned_up.is_none_or(|cleaned_up| cleaned_up.elapsed() > CLEANUP_EVERY) {
@@ -47,16 +49,26 @@ pub(super) async fn run(alerts: Alerts, task: Task) {
             cleaned_up = Some(Instant::now());
         }
         task.heartbeat();
-        let go_on = tokio::select! {
-            go_on = task.pause(pause) => go_on,
-            () = alerts.new_deliveries.notified() => true,
+        let wake = async {
+            match pause {
+                Some(pause) => added.wait_at_most(pause).await,
+                None => added.wait(POLL_EVERY).await,
+            }
         };
-        if !go_on {
+        if !task.wait(wake).await {
             break;
         }
     }
     // Wait for running attempts: after a restart they would be sent again.
     while senders.join_next().await.is_some() {}
+}
+
+/// The channels with due deliveries; `None` if no delivery is waiting at all.
+async fn due_channels(alerts: &Alerts) -> Result<Option<Vec<ChannelId>>> {
+    if !deliveries::any_waiting(alerts.database()).await? {
+        return Ok(None);
+    }
+    deliveries::due_channels(alerts.database()).await.map(Some)
 }
 
 /// Sends all due deliveries of a channel.
