@@ -1,4 +1,5 @@
-//! Every query of the gateway: the totals of each shard, the shard's epoch, and the last checkpoint of each instance.
+//! Every query of the gateway: the totals of each shard, the shard's epoch, the last checkpoint of each instance, and the
+//! response times of the last clean stop.
 
 use std::collections::BTreeMap;
 
@@ -115,6 +116,33 @@ pub(crate) async fn raise_shard_epoch(tx: &Transaction, shard: u32, lost: u32) -
     tx.execute(first.bind(shard)).await?;
     let raise = sql("UPDATE gateway_shard SET epoch = $2 + 1 WHERE shard = $1 AND epoch <= $2");
     Ok(tx.execute(raise.bind(shard).bind(lost)).await? > 0)
+}
+
+/// The response times of an endpoint at the last clean stop.
+pub(crate) struct SavedTimes {
+    pub(crate) endpoint: String,
+    /// Of each sample its time and its duration.
+    pub(crate) samples: String,
+    /// Of each bucket its minute, index and count.
+    pub(crate) buckets: String,
+}
+
+/// Saves the response times of a shard in place of earlier ones.
+pub(crate) async fn replace_times(tx: &Transaction, shard: u32, times: &[SavedTimes]) -> Result<(), Error> {
+    tx.execute(sql("DELETE FROM gateway_times WHERE shard = $1").bind(shard)).await?;
+    let row =
+        |saved: &SavedTimes| (shard, saved.endpoint.clone(), saved.samples.clone(), saved.buckets.clone());
+    let rows: Vec<_> = times.iter().map(row).collect();
+    tx.insert_all("INSERT INTO gateway_times (shard, endpoint, samples, buckets)", rows, "").await?;
+    Ok(())
+}
+
+pub(crate) async fn times(database: &impl Read, shard: u32) -> Result<Vec<SavedTimes>, Error> {
+    let times =
+        sql("SELECT endpoint, samples, buckets FROM gateway_times WHERE shard = $1 ORDER BY endpoint");
+    let times: Vec<(String, String, String)> = database.all(times.bind(shard)).await?;
+    let saved = |(endpoint, samples, buckets)| SavedTimes { endpoint, samples, buckets };
+    Ok(times.into_iter().map(saved).collect())
 }
 
 // The values of the column `kind`.

@@ -26,7 +26,7 @@ use crate::traffic::statistics::Statistics;
 use crate::{Error, card, demo, metrics, pages, routes};
 
 /// The gateway's tables.
-pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals");
+pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals", "0002_times");
 
 /// The interval at which open pages are notified of changes.
 const NOTIFY_EVERY: Duration = Duration::from_secs(1);

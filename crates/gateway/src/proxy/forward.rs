@@ -67,7 +67,7 @@ pub(crate) struct ClientConnection {
 }
 
 impl ClientConnection {
-    pub(crate) fn new(Client { address: peer, secure, force_close }: Client) -> Self {
+    pub(crate) fn new(Client { address: peer, secure, force_close, .. }: Client) -> Self {
         let scheme = if secure { Scheme::Https } else { Scheme::Http };
         let peer_header = HeaderValue::try_from(peer.ip().to_canonical().to_string())
             .expect("an address is a valid header value");

@@ -134,7 +134,12 @@ impl Meter {
         Duration::from_millis(u64::from(self.millis(Instant::now()).wrapping_sub(at_ms)))
     }
 
-    /// Wraps after 49 days; only ages of minutes are compared.
+    /// When a sample of this age was recorded. It may be older than the meter.
+    pub(crate) fn before(&self, age: Duration) -> u32 {
+        self.millis(Instant::now()).wrapping_sub(age.as_millis() as u32)
+    }
+
+    /// Wraps after 49 days; no sample is older.
     fn millis(&self, at: Instant) -> u32 {
         at.duration_since(self.created).as_millis() as u32
     }

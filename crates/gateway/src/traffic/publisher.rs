@@ -11,6 +11,7 @@ mod heartbeat;
 mod resend;
 mod restore;
 mod rotation;
+mod times;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,6 +120,7 @@ impl Publisher {
     pub(crate) async fn flush(&mut self) -> Result<(), Error> {
         if self.epoch.is_none() {
             self.load_epoch().await?;
+            self.load_times().await?;
         }
         self.collect();
         loop {
@@ -179,6 +181,7 @@ impl Publisher {
         self.save().await?;
         // The first save may have completed an earlier checkpoint.
         self.save().await?;
+        self.save_times().await?;
         heartbeat::leave(&self.sources.store, &self.destination.keys, &self.destination.instance).await?;
         Ok(())
     }
@@ -349,6 +352,26 @@ impl Publisher {
     async fn load_epoch(&mut self) -> Result<(), Error> {
         let epoch = checkpoint::epoch(&self.sources.database, self.destination.shard.number()).await?;
         self.epoch = Some(Epoch::new(epoch)?);
+        Ok(())
+    }
+
+    /// Sends the response times of the last run again, if the store is the embedded engine, which starts empty.
+    async fn load_times(&mut self) -> Result<(), Error> {
+        let Sources { store, database, meter, endpoints, .. } = &self.sources;
+        if store.is_embedded() {
+            let shard = self.destination.shard.number();
+            self.unsent.merge(times::load(database, shard, endpoints, meter).await?);
+        }
+        Ok(())
+    }
+
+    /// Saves the response times for the next run, if the store is the embedded engine, which ends with this process.
+    async fn save_times(&mut self) -> Result<(), Error> {
+        let Sources { store, database, meter, endpoints, .. } = &self.sources;
+        if store.is_embedded() {
+            let (shard, counts) = (self.destination.shard.number(), self.resend.take());
+            times::save(database, shard, endpoints, meter, &counts).await?;
+        }
         Ok(())
     }
 
