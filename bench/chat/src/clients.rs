@@ -182,7 +182,7 @@ impl Client {
     }
 }
 
-async fn connect(server: SocketAddr, path: &str) -> Result<WebSocketStream<TcpStream>> {
+pub(crate) async fn connect(server: SocketAddr, path: &str) -> Result<WebSocketStream<TcpStream>> {
     let socket = TcpSocket::new_v4()?;
     let stream = socket.connect(server).await?;
     stream.set_nodelay(true)?;

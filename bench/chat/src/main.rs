@@ -1,4 +1,4 @@
-//! The chat compared with Socket.IO and its Redis adapter: `cargo run --profile dist -p bench-chat [talk|drop|idle]`.
+//! The chat compared with Socket.IO and its Redis adapter: `cargo run --profile dist -p bench-chat [talk|send|drop|idle]`.
 //!
 //! Needs a release build of `hob`, `redis-server`, `taskset`, `node` and `npm`. The server has one core; Redis and the
 //! generator, which is the same for both, share the other. Everything is on loopback.
@@ -8,6 +8,7 @@
 mod clients;
 mod member;
 mod protocol;
+mod senders;
 mod server;
 mod stats;
 
@@ -17,6 +18,7 @@ use anyhow::{Result, bail};
 use bench_kit::{Usage, median, resident};
 
 use clients::Clients;
+use member::MemberId;
 use server::{Kind, Server};
 
 /// The number of rooms, their members, and the message rate.
@@ -35,6 +37,9 @@ const LOADS: [Load; 4] = [
     Load { rooms: 4, members: 500, rate: 5 },
     Load { rooms: 2, members: 1_000, rate: 30 },
 ];
+/// Senders that wait for acknowledgements, and the rooms that they share.
+const SENDERS: usize = 40;
+const SENDERS_ROOMS: usize = 4;
 const DROPPING: Load = Load { rooms: 20, members: 50, rate: 10 };
 /// Members of each idle room.
 const MEMBERS: usize = 50;
@@ -56,14 +61,17 @@ fn main() -> Result<()> {
         match words.as_slice() {
             [] => {
                 talk(&LOADS).await?;
+                send(None).await?;
                 drops().await?;
                 idle(IDLE).await
             }
             ["talk"] => talk(&LOADS).await,
             ["talk", which] => talk(&LOADS[which.parse()?..][..1]).await,
+            ["send"] => send(None).await,
+            ["send", database] => send(Some(*database)).await,
             ["drop"] => drops().await,
             ["idle"] => idle(IDLE).await,
-            _ => bail!("usage: bench-chat [talk [WHICH] | drop | idle]"),
+            _ => bail!("usage: bench-chat [talk [WHICH] | send [DATABASE_URL] | drop | idle]"),
         }
     })
 }
@@ -71,17 +79,18 @@ fn main() -> Result<()> {
 /// The results of one round.
 struct Round {
     deliveries_per_s: f64,
-    /// CPU time of the server per delivery.
+    /// CPU time of the server per delivery, and of Redis.
     cpu_us: f64,
+    redis_us: f64,
     /// p50, p99, p99.9.
     ms: [f64; 3],
 }
 
 async fn talk(loads: &[Load]) -> Result<()> {
     println!(
-        "| rooms | messages/s in each | server | deliveries/s | CPU s per million | p50 | p99 | p99.9 |"
+        "| rooms | messages/s in each | server | deliveries/s | CPU s per million | of Redis | p50 | p99 | p99.9 |"
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     for load in loads {
         let mut rounds = Kind::BOTH.map(|_| Vec::new());
         for _ in 0..ROUNDS {
@@ -91,10 +100,10 @@ async fn talk(loads: &[Load]) -> Result<()> {
         }
         let Load { rooms, members, rate } = load;
         for (kind, rounds) in Kind::BOTH.into_iter().zip(rounds) {
-            let Round { deliveries_per_s, cpu_us, ms: [p50, p99, p999] } =
-                median(rounds, |round| round.cpu_us);
+            let Round { deliveries_per_s, cpu_us, redis_us, ms: [p50, p99, p999] } =
+                median(rounds, |round| round.cpu_us + round.redis_us);
             println!(
-                "| {rooms} of {members} | {rate} | {} | {deliveries_per_s:.0} | {cpu_us:.2} | {p50:.1} ms | {p99:.1} ms \
+                "| {rooms} of {members} | {rate} | {} | {deliveries_per_s:.0} | {cpu_us:.2} | {redis_us:.2} | {p50:.1} ms | {p99:.1} ms \
                  | {p999:.1} ms |",
                 kind.name()
             );
@@ -108,6 +117,7 @@ async fn talk_once(kind: Kind, load: Load) -> Result<Round> {
     clients.set_interval(Some(Duration::from_secs(1) / load.rate));
     tokio::time::sleep(WARM_UP).await;
     clients.stats.lock().reset();
+    let redis_usage = Usage::start(server.redis.process.family())?;
     let (usage, started) = (Usage::start(server.process.family())?, Instant::now());
     tokio::time::sleep(MEASURED).await;
     let stats = clients.stats.lock();
@@ -115,6 +125,7 @@ async fn talk_once(kind: Kind, load: Load) -> Result<Round> {
     Ok(Round {
         deliveries_per_s: stats.deliveries as f64 / started.elapsed().as_secs_f64(),
         cpu_us: usage.us_each(stats.deliveries)?,
+        redis_us: redis_usage.us_each(stats.deliveries)?,
         ms: [0.5, 0.99, 0.999].map(ms),
     })
 }
@@ -124,6 +135,26 @@ async fn start(kind: Kind, load: Load) -> Result<(Server, Clients)> {
     server.open_rooms(load.rooms, load.members)?;
     let clients = Clients::connect(server.protocol, server.address, load.rooms, load.members).await?;
     Ok((server, clients))
+}
+
+async fn send(database: Option<&str>) -> Result<()> {
+    println!(
+        "| {SENDERS} senders in {SENDERS_ROOMS} rooms | acknowledged/s | CPU s per million | of Redis |"
+    );
+    println!("|---|---|---|---|");
+    for kind in Kind::BOTH {
+        let server = Server::start_with(kind, database)?;
+        server.open_rooms(SENDERS_ROOMS, SENDERS / SENDERS_ROOMS)?;
+        let id = |n| MemberId { room: n % SENDERS_ROOMS, number: n / SENDERS_ROOMS };
+        let members: Vec<MemberId> = (0..SENDERS).map(id).collect();
+        let redis_usage = Usage::start(server.redis.process.family())?;
+        let (usage, started) = (Usage::start(server.process.family())?, Instant::now());
+        let sent = senders::send_until(started + MEASURED, server.protocol, server.address, &members).await?;
+        let per_second = sent as f64 / started.elapsed().as_secs_f64();
+        let (cpu, redis) = (usage.us_each(sent)?, redis_usage.us_each(sent)?);
+        println!("| {} | {per_second:.0} | {cpu:.2} | {redis:.2} |", kind.name());
+    }
+    Ok(())
 }
 
 async fn drops() -> Result<()> {

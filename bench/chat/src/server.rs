@@ -35,7 +35,7 @@ pub(crate) struct Server {
 }
 
 pub(crate) struct Redis {
-    _process: Process,
+    pub(crate) process: Process,
     pub(crate) address: SocketAddr,
     url: String,
 }
@@ -53,15 +53,20 @@ impl Kind {
 
 impl Server {
     pub(crate) fn start(kind: Kind) -> Result<Self> {
+        Self::start_with(kind, None)
+    }
+
+    /// Starts a server. Hob uses this database instead of SQLite.
+    pub(crate) fn start_with(kind: Kind, database: Option<&str>) -> Result<Self> {
         let (redis, folder) = (Redis::start()?, tempfile::tempdir()?);
         match kind {
-            Kind::Hob => Self::hob(redis, folder),
+            Kind::Hob => Self::hob(redis, folder, database),
             Kind::SocketIo => Self::socket_io(redis, folder),
         }
     }
 
-    /// Hob with SQLite as its database, and with limits that this load does not reach.
-    fn hob(redis: Redis, folder: TempDir) -> Result<Self> {
+    /// Hob with limits that this load does not reach.
+    fn hob(redis: Redis, folder: TempDir, database: Option<&str>) -> Result<Self> {
         let secret = folder.path().join("secret");
         std::fs::write(&secret, protocol::SECRET)?;
         let settings = format!(
@@ -72,6 +77,7 @@ impl Server {
         std::fs::write(folder.path().join("hob.toml"), settings)?;
         let mut command = SERVER.command(hob()?.get_program());
         command.args(["serve", "--only", "chat", "--listen", "127.0.0.1:0", "--redis", &redis.url]);
+        command.args(database.into_iter().flat_map(|url| ["--database", url]));
         command.current_dir(&folder).env("HOB_LOG", "error").stdout(Stdio::piped());
         let mut process = Process::start(&mut command)?;
         let address = process.line(|line| line.strip_prefix("Hob is on http://")?.parse().ok())?;
@@ -127,7 +133,7 @@ impl Redis {
         command.args(["--save", "", "--appendonly", "no"]).stdout(Stdio::null());
         let process = Process::start(&mut command).context("apt-get install redis-server")?;
         wait_for(address)?;
-        Ok(Self { _process: process, address, url: format!("redis://{address}/") })
+        Ok(Self { process, address, url: format!("redis://{address}/") })
     }
 }
 

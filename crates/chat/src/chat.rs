@@ -1,26 +1,33 @@
 //! The handle of the chat: its parts, its configuration, and its tasks.
 
 pub(crate) mod conversations;
+mod patrol;
 mod relay;
 mod revocations;
+mod sending;
+pub(crate) mod server;
 mod tasks;
 mod users;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hob_database::{Database, DatabaseId, Migrations, outbox};
+use hob_service::config::Secret;
 use hob_service::{Live, Metric, ServiceContext, Tasks};
 use hob_store::Store;
 use hob_store::limit::{Algorithm, Rule, Window};
 use hob_web::{Card, Changes, Credential, Routes, Service};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
+use crate::chat::sending::SendQueue;
 use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED};
 use crate::hub::Hub;
 use crate::hub::node::Node;
-use crate::keys::{ConversationId, Keys, UserId};
-use crate::session::token::Tokens;
+use crate::keys::{ConversationId, Keys, NamedChannel, UserId};
+use crate::namespace::NamespaceHub;
+use crate::session::token::{Tokens, read_secret};
 use crate::store::participants::ParticipantCache;
 use crate::store::presence::PresenceStore;
 use crate::store::recent::RecentMessages;
@@ -34,6 +41,8 @@ const CONVERSATION_LOCKS: usize = 64;
 /// There are many locks, because each is held during a Redis command, and users that share a lock wait for each other
 /// when Redis is slow.
 const SOCKET_LOCKS: usize = 1_024;
+/// The maximum duration of a connection, whatever the expiry of its token: ten years.
+const MAX_CONNECTION_S: u64 = 10 * 365 * 86_400;
 /// If Redis does not answer within this time, the rate limit allows the request, because delivery within a node works
 /// without Redis.
 const RATE_LIMIT_TIMEOUT: Duration = Duration::from_millis(250);
@@ -52,18 +61,23 @@ pub(crate) struct Inner {
     pub(crate) rate_limit_store: Store,
     pub(crate) keys: Keys,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) namespaces: Arc<NamespaceHub>,
     pub(crate) presences: PresenceStore,
     pub(crate) typing: TypingStore,
     pub(crate) recent: RecentMessages,
     pub(crate) unread: UnreadCounters,
     pub(crate) participants: ParticipantCache,
     pub(crate) tokens: Tokens,
+    /// The key of the server API. `None`: the API is off.
+    pub(crate) api_key: Option<Secret>,
     pub(crate) tasks: Tasks,
     /// Names the database, to which stream positions belong.
     pub(crate) epoch: String,
+    sends: SendQueue,
     conversation_locks: Vec<Mutex<()>>,
     socket_locks: Vec<Mutex<()>>,
     node_name: String,
+    started: Instant,
     /// Notifies pages that they should refresh.
     changes: OnceLock<Changes>,
     recover: Notify,
@@ -96,9 +110,11 @@ impl Service for Chat {
         let node = Node::new(&store, &keys, &context.node, now.node_lease.get());
         let inner = Inner {
             tokens: Tokens::from_config(&now)?,
+            api_key: read_api_key(&now)?,
             database: context.database.clone(),
             rate_limit_store: store.with_deadline(RATE_LIMIT_TIMEOUT),
             hub: Hub::new(&store, &context.database, &keys, node),
+            namespaces: NamespaceHub::new(&store, &keys, config.clone()),
             presences: PresenceStore::new(&store, &keys),
             typing: TypingStore::new(&store, &keys),
             recent: RecentMessages::new(&store, &keys),
@@ -106,9 +122,11 @@ impl Service for Chat {
             participants: ParticipantCache::new(&store, &keys),
             tasks: context.tasks.clone(),
             epoch: epoch(context.database.id()),
+            sends: SendQueue::default(),
             conversation_locks: new_locks(CONVERSATION_LOCKS),
             socket_locks: new_locks(SOCKET_LOCKS),
             node_name: context.node.to_string(),
+            started: Instant::now(),
             changes: OnceLock::new(),
             recover: Notify::new(),
             rebuild: Notify::new(),
@@ -135,6 +153,8 @@ impl Service for Chat {
         let chat = self.clone();
         tasks.spawn("chat sweep", move |task| chat.clone().sweep(task));
         let chat = self.clone();
+        tasks.spawn("chat patrol", move |task| chat.clone().patrol(task));
+        let chat = self.clone();
         tasks.spawn("chat listener", move |task| chat.clone().listen(task));
         let chat = self.clone();
         tasks.spawn("chat broker", move |task| {
@@ -142,7 +162,14 @@ impl Service for Chat {
             async move { chat.inner.hub.broker.run(&chat.inner.store, &task).await }
         });
         let chat = self.clone();
+        tasks.spawn("chat channels", move |task| {
+            let chat = chat.clone();
+            async move { chat.inner.namespaces.maintain(&task).await }
+        });
+        let chat = self.clone();
         tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));
+        let chat = self.clone();
+        tasks.spawn("chat cache", move |task| chat.clone().fill_caches(task));
         let chat = self.clone();
         tasks.spawn("chat token revocations", move |task| chat.clone().watch_revocations(task));
     }
@@ -175,9 +202,25 @@ impl Chat {
         self.inner.config.current()
     }
 
+    /// When a connection is closed whose token expires at this time, in Unix seconds.
+    pub(crate) fn end_of_connection(&self, expires_s: i64) -> Instant {
+        let left = u64::try_from(expires_s.saturating_sub(now_s())).unwrap_or(0).min(MAX_CONNECTION_S);
+        Instant::now() + Duration::from_secs(left) + self.config().token_grace.get()
+    }
+
     /// Issues a token for a user, if this process has a secret.
     pub fn issue_token(&self, user: &UserId, valid: Duration) -> Option<String> {
         self.inner.tokens.issue(user, expiry_s(valid))
+    }
+
+    /// Issues a token with which a user can subscribe to a channel of a namespace, if this process has a secret.
+    pub fn issue_subscription_token(
+        &self,
+        user: &UserId,
+        channel: &NamedChannel,
+        valid: Duration,
+    ) -> Option<String> {
+        self.inner.tokens.issue_with(None, user, expiry_s(valid), Some(channel))
     }
 
     /// Issues a token that ends with the credential of a request.
@@ -185,9 +228,10 @@ impl Chat {
         &self,
         credential: &Credential,
         user: &UserId,
+        channel: Option<&NamedChannel>,
         valid: Duration,
     ) -> Option<String> {
-        self.inner.tokens.issue_with(credential.reference(), user, expiry_s(valid))
+        self.inner.tokens.issue_with(credential.reference(), user, expiry_s(valid), channel)
     }
 
     pub(crate) fn message_rule(&self) -> Result<Rule, Error> {
@@ -207,6 +251,22 @@ impl Chat {
         lock_for(&self.inner.conversation_locks, conversation.as_str()).await
     }
 
+    /// The same for several conversations.
+    pub(crate) async fn lock_conversations(
+        &self,
+        conversations: impl Iterator<Item = &ConversationId>,
+    ) -> Vec<MutexGuard<'_, ()>> {
+        let locks = &self.inner.conversation_locks;
+        // In order, so that two callers do not wait for each other.
+        let indexes: BTreeSet<usize> =
+            conversations.map(|conversation| lock_index(locks, conversation.as_str())).collect();
+        let mut held = Vec::with_capacity(indexes.len());
+        for index in indexes {
+            held.push(locks[index].lock().await);
+        }
+        held
+    }
+
     /// Serializes updates of the list of open sockets of a user on this node. A closed socket leaves the hub before
     /// this lock is taken, so it is never counted again.
     pub(crate) async fn lock_sockets(&self, user: &UserId) -> MutexGuard<'_, ()> {
@@ -214,14 +274,23 @@ impl Chat {
     }
 }
 
+fn read_api_key(config: &Config) -> Result<Option<Secret>, Error> {
+    let key = config.api_key.as_ref().map(read_secret).transpose();
+    key.map_err(|reason| Error::Config(format!("api_key: {reason}")))
+}
+
 fn new_locks(count: usize) -> Vec<Mutex<()>> {
     (0..count).map(|_| Mutex::default()).collect()
 }
 
-/// Locks the mutex that an id hashes to.
 async fn lock_for<'a>(locks: &'a [Mutex<()>], id: &str) -> MutexGuard<'a, ()> {
+    locks[lock_index(locks, id)].lock().await
+}
+
+/// The index of the mutex that an id hashes to.
+fn lock_index(locks: &[Mutex<()>], id: &str) -> usize {
     let mix = |hash: usize, byte| hash.wrapping_mul(31).wrapping_add(usize::from(byte));
-    locks[id.bytes().fold(0_usize, mix) % locks.len()].lock().await
+    id.bytes().fold(0_usize, mix) % locks.len()
 }
 
 /// A short name of the database, the same on all nodes.

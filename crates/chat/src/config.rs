@@ -1,10 +1,13 @@
 //! The `[chat]` section of `hob.toml`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use hob_service::config::{Mistakes, check_origin};
 use hob_service::{Period, SecretRef, section};
+use serde::{Deserialize, Serialize};
 
+use crate::namespace::{self, Namespace};
 use crate::session::token::{public_key, read_secret};
 
 section! {
@@ -41,25 +44,63 @@ section! {
         pub max_frame_bytes: u32 = 65_536 => 1..,
         /// The size of a client's write queue, in bytes. A client that exceeds it is disconnected and can recover.
         pub queue_bytes: u32 = 1_048_576 => 1..,
-        /// The shortest interval between two writes to a busy connection. Pushes in between are sent together.
-        /// Replies, and pushes to an idle connection, are written at once.
+        /// After four pushes to a connection within this interval, the next ones wait for its end and are sent together.
+        /// It grows to five times its length while the connection stays busy. Replies are written at once.
         pub write_interval: Period = Period::from_millis(20),
         /// The interval between pings to an idle connection.
         pub ping_interval: Period = Period::from_secs(25) => Period::from_millis(100)..,
+        /// Whether a member who left and was added again can read what was said in between: hidden or visible.
+        pub messages_during_absence: AbsenceMessages = AbsenceMessages::Hidden,
         /// The lease of a node. Other nodes set the users of a node offline when its lease has expired.
         pub node_lease: Period = Period::from_secs(9) => Period::from_millis(300)..,
+        /// The key of Centrifugo's server API under /centrifugo/api, for back ends: env:NAME or file:PATH, at least 16 bytes. If it is
+        /// not set, the API is off.
+        pub api_key: Option<SecretRef> = None,
+        /// Namespaces of channels other than conversations, as in Centrifugo. Everything is off unless it is set, and channels of
+        /// other namespaces are refused. See docs/chat.md.
+        ///
+        ///   [chat.namespaces.news]                # channels such as news:sport
+        ///   history_size                  = 100   # publications that are kept per channel, at most 10000
+        ///   history_ttl                   = "1h"  # how long they are kept after the last one, at most 30d
+        ///   force_recovery                = true  # clients that reconnect get what they missed
+        ///   presence                      = true  # the subscribed clients can be listed
+        ///   join_leave                    = true  # subscribers can get joins and leaves
+        ///   force_push_join_leave         = false # all subscribers get them
+        ///   allow_subscribe_for_client    = true  # all users can subscribe; if false: with a token for the channel
+        ///   allow_user_limited_channels   = false # the listed users can subscribe to news:x#42,43
+        ///   allow_publish_for_client      = false # and the same with _for_subscriber
+        ///   allow_history_for_subscriber  = true  # and the same with _for_client
+        ///   allow_presence_for_subscriber = true  # and the same with _for_client
+        pub namespaces: BTreeMap<String, Namespace> = BTreeMap::new(),
+        /// The options of channels whose names have no colon, such as user#42, in a table [chat.without_namespace].
+        pub without_namespace: Option<Namespace> = None,
     }
     check check;
     check_files check_files;
 }
 
+/// What a member can read who left and was added again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AbsenceMessages {
+    /// What was said before they left and since they are back.
+    #[default]
+    Hidden,
+    /// Everything.
+    Visible,
+}
+
 fn check(config: &Config, mistakes: &mut Mistakes) {
     mistakes.check_each("origins", &config.origins, |origin| check_origin(origin));
+    namespace::check(config, mistakes);
 }
 
 fn check_files(config: &Config, mistakes: &mut Mistakes) {
     if let Some(source) = &config.token_secret {
         mistakes.check("token_secret", read_secret(source));
+    }
+    if let Some(source) = &config.api_key {
+        mistakes.check("api_key", read_secret(source));
     }
     mistakes.check_each("token_public_keys", &config.token_public_keys, |path| public_key(Path::new(path)));
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod block;
 pub(crate) mod event;
+pub(crate) mod group;
 pub(crate) mod member;
 pub(crate) mod message;
 pub(crate) mod outbox;

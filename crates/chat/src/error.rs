@@ -23,6 +23,11 @@ impl Error {
     pub(crate) fn is_reported(&self) -> bool {
         matches!(self, Self::Store(error) if error.is_reported())
     }
+
+    /// Whether Redis has certainly not executed the call that failed; see [`hob_store::Error::did_not_happen`].
+    pub(crate) fn did_not_happen(&self) -> bool {
+        matches!(self, Self::Store(error) if error.did_not_happen())
+    }
 }
 
 /// Why a request is refused.
@@ -37,6 +42,8 @@ pub enum Refusal {
     Blocked,
     /// The token of a connection is revoked.
     TokenRevoked,
+    /// The user may not connect.
+    Banned,
     /// It already exists.
     AlreadyExists,
     /// Over the rate limit. The request can be repeated later.
@@ -107,6 +114,7 @@ impl std::fmt::Display for Refusal {
             Self::NotSender => f.write_str("only the sender can change a message"),
             Self::Blocked => f.write_str("one of the two users has blocked the other"),
             Self::TokenRevoked => f.write_str("the token is revoked"),
+            Self::Banned => f.write_str("the user is banned"),
             Self::AlreadyExists => f.write_str("already exists"),
             Self::RateLimited { retry_after } => write!(f, "rate limit exceeded; retry in {retry_after:.0?}"),
             Self::LimitExceeded { what, max } => write!(f, "at most {max} {what}"),

@@ -12,10 +12,9 @@ mod clients;
 mod control;
 mod listener;
 pub(crate) mod node;
-pub(crate) mod purge;
 mod recent_sockets;
 pub(crate) mod transient;
-mod write_queue;
+pub(crate) mod write_queue;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use parking_lot::Mutex;
 
 pub(crate) use broker::{Broker, BrokerMessage};
 pub(crate) use channel::{Activation, Channel, Delivery, JoinLeave};
+use client::BlockChange;
 pub(crate) use client::Client;
 pub(crate) use control::{Confirmation, Control, ControlCommand, ControlMessage};
 pub(crate) use write_queue::{NextWrite, WriteLimits};
@@ -38,8 +38,10 @@ use crate::database::{conversations, events, members};
 use crate::hub::channel_name::ChannelName;
 use crate::hub::node::{Node, NodeLoad};
 use crate::hub::recent_sockets::RecentSockets;
+use crate::hub::transient::FeedUpdate;
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
-use crate::session::protocol::Unsubscribe;
+use crate::session::protocol::{Unsubscribe, unsubscribe_push};
+use crate::store::presence::{Presence, PresenceStore};
 
 /// How many events are read from the database at a time.
 const PAGE: u16 = 500;
@@ -54,6 +56,7 @@ pub(crate) struct Hub {
     store: Store,
     database: Database,
     keys: Keys,
+    presences: PresenceStore,
     /// This process. The bus also delivers a node's own messages.
     origin: Incarnation,
     pub(crate) node: Node,
@@ -80,6 +83,7 @@ impl Hub {
             store: store.clone(),
             database: database.clone(),
             keys: keys.clone(),
+            presences: PresenceStore::new(store, keys),
             broker: Broker::new(keys, &origin),
             control: Control::new(store, keys, &origin),
             origin,
@@ -136,17 +140,23 @@ impl Hub {
 
     /// Removes a subscription, and the channel with its last one.
     pub(crate) fn unsubscribe(&self, name: &ChannelName, socket: &SocketId) -> bool {
-        let mut channels = self.channels.lock();
+        let channels = self.channels.lock();
         let Some(channel) = channels.get(name) else { return false };
         let was_subscribed = channel.remove(socket);
-        if channel.is_empty() {
-            channel.closed.cancel();
-            let watched_users = channel.watched_users();
-            channels.remove(name);
-            drop(channels);
-            self.unwatch(name, &watched_users);
-        }
+        drop(channels);
+        self.close_if_empty(name);
         was_subscribed
+    }
+
+    /// Removes a channel without subscriptions.
+    fn close_if_empty(&self, name: &ChannelName) {
+        let mut channels = self.channels.lock();
+        let Some(channel) = channels.get(name).filter(|channel| channel.is_empty()) else { return };
+        channel.closed.cancel();
+        let watched_users = channel.watched_users();
+        channels.remove(name);
+        drop(channels);
+        self.unwatch(name, &watched_users);
     }
 
     pub(crate) fn channel(&self, name: &ChannelName) -> Option<Arc<Channel>> {
@@ -155,6 +165,18 @@ impl Hub {
 
     fn all_channels(&self) -> Vec<Arc<Channel>> {
         self.channels.lock().values().cloned().collect()
+    }
+
+    /// The channels with subscribers on this node, and how many each has.
+    pub(crate) fn channel_counts(&self) -> Vec<(String, u64)> {
+        let channels = self.all_channels();
+        channels.iter().map(|channel| (channel.name.to_string(), channel.clients().len() as u64)).collect()
+    }
+
+    /// The channels of a connection.
+    pub(crate) fn channels_of(&self, socket: &SocketId) -> Vec<ChannelName> {
+        let channels = self.all_channels();
+        channels.iter().filter(|channel| channel.has(socket)).map(|channel| channel.name.clone()).collect()
     }
 
     /// Loads the position and the watched users of a channel, unless it is initialized.
@@ -210,14 +232,61 @@ impl Hub {
         }
         match channel.publish(event) {
             Delivery::Delivered(delivered) => {
-                self.count_deliveries(delivered);
-                if let Some(event::EventPayload::Joined { user_id }) = event.membership_change() {
-                    self.watch(&channel.name, &[user_id]);
-                }
+                self.follow_up(&channel.name, event, delivered);
                 Ok(())
             }
+            Delivery::Known => Ok(()),
             Delivery::Gap => self.catch_up(channel).await,
         }
+    }
+
+    /// Does what follows from an event that was delivered to a channel.
+    fn follow_up(&self, channel: &ChannelName, event: &Event, delivered: u64) {
+        self.count_deliveries(delivered);
+        match event.membership_change() {
+            Some(event::EventPayload::Joined { user_id }) => {
+                self.watch(channel, std::slice::from_ref(&user_id));
+                self.announce_member(channel, user_id);
+            }
+            Some(event::EventPayload::Left { user_id }) => {
+                self.unwatch(channel, &[user_id]);
+                self.close_if_empty(channel);
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends a join push for a new member who is online. In the background, because Redis may be slow.
+    fn announce_member(&self, channel: &ChannelName, user: UserId) {
+        let Some(channel) = self.channel(channel) else { return };
+        let presences = self.presences.clone();
+        tokio::spawn(async move {
+            match presences.of(std::slice::from_ref(&user)).await {
+                Ok(found) if found.iter().any(|presence| presence.online) => {
+                    channel.publish_presence(&user, true);
+                }
+                Ok(_) => {}
+                Err(error) => tracing::debug!(%error, "failed to read the presence of a new member"),
+            }
+        });
+    }
+
+    /// Adds the members of a conversation to the contacts of each other, on the feeds of this node.
+    pub(crate) async fn watch_contacts(&self, conversation: &ConversationId) -> Result<(), Error> {
+        let users = members::users(&self.database, conversation).await?;
+        for user in &users {
+            let Some(feed) = self.channel(&ChannelName::Feed(user.clone())) else { continue };
+            let others: Vec<UserId> = users.iter().filter(|other| *other != user).cloned().collect();
+            let new = feed.watch(&others, MAX_CONTACTS.into());
+            self.watch(&feed.name, &new);
+            for presence in self.presences.of(&new).await?.iter().filter(|presence| presence.online) {
+                let Presence { user_id, online, last_seen, version } = presence;
+                let timestamp = last_seen.as_deref().unwrap_or_default();
+                let update = FeedUpdate::Presence { user_id, online: *online, timestamp, version: *version };
+                self.count_deliveries(feed.publish_transient(user_id, &update.json()));
+            }
+        }
+        Ok(())
     }
 
     /// Delivers the events that the database has beyond the position of the channel.
@@ -228,10 +297,10 @@ impl Hub {
             self.revalidate(channel).await?;
         }
         while let Some(position) = channel.position() {
-            let events = events::after(&self.database, id, position, PAGE).await?;
+            let events = events::after(&self.database, id, position, PAGE, None).await?;
             for event in &events {
                 if let Delivery::Delivered(delivered) = channel.publish(event) {
-                    self.count_deliveries(delivered);
+                    self.follow_up(&channel.name, event, delivered);
                 }
             }
             if events.len() < usize::from(PAGE) {
@@ -249,7 +318,19 @@ impl Hub {
             if !users.contains(&client.user) {
                 channel.remove_user(&client.user, Unsubscribe::SERVER);
             }
-            client.reload_blocks(&self.database).await?;
+            self.reload_blocks(&client).await?;
+        }
+        self.close_if_empty(&channel.name);
+        Ok(())
+    }
+
+    /// Reads the blocks of a client. If a user was unblocked, the client has missed events of this user, so its
+    /// subscriptions end and it subscribes again.
+    pub(crate) async fn reload_blocks(&self, client: &Client) -> Result<(), Error> {
+        if client.reload_blocks(&self.database).await? == BlockChange::Revealed {
+            for channel in self.all_channels().iter().filter(|channel| channel.has(&client.socket)) {
+                self.end_subscription(channel, client);
+            }
         }
         Ok(())
     }
@@ -257,7 +338,7 @@ impl Hub {
     /// Revalidates everything that control commands may have changed while this node had no lease.
     pub(crate) async fn revalidate_all(&self) -> Result<(), Error> {
         for clients in self.all_clients().chunks(CLIENT_BATCH) {
-            let reading = clients.iter().map(|client| client.reload_blocks(&self.database));
+            let reading = clients.iter().map(|client| self.reload_blocks(client));
             futures_util::future::try_join_all(reading).await?;
         }
         for channel in self.all_channels() {
@@ -267,21 +348,46 @@ impl Hub {
         Ok(())
     }
 
-    /// Applies a control command on this node.
-    pub(crate) async fn apply(&self, command: &ControlCommand) -> Result<(), Error> {
-        match command {
-            ControlCommand::RemoveMember { conversation, user } => {
-                if let Some(channel) = self.channel(&ChannelName::Conversation(conversation.clone())) {
-                    channel.remove_user(user, Unsubscribe::SERVER);
-                }
+    /// Ends the subscriptions of a user to a conversation.
+    pub(crate) fn remove_member(&self, conversation: &ConversationId, user: &UserId) {
+        let name = ChannelName::Conversation(conversation.clone());
+        if let Some(channel) = self.channel(&name) {
+            channel.remove_user(user, Unsubscribe::SERVER);
+            self.close_if_empty(&name);
+        }
+    }
+
+    /// Ends the reports of presence between a user and former contacts, on the feeds of this node.
+    pub(crate) async fn forget_contacts(&self, user: &UserId) -> Result<(), Error> {
+        let contacts = members::contacts(&self.database, user, MAX_CONTACTS).await?;
+        if contacts.len() >= usize::from(MAX_CONTACTS) {
+            // There may be more: who is missing here can still be a contact.
+            return Ok(());
+        }
+        if let Some(feed) = self.channel(&ChannelName::Feed(user.clone())) {
+            let former = feed.watched_users().into_iter().filter(|other| !contacts.contains(other));
+            let former: Vec<UserId> = former.collect();
+            feed.unwatch(&former);
+            self.unwatch(&feed.name, &former);
+        }
+        let watching: Vec<ChannelName> =
+            self.watchers.lock().get(user).into_iter().flatten().cloned().collect();
+        for name in watching {
+            let ChannelName::Feed(other) = &name else { continue };
+            if !contacts.contains(other)
+                && let Some(feed) = self.channel(&name)
+            {
+                feed.unwatch(std::slice::from_ref(user));
+                self.unwatch(&name, std::slice::from_ref(user));
             }
-            ControlCommand::ReloadBlocks { users } => {
-                for user in users {
-                    for client in self.clients_of(user) {
-                        client.reload_blocks(&self.database).await?;
-                    }
-                }
-            }
+        }
+        Ok(())
+    }
+
+    /// Reads the blocks of these users.
+    pub(crate) async fn reload_blocks_of(&self, users: &[UserId]) -> Result<(), Error> {
+        for client in users.iter().flat_map(|user| self.clients_of(user)) {
+            self.reload_blocks(&client).await?;
         }
         Ok(())
     }
@@ -290,6 +396,14 @@ impl Hub {
     pub(crate) fn publish_transient(&self, conversation: &ConversationId, actor: &UserId, data: &str) {
         self.publish_transient_here(&ChannelName::Conversation(conversation.clone()), actor, data);
         self.broker.publish_transient(conversation, actor, data);
+    }
+
+    /// Publishes that a user is typing or has stopped, to the other users on this node and on the others.
+    pub(crate) fn publish_typing(&self, conversation: &ConversationId, typist: &UserId, data: &str) {
+        if let Some(channel) = self.channel(&ChannelName::Conversation(conversation.clone())) {
+            self.count_deliveries(channel.publish_typing(typist, data));
+        }
+        self.broker.publish_transient(conversation, typist, data);
     }
 
     /// Publishes to a channel without storing, on this node only.
@@ -329,10 +443,12 @@ impl Hub {
     /// Ends the subscriptions of a channel with a code on which clients subscribe again and get a new snapshot.
     pub(crate) fn refresh(&self, channel: &Channel) {
         for client in channel.clients() {
-            self.unsubscribe(&channel.name, &client.socket);
-            client
-                .queue
-                .push(crate::session::protocol::unsubscribe_push(&channel.name, Unsubscribe::INSUFFICIENT));
+            self.end_subscription(channel, &client);
         }
+    }
+
+    fn end_subscription(&self, channel: &Channel, client: &Client) {
+        self.unsubscribe(&channel.name, &client.socket);
+        client.queue.push(unsubscribe_push(&channel.name, Unsubscribe::INSUFFICIENT));
     }
 }

@@ -32,6 +32,6 @@ macro_rules! id {
     )*};
 }
 
-id! { UserId SocketId ConversationId Incarnation }
+id! { UserId SocketId ConversationId Incarnation NamedChannel }
 column!(UserId as text);
 column!(ConversationId as text);

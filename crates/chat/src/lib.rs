@@ -14,6 +14,7 @@ mod error;
 mod hub;
 pub mod keys;
 mod metrics;
+mod namespace;
 mod pages;
 mod routes;
 mod session;
@@ -21,16 +22,17 @@ mod store;
 
 pub use chat::Chat;
 pub use chat::conversations::TypingState;
-pub use config::Config;
+pub use config::{AbsenceMessages, Config};
 pub use conversation::block::BlockAction;
 pub use conversation::event::{Event, EventPayload, Timestamp};
 pub use conversation::member::{Member, Receipt, ReceiptKind};
-pub use conversation::message::{Message, MessageRange, NewMessage};
+pub use conversation::message::{Message, MessageRange, NewMessage, SentMessage};
 pub use conversation::outbox::{COUNTS, MESSAGE_CREATED, MessageCreated};
 pub use conversation::{Conversation, ConversationSummary, NewConversation};
 pub use error::{Answer, Error, Refusal};
 pub use hub::channel_name::ChannelName;
 pub use hub::node::{NodeInfo, NodeLoad};
+pub use namespace::Namespace;
 #[doc(hidden)]
 pub use session::protocol::parse_frame;
 pub use session::token;
@@ -39,4 +41,4 @@ pub use store::unread::UnreadCount;
 
 /// The database tables of the chat.
 pub const MIGRATIONS: hob_database::Migrations =
-    hob_database::migrations!("chat": "0001_chat", "0002_token_revocation");
+    hob_database::migrations!("chat": "0001_chat", "0002_token_revocation", "0003_visibility");

@@ -116,7 +116,7 @@ async fn chat(
     let me = user_id("as", &user)?;
     let may_write = console.may(&Scope::write("chat"));
     // A read-only operator does not get a token, because a token can act as the user.
-    let token = may_write.then(|| chat.issue_token_with(&credential, &me, TOKEN_TTL)).flatten();
+    let token = may_write.then(|| chat.issue_token_with(&credential, &me, None, TOKEN_TTL)).flatten();
     let conversations = conversations(&chat, &me).await?;
     let mut page = ChatPage {
         me: me.to_string(),

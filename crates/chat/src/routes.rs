@@ -3,15 +3,17 @@
 mod conversations;
 mod feed;
 mod messages;
+mod server_api;
 mod users;
 mod view;
 
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::extract::ws::WebSocketUpgrade;
+use axum::extract::{Extension, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use hob_net::SocketWriter;
 use hob_web::{Access, Credential, Origin, Problem, Routes};
 
 use crate::keys::{ConversationId, UserId};
@@ -22,11 +24,8 @@ const READ: Access = Access::read("chat");
 const WRITE: Access = Access::write("chat");
 
 pub(crate) fn routes() -> Routes<Chat> {
-    conversations::routes().merge(messages::routes()).merge(users::routes()).merge(feed::routes()).socket(
-        Access::Public,
-        "/connection/websocket",
-        connect,
-    )
+    let api = conversations::routes().merge(messages::routes()).merge(users::routes()).merge(feed::routes());
+    api.merge(server_api::routes()).socket(Access::Public, "/connection/websocket", connect)
 }
 
 /// The WebSocket endpoint for Centrifugo clients. The first command carries the token.
@@ -34,6 +33,7 @@ async fn connect(
     State(chat): State<Chat>,
     origin: Origin,
     credential: Credential,
+    writer: Option<Extension<SocketWriter>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     let config = chat.config();
@@ -47,13 +47,15 @@ async fn connect(
         return Problem::unavailable("This node has reached [chat] max_connections.").into_response();
     }
     let max = config.max_frame_bytes as usize;
+    let writer = writer.map(|Extension(writer)| writer);
     upgrade
-        .read_buffer_size(4 * 1024)
+        // Small, because each idle connection has one. It grows with the frame.
+        .read_buffer_size(1024)
         .write_buffer_size(4 * 1024)
         .max_write_buffer_size(1024 * 1024)
         .max_message_size(max)
         .max_frame_size(max)
-        .on_upgrade(move |socket| websocket::serve(chat, credential, socket))
+        .on_upgrade(move |socket| websocket::serve(chat, credential, writer, socket))
 }
 
 pub(crate) fn conversation_id(id: &str) -> Result<ConversationId, Problem> {
@@ -80,9 +82,11 @@ pub(crate) fn ok_or_problem<T>(answer: crate::Answer<T>) -> Result<T, Problem> {
         match refusal {
             Refusal::ConversationNotFound => Problem::not_found("conversation"),
             Refusal::MessageNotFound => Problem::not_found("message"),
-            Refusal::NotMember | Refusal::NotSender | Refusal::Blocked | Refusal::TokenRevoked => {
-                Problem::forbidden(message)
-            }
+            Refusal::NotMember
+            | Refusal::NotSender
+            | Refusal::Blocked
+            | Refusal::TokenRevoked
+            | Refusal::Banned => Problem::forbidden(message),
             Refusal::AlreadyExists => Problem::conflict(message),
             Refusal::RateLimited { retry_after } => {
                 Problem::too_many(message, retry_after.max(Duration::from_secs(1)))

@@ -1,5 +1,6 @@
 //! A session: executes the commands of one connection.
 
+pub(crate) mod channels;
 pub(crate) mod protocol;
 mod rate_limit;
 mod recovery;
@@ -13,14 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hob_net::SocketWriter;
 use hob_web::{Credential, CredentialWatch};
 
 use self::protocol::{Command, Disconnect, Publication, ReplyError, ReplyResult};
 use self::rate_limit::TokenBucket;
 use self::recovery::{Recovery, delivered_after};
-use crate::chat::now_s;
 use crate::conversation::event::Event;
-use crate::conversation::member;
+use crate::conversation::member::{self, Membership};
 use crate::conversation::message::MessageRange;
 use crate::hub::channel_name::ChannelName;
 use crate::hub::{Activation, Channel, Client, JoinLeave};
@@ -29,8 +30,6 @@ use crate::{Chat, Config, Error};
 
 /// The most bytes of publications in the first reply. The rest follows as pushes.
 const MAX_FIRST_REPLY_BYTES: usize = 256 * 1024;
-/// The maximum duration of a connection, whatever the expiry of its token: ten years.
-const MAX_CONNECTION_S: u64 = 10 * 365 * 86_400;
 /// The flag of a subscribe request for an error instead of a reply without recovery.
 const REJECT_UNRECOVERED: u64 = 2;
 
@@ -39,6 +38,8 @@ pub(crate) struct Session {
     chat: Chat,
     config: Arc<Config>,
     client: Option<Arc<Client>>,
+    /// Writes to the connection, until the client has it.
+    writer: Option<SocketWriter>,
     /// Looks up the credential that issued the token.
     credentials: Credential,
     /// The connection ends with that credential.
@@ -60,7 +61,7 @@ pub(crate) struct Session {
 type CommandResult = Result<Option<ReplyResult>, Disconnect>;
 
 impl Session {
-    pub(crate) fn new(chat: Chat, credentials: Credential) -> Self {
+    pub(crate) fn new(chat: Chat, credentials: Credential, writer: Option<SocketWriter>) -> Self {
         let config = chat.config();
         let now = Instant::now();
         let command_bucket =
@@ -71,6 +72,7 @@ impl Session {
             chat,
             config,
             client: None,
+            writer,
             credentials,
             credential: CredentialWatch::default(),
             rejection: None,
@@ -93,7 +95,8 @@ impl Session {
     }
 
     pub(crate) fn expires_at(&self) -> Instant {
-        self.expires_at
+        let refreshed = self.client.as_ref().and_then(|client| client.refreshed_until());
+        refreshed.unwrap_or(self.expires_at)
     }
 
     /// The credential that the connection ends with.
@@ -102,9 +105,11 @@ impl Session {
     }
 
     fn expire(&mut self, expires_s: i64) {
-        let left = u64::try_from(expires_s.saturating_sub(now_s())).unwrap_or(0).min(MAX_CONNECTION_S);
         self.expires_s = expires_s;
-        self.expires_at = Instant::now() + Duration::from_secs(left) + self.config.token_grace.get();
+        self.expires_at = self.chat.end_of_connection(expires_s);
+        if let Some(client) = &self.client {
+            client.set_refreshed_until(None);
+        }
     }
 
     pub(crate) fn ping_interval(&self) -> Duration {
@@ -118,6 +123,8 @@ impl Session {
             self.chat.inner.hub.unsubscribe(channel, &client.socket);
         }
         self.chat.disconnect(client).await;
+        // Last: a back end can subscribe the connection as long as the hub has it.
+        self.chat.inner.namespaces.disconnect(&client.socket).await;
     }
 
     /// Executes a command and queues the reply.
@@ -154,7 +161,7 @@ impl Session {
             return Ok(self.subscribe(client, id, subscribe).await);
         }
         let result = if let Some(request) = command.unsubscribe {
-            self.unsubscribe(client, &request.channel)
+            self.unsubscribe(client, &request.channel).await
         } else if let Some(publish) = command.publish {
             self.publish(client, &publish).await
         } else if let Some(request) = command.presence {
@@ -171,9 +178,8 @@ impl Session {
             return self.refresh(client, &refresh.token).await;
         } else if command.ping.is_some() {
             Ok(ReplyResult::Ping(protocol::Empty {}))
-        } else if command.sub_refresh.is_some() {
-            // Channels do not have their own tokens.
-            Err(ReplyError::NOT_AVAILABLE)
+        } else if let Some(refresh) = command.sub_refresh {
+            self.refresh_subscription(client, &refresh)
         } else if command.connect.is_some() {
             return Err(Disconnect::BAD_REQUEST.with_detail("already connected"));
         } else {
@@ -189,19 +195,23 @@ impl Session {
         id: u32,
         request: protocol::SubscribeRequest,
     ) -> Option<ReplyResult> {
-        let Ok(name) = request.channel.parse::<ChannelName>() else {
-            return Some(ReplyResult::Error(unknown_channel()));
-        };
+        let name = request.channel.parse::<ChannelName>().ok();
         if !self.subscribe_bucket.take(Instant::now()) {
             return Some(ReplyResult::Error(ReplyError::TOO_MANY_REQUESTS));
         }
-        if self.channels.len() >= self.config.channels_per_connection as usize
-            && !self.channels.contains(&name)
+        if self.count_channels(client) >= self.config.channels_per_connection as usize {
+            self.forget_ended_subscriptions(client);
+        }
+        if self.count_channels(client) >= self.config.channels_per_connection as usize
+            && !name.as_ref().is_some_and(|name| self.channels.contains(name))
         {
             let max = self.config.channels_per_connection;
             let error = ReplyError::LIMIT_EXCEEDED.with_detail(format_args!("at most {max} channels"));
             return Some(ReplyResult::Error(error));
         }
+        let Some(name) = name else {
+            return self.subscribe_named(client, id, request).await.map_err(ReplyResult::Error).err();
+        };
         let join_leave = if request.join_leave { JoinLeave::Enabled } else { JoinLeave::Disabled };
         let hub = Arc::clone(&self.chat.inner.hub);
         let Some(channel) = hub.subscribe(&name, client, join_leave) else {
@@ -234,13 +244,17 @@ impl Session {
         request: &protocol::SubscribeRequest,
     ) -> Result<(), ReplyError> {
         let inner = &self.chat.inner;
-        if member::check_member(&inner.database, conversation, &client.user).await.map_err(internal)?.is_err()
-        {
-            return Err(ReplyError::PERMISSION_DENIED);
+        let membership = self.membership(conversation, &client.user).await?;
+        if membership.visibility > 0 {
+            // The epoch counts an unblock that this connection may not have applied yet.
+            inner.hub.reload_blocks(client).await.map_err(internal)?;
         }
         inner.hub.load_channel(channel).await.map_err(internal)?;
-        let same_epoch = request.epoch.is_empty() || request.epoch == inner.epoch;
-        let mut since = (request.recover && same_epoch).then_some(request.offset);
+        let epoch = membership.epoch(&inner.epoch);
+        let same_epoch = request.epoch.is_empty() || request.epoch == epoch;
+        let in_absence = self.chat.hides_absence(&membership)
+            && request.offset.saturating_add(1) < membership.returned_sequence;
+        let mut since = (request.recover && same_epoch && !in_absence).then_some(request.offset);
         if since > channel.position() {
             // Another node has already delivered events to this client that this node has not seen yet. They must not
             // be delivered again.
@@ -258,7 +272,7 @@ impl Session {
                 let result = ReplyResult::Subscribe(protocol::SubscribeResult {
                     recoverable: true,
                     positioned: true,
-                    epoch: inner.epoch.clone(),
+                    epoch: epoch.clone(),
                     offset,
                     publications,
                     recovered,
@@ -277,7 +291,11 @@ impl Session {
             }
             match channel.activate(client, since, reply) {
                 Activation::Active => return Ok(()),
-                Activation::Revoked => return Err(ReplyError::PERMISSION_DENIED),
+                Activation::Revoked => {
+                    self.membership(conversation, &client.user).await?;
+                    // Still a member: the server has ended the subscription so that the client subscribes again.
+                    return Err(ReplyError::INTERNAL);
+                }
                 Activation::Ahead => {
                     since = None;
                     older.clear();
@@ -317,16 +335,31 @@ impl Session {
         };
         match channel.activate(client, None, reply) {
             Activation::Active => Ok(()),
-            _ => Err(ReplyError::PERMISSION_DENIED),
+            _ => Err(ReplyError::INTERNAL),
         }
     }
 
-    fn unsubscribe(&mut self, client: &Client, channel: &str) -> Result<ReplyResult, ReplyError> {
-        let channel = channel.parse().map_err(|()| unknown_channel())?;
+    async fn membership(&self, id: &ConversationId, user: &UserId) -> Result<Membership, ReplyError> {
+        let membership = member::check_member(&self.chat.inner.database, id, user).await.map_err(internal)?;
+        membership.map_err(|_| ReplyError::PERMISSION_DENIED)
+    }
+
+    fn count_channels(&self, client: &Client) -> usize {
+        self.channels.len() + self.chat.inner.namespaces.count_of(&client.socket)
+    }
+
+    async fn unsubscribe(&mut self, client: &Client, channel: &str) -> Result<ReplyResult, ReplyError> {
+        let Ok(channel) = channel.parse() else { return self.unsubscribe_named(client, channel).await };
         self.channels.remove(&channel);
         self.recoveries.retain(|recovery| recovery.channel.name != channel);
         self.chat.inner.hub.unsubscribe(&channel, &client.socket);
         Ok(ReplyResult::Unsubscribe(protocol::Empty {}))
+    }
+
+    /// The server ends subscriptions too, and the session is not notified.
+    fn forget_ended_subscriptions(&mut self, client: &Client) {
+        let hub = &self.chat.inner.hub;
+        self.channels.retain(|name| hub.channel(name).is_some_and(|channel| channel.has(&client.socket)));
     }
 
     async fn publish(
@@ -334,20 +367,26 @@ impl Session {
         client: &Client,
         publish: &protocol::PublishRequest,
     ) -> Result<ReplyResult, ReplyError> {
-        let conversation = conversation(&publish.channel)?;
+        let Some(conversation) = conversation(&publish.channel)? else {
+            return self.publish_named(client, publish).await;
+        };
         rpc::publish(&self.chat, &client.user, conversation, &publish.data).await?;
         Ok(ReplyResult::Publish(protocol::Empty {}))
     }
 
     async fn presence(&self, client: &Client, channel: &str) -> Result<protocol::PresenceResult, ReplyError> {
-        let conversation = conversation(channel)?;
+        let Some(conversation) = conversation(channel)? else {
+            return self.presence_named(client, channel).await;
+        };
         let members = self.chat.online_members(&conversation, &client.user).await.map_err(internal)?;
         let members = members.map_err(|refusal| rpc::error_of(&refusal))?;
         let mut presence = BTreeMap::new();
         for (user, sockets) in members {
             for socket in sockets {
                 let client = socket.to_string();
-                presence.insert(client.clone(), protocol::ClientInfo { user: user.to_string(), client });
+                let info =
+                    protocol::ClientInfo { user: user.to_string(), client: client.clone(), chan_info: None };
+                presence.insert(client, info);
             }
         }
         Ok(protocol::PresenceResult { presence })
@@ -358,11 +397,9 @@ impl Session {
         client: &Client,
         request: protocol::HistoryRequest,
     ) -> Result<ReplyResult, ReplyError> {
-        let conversation = conversation(&request.channel)?;
-        let epoch = self.chat.inner.epoch.clone();
-        if request.since.as_ref().is_some_and(|since| !since.epoch.is_empty() && since.epoch != epoch) {
-            return Err(ReplyError::UNRECOVERABLE_POSITION);
-        }
+        let Some(conversation) = conversation(&request.channel)? else {
+            return self.history_named(client, request).await;
+        };
         let range = match (&request.since, request.reverse) {
             (Some(since), false) => MessageRange::After(since.offset),
             (Some(since), true) => MessageRange::Before(since.offset),
@@ -374,8 +411,13 @@ impl Session {
         let limit = if request.limit < 0 { max } else { request.limit.min(max) };
         let limit = u16::try_from(limit).unwrap_or(0);
         let events = self.chat.events(&conversation, &client.user, range, limit).await.map_err(internal)?;
-        let (events, offset) = events.map_err(|refusal| rpc::error_of(&refusal))?;
+        let (events, membership) = events.map_err(|refusal| rpc::error_of(&refusal))?;
+        let epoch = membership.epoch(&self.chat.inner.epoch);
+        if request.since.as_ref().is_some_and(|since| !since.epoch.is_empty() && since.epoch != epoch) {
+            return Err(ReplyError::UNRECOVERABLE_POSITION);
+        }
         let publications = events.iter().map(Publication::from).collect();
+        let offset = membership.sequence;
         Ok(ReplyResult::History(protocol::HistoryResult { publications, epoch, offset }))
     }
 
@@ -388,18 +430,15 @@ impl Session {
     }
 }
 
-fn conversation(channel: &str) -> Result<ConversationId, ReplyError> {
+/// The conversation of a channel; `None` if the channel is in a configured namespace, or unknown.
+fn conversation(channel: &str) -> Result<Option<ConversationId>, ReplyError> {
     match channel.parse() {
-        Ok(ChannelName::Conversation(id)) => Ok(id),
+        Ok(ChannelName::Conversation(id)) => Ok(Some(id)),
         Ok(ChannelName::Feed(_)) => {
-            Err(ReplyError::NOT_AVAILABLE.with_detail("channel: must be conv:<id> for this command"))
+            Err(ReplyError::NOT_AVAILABLE.with_detail("channel: not possible for user:<id>"))
         }
-        Err(()) => Err(unknown_channel()),
+        Err(()) => Ok(None),
     }
-}
-
-fn unknown_channel() -> ReplyError {
-    ReplyError::UNKNOWN_CHANNEL.with_detail("channel: must be conv:<id> or user:<id>")
 }
 
 fn stats(result: &protocol::PresenceResult) -> protocol::PresenceStatsResult {

@@ -15,6 +15,7 @@ mod tls;
 mod trusted_proxies;
 
 pub use activity::ResponseBody;
+pub use connection::{DirectWrite, SocketWriter};
 pub use outbound::{
     AddressClass, AddressDenied, InternalAddresses, Network, NetworkError, Outbound, OutboundError,
     OutboundPolicy,

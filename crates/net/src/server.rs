@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, ResponseBody};
-use crate::connection::Connection;
+use crate::connection::{Connection, SocketWriter};
 use crate::tls::ServerTls;
 
 /// Pause after accepting a connection failed, for example because no file descriptors are left. Prevents a busy loop.
@@ -55,6 +55,8 @@ pub struct Client {
     /// Cancelled when the server closes the remaining connections. The server cannot close upgraded connections: their
     /// handlers must then end them.
     pub force_close: CancellationToken,
+    /// Writes to the connection after an upgrade. `None` if it is encrypted.
+    pub writer: Option<SocketWriter>,
 }
 
 /// Answers requests. Clones share their state.
@@ -131,8 +133,9 @@ impl Server {
                     let _ = set_options(&stream);
                     let connection =
                         Connection::new(stream, self.limits.write_timeout, permit, handler.on_connect());
-                    let client =
-                        Client { address, secure: self.tls.is_some(), force_close: force_close.clone() };
+                    let secure = self.tls.is_some();
+                    let writer = (!secure).then(|| connection.writer());
+                    let client = Client { address, secure, force_close: force_close.clone(), writer };
                     let (server, handler) = (Arc::clone(self), handler.clone());
                     let (watcher, force_close) = (graceful.watcher(), force_close.clone());
                     tokio::spawn(async move {

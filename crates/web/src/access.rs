@@ -1,6 +1,7 @@
 //! Authentication and authorization: the access that a route requires, the scopes of a caller, tokens and sessions.
 
 mod api;
+mod api_key;
 pub mod audit;
 mod authenticator;
 mod authorize;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
 
+pub use api_key::ApiKeyCheck;
 pub(crate) use authenticator::{Authenticator, Identity};
 pub use authorize::{AuditDetail, Audited};
 pub(crate) use authorize::{RouteRule, authorize};

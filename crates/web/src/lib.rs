@@ -62,8 +62,8 @@ mod web;
 pub use access::audit::{self, Audit};
 pub use access::oidc::{Issuer, OidcConfig, RedirectUrl, RoleRule, Roles, SignInConfig};
 pub use access::{
-    Access, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Role, Scope,
-    Scopes, Token, TokenCreation, TokenId, Tokens, random_secret,
+    Access, ApiKeyCheck, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Role,
+    Scope, Scopes, Token, TokenCreation, TokenId, Tokens, random_secret,
 };
 pub use config::Config;
 /// The URL of an asset, for pages with their own layout: `asset("hob.css")`.

@@ -8,10 +8,11 @@ use hob_store::limit::{Algorithm, Decision, Quota};
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
+use crate::config::AbsenceMessages;
 use crate::conversation::block::{self, BlockAction};
 use crate::conversation::event::Event;
-use crate::conversation::member::{self, Member, MemberStatus, Receipt, ReceiptKind};
-use crate::conversation::message::{self, Message, MessageRange, NewMessage};
+use crate::conversation::member::{self, Member, MemberStatus, Membership, Receipt, ReceiptKind};
+use crate::conversation::message::{self, Message, MessageRange};
 use crate::conversation::{self, Conversation, ConversationSummary, NewConversation};
 use crate::database::{blocks, conversations, events, members, messages};
 use crate::error::{Answer, Refusal};
@@ -34,6 +35,7 @@ impl Chat {
             for user in new.members.iter().chain([&new.created_by]) {
                 self.notify_feed(user, &changed);
             }
+            self.watch_contacts(&new.id);
         }
         Ok(opened)
     }
@@ -76,8 +78,25 @@ impl Chat {
         };
         if added.is_ok() {
             self.notify_feed(user, &FeedUpdate::Membership { conversation_id: id, member: true });
+            self.watch_contacts(id);
         }
         Ok(added)
+    }
+
+    /// Makes the feeds of new contacts report their presence, on all nodes. A lost message is made up for when the client
+    /// subscribes to its feed again.
+    fn watch_contacts(&self, id: &ConversationId) {
+        let command = ControlCommand::WatchContacts { conversation: id.clone() };
+        match self.inner.hub.control.send_call(command.clone()) {
+            Ok(call) => self.inner.hub.broker.enqueue(call),
+            Err(error) => tracing::debug!(%error, "failed to notify the feeds of new contacts"),
+        }
+        let chat = self.clone();
+        tokio::spawn(async move {
+            if let Err(error) = chat.apply(&command).await {
+                tracing::debug!(%error, "failed to notify the feeds of new contacts");
+            }
+        });
     }
 
     /// Removes a member. When this returns, no node delivers anything of the conversation to the user.
@@ -87,7 +106,7 @@ impl Chat {
             let _lock = self.lock_conversation(id).await;
             let removed = member::remove(&self.inner.database, id, user, by).await?;
             // This happens before the event is published, so that the user who left does not receive it.
-            self.inner.hub.apply(&command).await.map_err(|error| unconfirmed(&error))?;
+            self.apply(&command).await.map_err(|error| unconfirmed(&error))?;
             self.publish_membership_change(id, removed).await?
         };
         // This is done even if there was nothing to remove, because an earlier call may have failed before it was
@@ -108,33 +127,6 @@ impl Chat {
         Ok(membership.is_some_and(|membership| membership.state == MemberStatus::Left))
     }
 
-    /// Sends a message. It is in the database when this returns `Ok(Ok(…))`.
-    pub async fn send(&self, new: &NewMessage) -> Answer<Message> {
-        if let Err(refusal) = message::check(&new.content, new.client_id.as_deref()) {
-            return Ok(Err(refusal));
-        }
-        // A repeated send is not counted and takes no lock.
-        if let Some(message) = message::find_sent(&self.inner.database, new).await? {
-            return Ok(Ok(message));
-        }
-        if let Decision::Denied { retry_after, .. } = self.check_message_rate(&new.sender, 1).await {
-            return Ok(Err(Refusal::RateLimited { retry_after }));
-        }
-        let _lock = self.lock_conversation(&new.conversation).await;
-        let (message, event) = match message::send(&self.inner.database, new).await? {
-            Ok(sent) => sent,
-            Err(Refusal::AlreadyExists) => {
-                let before = message::find_sent(&self.inner.database, new).await?;
-                return Ok(before.ok_or(Refusal::AlreadyExists));
-            }
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        self.inner.hub.count_message();
-        self.stop_typing(&new.conversation, &new.sender).await;
-        self.publish(&new.conversation, &event, CacheUpdate::Append(&message)).await;
-        Ok(Ok(message))
-    }
-
     /// Replaces the content of a message.
     pub async fn edit(
         &self,
@@ -146,7 +138,7 @@ impl Chat {
         let _lock = self.lock_conversation(id).await;
         match message::edit(&self.inner.database, id, message, by, content).await? {
             Ok((message, event)) => {
-                self.publish(id, &event, CacheUpdate::Invalidate).await;
+                self.publish(id, &event, CacheUpdate::Replace(&message)).await;
                 Ok(Ok(message))
             }
             Err(refusal) => Ok(Err(refusal)),
@@ -158,7 +150,7 @@ impl Chat {
         let _lock = self.lock_conversation(id).await;
         match message::delete(&self.inner.database, id, message, by).await? {
             Ok((message, event)) => {
-                self.publish(id, &event, CacheUpdate::Invalidate).await;
+                self.publish(id, &event, CacheUpdate::Remove(&message)).await;
                 Ok(Ok(message))
             }
             Err(refusal) => Ok(Err(refusal)),
@@ -177,6 +169,12 @@ impl Chat {
         let limit = limit.clamp(1, MAX_PAGE);
         let sequence = match viewer {
             Some(viewer) => match member::check_member(database, id, viewer).await? {
+                Ok(membership) if self.hides_absence(&membership) => {
+                    let mut messages = messages::page(database, id, range, limit, Some(viewer)).await?;
+                    let hidden = blocks::hidden_from(database, viewer).await?;
+                    messages.retain(|message| !hidden.contains(&message.sender_id));
+                    return Ok(Ok(messages));
+                }
                 Ok(membership) => membership.sequence,
                 Err(refusal) => return Ok(Err(refusal)),
             },
@@ -185,11 +183,11 @@ impl Chat {
                 None => return Ok(Err(Refusal::ConversationNotFound)),
             },
         };
-        // If the cache fails, the database answers.
-        let cached = self.inner.recent.page(id, sequence, range, limit).await.unwrap_or_default();
-        let mut messages = match cached {
-            Some(messages) => messages,
-            None => self.messages_from_database(id, range, limit).await?,
+        let mut messages = match self.inner.recent.page(id, sequence, range, limit).await {
+            Ok(Some(messages)) => messages,
+            Ok(None) => self.messages_from_database(id, range, limit).await?,
+            // If the cache fails, the database answers. A second call to the store would fail, too.
+            Err(_) => messages::page(database, id, range, limit, None).await?,
         };
         if let Some(viewer) = viewer {
             let hidden = blocks::hidden_from(database, viewer).await?;
@@ -198,20 +196,20 @@ impl Chat {
         Ok(Ok(messages))
     }
 
+    /// Whether a member does not read what was said in their absence.
+    pub(crate) fn hides_absence(&self, membership: &Membership) -> bool {
+        membership.returned_sequence > 0 && self.config().messages_during_absence == AbsenceMessages::Hidden
+    }
+
+    /// Reads messages, and fills the cache with the newest ones.
     async fn messages_from_database(
         &self,
         id: &ConversationId,
         range: MessageRange,
         limit: u16,
     ) -> Result<Vec<Message>, Error> {
-        let database = &self.inner.database;
         if range == MessageRange::Newest {
-            let read = database.read(|snapshot| async move {
-                let sequence = conversations::get(&snapshot, id).await?.map_or(0, |found| found.sequence);
-                let newest = messages::page(&snapshot, id, MessageRange::Newest, recent::MAX_RECENT).await?;
-                Ok::<_, Error>((sequence, newest))
-            });
-            let (sequence, newest) = read.await?;
+            let (sequence, newest) = self.newest_messages(id).await?;
             if let Err(error) = self.inner.recent.fill(id, sequence, &newest).await {
                 tracing::debug!(%error, "failed to fill the cache of recent messages");
             }
@@ -220,30 +218,52 @@ impl Chat {
                 return Ok(newest[from..].to_vec());
             }
         }
-        messages::page(database, id, range, limit).await
+        messages::page(&self.inner.database, id, range, limit, None).await
     }
 
-    /// The events in a range, as a member sees them, and the sequence of the last event.
+    /// The messages that the cache holds, and the sequence of the last event.
+    async fn newest_messages(&self, id: &ConversationId) -> Result<(u64, Vec<Message>), Error> {
+        let read = self.inner.database.read(|snapshot| async move {
+            let sequence = conversations::get(&snapshot, id).await?.map_or(0, |found| found.sequence);
+            let newest =
+                messages::page(&snapshot, id, MessageRange::Newest, recent::MAX_RECENT, None).await?;
+            Ok::<_, Error>((sequence, newest))
+        });
+        read.await
+    }
+
+    /// Fills the cache of recent messages, for other programs. Later changes of this node wait, so that they are applied to
+    /// the filled cache.
+    pub(super) async fn fill_recent(&self, id: &ConversationId) -> Result<(), Error> {
+        let _lock = self.lock_conversation(id).await;
+        let (sequence, newest) = self.newest_messages(id).await?;
+        let call = self.inner.recent.fill_call(id, sequence, &newest)?;
+        self.inner.hub.broker.enqueue(call);
+        Ok(())
+    }
+
+    /// The events in a range, as a member sees them, and the membership.
     pub(crate) async fn events(
         &self,
         id: &ConversationId,
         viewer: &UserId,
         range: MessageRange,
         limit: u16,
-    ) -> Answer<(Vec<Event>, u64)> {
+    ) -> Answer<(Vec<Event>, Membership)> {
         let database = &self.inner.database;
-        let sequence = match member::check_member(database, id, viewer).await? {
-            Ok(membership) => membership.sequence,
+        let membership = match member::check_member(database, id, viewer).await? {
+            Ok(membership) => membership,
             Err(refusal) => return Ok(Err(refusal)),
         };
+        let absent = self.hides_absence(&membership).then_some(viewer);
         let mut events = match range {
-            MessageRange::After(after) => events::after(database, id, after, limit).await?,
-            MessageRange::Before(before) => events::before(database, id, before, limit).await?,
-            MessageRange::Newest => events::before(database, id, i64::MAX as u64, limit).await?,
+            MessageRange::After(after) => events::after(database, id, after, limit, absent).await?,
+            MessageRange::Before(before) => events::before(database, id, before, limit, absent).await?,
+            MessageRange::Newest => events::before(database, id, i64::MAX as u64, limit, absent).await?,
         };
         let hidden = blocks::hidden_from(database, viewer).await?;
         events.retain(|event| !hidden.contains(&event.actor));
-        Ok(Ok((events, sequence)))
+        Ok(Ok((events, membership)))
     }
 
     /// Records that a member has received or read everything up to a sequence.
@@ -299,11 +319,11 @@ impl Chat {
             channel.set_typing(user, typing.then(|| Instant::now() + typing::TYPING_TTL));
         }
         let event = TransientEvent::Typing { user_id: user.clone(), typing };
-        self.inner.hub.publish_transient(id, user, &event.json());
+        self.inner.hub.publish_typing(id, user, &event.json());
     }
 
     /// Sending a message ends typing.
-    async fn stop_typing(&self, id: &ConversationId, user: &UserId) {
+    pub(super) async fn stop_typing(&self, id: &ConversationId, user: &UserId) {
         let channel = self.inner.hub.channel(&ChannelName::Conversation(id.clone()));
         if channel.is_some_and(|channel| channel.set_typing(user, None)) {
             let _ = self.inner.typing.stop(id, user).await;
@@ -327,7 +347,7 @@ impl Chat {
         if done.is_ok() {
             let command = ControlCommand::ReloadBlocks { users: [blocker.clone(), blocked.clone()] };
             let confirmed = async {
-                self.inner.hub.apply(&command).await?;
+                self.apply(&command).await?;
                 self.inner.hub.control.broadcast(&self.inner.hub.node, command).await
             };
             confirmed.await.map_err(|error| unconfirmed(&error))?;
@@ -387,7 +407,7 @@ impl Chat {
     }
 
     /// Publishes an event that is in the database.
-    async fn publish(&self, id: &ConversationId, event: &Event, effect: CacheUpdate<'_>) {
+    pub(super) async fn publish(&self, id: &ConversationId, event: &Event, effect: CacheUpdate<'_>) {
         let Inner { hub, recent, .. } = &*self.inner;
         if let Err(error) = hub.publish(id, event).await
             && !error.is_reported()
@@ -396,7 +416,7 @@ impl Chat {
         }
         hub.broker.publish_event(id, event);
         match recent.update_call(id, event.sequence, effect) {
-            Ok(call) => hub.broker.enqueue(call),
+            Ok(call) => hub.broker.update_cache(id, call),
             Err(error) => tracing::error!(%error, "failed to update the cache of recent messages"),
         }
     }

@@ -14,7 +14,7 @@ use crate::database::{self, blocks, conversations, members};
 use crate::hub::channel_name::ChannelName;
 use crate::hub::transient::FeedUpdate;
 use crate::keys::{ConversationId, UserId};
-use crate::store::unread::{CountScope, CounterUpdate, UnreadIncrement, UnreadRow};
+use crate::store::unread::{CountScope, CounterUpdate, NewMessages, UnreadIncrement, UnreadRow};
 
 /// Users whose counters are rebuilt at a time.
 const REBUILD_BATCH: u16 = 200;
@@ -74,9 +74,10 @@ impl Chat {
         let channel = self.inner.keys.message_created_channel();
         let mut calls: BTreeMap<u64, Call> = BTreeMap::new();
         for (conversation, messages) in created {
-            let participants = self.participants(conversation).await?;
+            let first = messages.iter().map(|(_, message)| message.sequence).min().unwrap_or_default();
+            let participants = self.participants_since(conversation, first).await?;
             for (number, message) in messages {
-                let text = message_created_json(*number, message, &participants)?;
+                let text = message_created_json(*number, message, &participants.at(message.sequence))?;
                 calls.insert(*number, cmd("PUBLISH").arg(&channel).arg(text).take().into());
             }
         }
@@ -88,8 +89,8 @@ impl Chat {
     /// The JSON of a new message for other services (C10).
     pub(crate) async fn message_created_json(&self, event: &outbox::Event) -> Result<String, Error> {
         let message: MessageCreated = serde_json::from_str(&event.payload)?;
-        let participants = self.participants(&message.conversation_id).await?;
-        message_created_json(event.number, &message, &participants)
+        let participants = self.participants_since(&message.conversation_id, message.sequence).await?;
+        message_created_json(event.number, &message, &participants.at(message.sequence))
     }
 
     /// Counts new messages for all members of a conversation. A counter that is up to date is incremented, at a cost
@@ -117,15 +118,11 @@ impl Chat {
             .into_iter()
             .map(|(user_id, version)| {
                 let count = messages.iter().filter(|message| counts(&user_id, &message.sender_id)).count();
-                UnreadIncrement { user_id, version, after, last: after + messages.len() as u64, count }
+                UnreadIncrement { user_id, version, count }
             })
             .collect();
-        let written = unread.increment_each(id, &increments).await?;
-        let behind = increments
-            .iter()
-            .zip(written)
-            .filter(|(_, written)| !matches!(written, CounterUpdate::Written(_)));
-        let behind: Vec<&UserId> = behind.map(|(increment, _)| &increment.user_id).collect();
+        let new = NewMessages { after, last: after + messages.len() as u64 };
+        let behind = unread.increment(id, new, &increments).await?;
         if behind.len() > MAX_SINGLE_RECOUNTS {
             return self.recount_all(id).await;
         }
@@ -167,9 +164,7 @@ impl Chat {
         for (count, written) in counts.iter().zip(written) {
             let total = match written {
                 CounterUpdate::Written(total) => total,
-                CounterUpdate::Gap | CounterUpdate::Missing => {
-                    unread.rebuild(database, &count.user_id).await?
-                }
+                CounterUpdate::Missing => unread.rebuild(database, &count.user_id).await?,
             };
             updates.push(self.unread_update_call(count, total));
         }

@@ -6,12 +6,13 @@ use hob_service::Task;
 use hob_store::{BusEvent, ChannelFilter};
 use serde::Deserialize;
 
+use super::server::close_reason;
 use super::{Chat, Inner};
 use crate::Error;
 use crate::hub::channel_name::ChannelName;
 use crate::hub::node::Heartbeat;
 use crate::hub::transient::{FeedUpdate, TransientEvent};
-use crate::hub::{Confirmation, ControlMessage, purge};
+use crate::hub::{Confirmation, ControlCommand, ControlMessage};
 use crate::keys::{SocketId, UserId};
 use crate::session::protocol::Disconnect;
 use crate::store::presence::{Known, PresenceChange};
@@ -23,6 +24,8 @@ const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
 /// How often it looks otherwise.
 const IDLE_CONFIRM_INTERVAL: Duration = Duration::from_secs(6);
 const TYPING_INTERVAL: Duration = Duration::from_millis(250);
+/// The shortest interval between two fills of a conversation's cache.
+const FILL_INTERVAL: Duration = Duration::from_millis(250);
 
 impl Chat {
     /// Renews the node's lease. Longer work runs in other tasks, so that the lease does not expire during it.
@@ -78,22 +81,35 @@ impl Chat {
         }
     }
 
-    /// Starts to restore what Redis has lost, if it has lost anything.
+    /// Looks whether Redis has lost data, and starts to restore it if so. An error means that a part of Redis could not be
+    /// looked at.
     pub(super) async fn check_for_loss(&self, since: Instant) -> Result<(), Error> {
         let hub = &self.inner.hub;
-        if hub.node.detect_data_loss(since).await? {
+        let found = hub.node.detect_data_loss(since).await;
+        if found.lost {
             tracing::warn!("Redis lost chat data, rebuilding it");
             // A socket that was closed in the time that Redis lost is open again, under the current incarnation. The next
             // one restores the sockets that are really open, and the others are swept with this one.
             hub.node.invalidate();
+            self.inner.rebuild.notify_one();
+            // If this fails, the next heartbeat begins the new incarnation.
             hub.node.heartbeat().await?;
             self.inner.recover.notify_one();
-            self.inner.rebuild.notify_one();
         }
-        Ok(())
+        found.failed.map_or(Ok(()), Err)
     }
 
-    /// Looks for a loss, and then confirms the sockets that were changed before.
+    /// Whether other nodes may not have restored their sockets yet after a data loss. Looks for one, because this node may have
+    /// lost its lease with the data, and has not noticed more than that. A part of Redis that does not answer does not count.
+    async fn is_recovering(&self) -> bool {
+        if let Err(error) = self.check_for_loss(Instant::now()).await {
+            tracing::debug!(%error, "failed to look for a data loss");
+        }
+        self.inner.hub.node.is_recovering()
+    }
+
+    /// Looks for a loss, and then confirms the sockets that were changed before. They wait for a look that reaches all
+    /// shards: if Redis loses a change later, it loses that look too, or has another server.
     async fn confirm_once(&self, now: Instant) -> Result<(), Error> {
         self.check_for_loss(now).await?;
         let recent_sockets = &self.inner.hub.recent_sockets;
@@ -109,9 +125,13 @@ impl Chat {
     async fn confirm_sockets(&self, recent: &[(UserId, SocketId)]) -> Result<(), Error> {
         let Inner { hub, presences, .. } = &*self.inner;
         let owners = presences.owner_of(recent).await?;
-        for ((user, socket), owner) in recent.iter().zip(owners) {
+        let users: Vec<UserId> = recent.iter().map(|(user, _)| user.clone()).collect();
+        let presence = presences.of(&users).await?;
+        for (((user, socket), owner), presence) in recent.iter().zip(owners).zip(presence) {
             match owner {
-                None if hub.is_connected(user, socket) => self.restore_sockets_of(user).await?,
+                None if hub.sockets_of(user).contains(socket) => self.restore_sockets_of(user).await?,
+                // The user is online on another node, or Redis has evicted the sockets, but not the state.
+                None if presence.online => self.close_absent_socket(user, socket).await?,
                 Some(owner) if hub.node.is_own(&owner) && !hub.sockets_of(user).contains(socket) => {
                     self.close_absent_socket(user, socket).await?;
                 }
@@ -127,8 +147,9 @@ impl Chat {
         while until(&task, self.inner.recover.notified()).await {
             let incarnation = hub.node.incarnation();
             let done = async {
-                hub.revalidate_all().await?;
+                // Presence does not wait for the database: without it, the sockets would be swept with the old incarnation.
                 self.restore_sockets().await?;
+                hub.revalidate_all().await?;
                 if hub.node.incarnation() == incarnation {
                     hub.node.end_previous().await?;
                 }
@@ -148,7 +169,7 @@ impl Chat {
 
     /// Rebuilds the data in Redis after a loss, and removes the presence of nodes that no longer exist.
     pub(super) async fn rebuild(self, task: Task) {
-        let Inner { hub, store, keys, presences, database, .. } = &*self.inner;
+        let hub = &self.inner.hub;
         while until(&task, self.inner.rebuild.notified()).await {
             let done = async {
                 self.restore_sockets().await?;
@@ -156,7 +177,7 @@ impl Chat {
                 self.rebuild_unread().await?;
                 // After one lease, every live node has renewed its entry.
                 if task.pause(hub.node.lease()).await {
-                    let users = purge::purge_orphans(store, keys, &hub.node, presences, database).await?;
+                    let users = self.purge_orphans().await?;
                     tracing::info!(users, "presence of users without a live node removed");
                 }
                 Ok::<_, Error>(())
@@ -205,7 +226,7 @@ impl Chat {
             return Ok(());
         }
         let version = hub.version_of(user);
-        if version == 0 && hub.node.is_recovering() {
+        if version == 0 && self.is_recovering().await {
             // The user connected after the loss. The sockets on other nodes are restored first: see `open_socket`.
             for socket in &sockets {
                 hub.recent_sockets.add(user, socket, hub.node.lease() / 2);
@@ -214,10 +235,14 @@ impl Chat {
         }
         // Read under the lock, so that an earlier incarnation never replaces a later one.
         let node = hub.node.incarnation();
-        let known = Known::from_version(version);
-        if let PresenceChange::Changed { version } | PresenceChange::Unchanged { version } =
-            presences.join(&node, user, &sockets, known).await?
-        {
+        let joined = presences.join(&node, user, &sockets, Known::from_version(version)).await;
+        // Redis may execute a call that was not answered at any time, also after the sockets are closed.
+        let change = joined.inspect_err(|error| {
+            if !error.did_not_happen() {
+                hub.node.invalidate();
+            }
+        })?;
+        if let PresenceChange::Changed { version } | PresenceChange::Unchanged { version } = change {
             hub.set_version(user, version);
         }
         Ok(())
@@ -287,14 +312,64 @@ impl Chat {
     async fn apply_command(&self, message: &ControlMessage) {
         let hub = &self.inner.hub;
         let done = async {
-            hub.apply(&message.command).await?;
-            hub.control.confirm(&hub.node, message).await
+            self.apply(&message.command).await?;
+            hub.control.confirm(&hub.node, message, self.survey_answer(&message.command)).await
         };
         if let Err(error) = done.await
             && !error.is_reported()
         {
             // The sender retries until the command is confirmed or this node's lease expires.
             tracing::warn!(%error, "failed to apply a control command, its sender retries");
+        }
+    }
+
+    /// Applies a control command on this node.
+    pub(super) async fn apply(&self, command: &ControlCommand) -> Result<(), Error> {
+        let hub = &self.inner.hub;
+        match command {
+            ControlCommand::RemoveMember { conversation, user } => {
+                hub.remove_member(conversation, user);
+                hub.forget_contacts(user).await?;
+            }
+            ControlCommand::ReloadBlocks { users } => hub.reload_blocks_of(users).await?,
+            ControlCommand::CloseSockets { user, socket } => {
+                self.close_sockets_here(user, socket.as_ref()).await?;
+            }
+            ControlCommand::WatchContacts { conversation } => hub.watch_contacts(conversation).await?,
+            ControlCommand::Subscribe(subscription) => self.subscribe_here(subscription).await?,
+            ControlCommand::Unsubscribe { user, client, channel } => {
+                self.unsubscribe_here(user, client.as_ref(), channel).await;
+            }
+            ControlCommand::Disconnect { user, client, spared, code, reason } => {
+                let reason = close_reason(*code, reason);
+                self.disconnect_here(user, client.as_ref(), spared, &reason).await?;
+            }
+            ControlCommand::Refresh { user, client, expires_s } => {
+                self.refresh_here(user, client.as_ref(), *expires_s);
+            }
+            // The answer is in the confirmation.
+            ControlCommand::Survey { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Fills the caches of recent messages that are missing.
+    pub(super) async fn fill_caches(self, task: Task) {
+        loop {
+            let uncached = tokio::select! {
+                uncached = self.inner.hub.broker.uncached() => uncached,
+                () = task.stop_requested() => return,
+            };
+            for conversation in &uncached {
+                if let Err(error) = self.fill_recent(conversation).await {
+                    tracing::debug!(%error, "failed to fill the cache of recent messages");
+                }
+            }
+            task.heartbeat();
+            // If several nodes change a conversation at the same time, its cache can be missing again and again.
+            if !task.pause(FILL_INTERVAL).await {
+                return;
+            }
         }
     }
 
@@ -308,7 +383,7 @@ impl Chat {
                 let typists = typing.list(id).await.unwrap_or_default();
                 for user_id in channel.expire_typing(Instant::now(), &typists) {
                     let stopped = TransientEvent::Typing { user_id: user_id.clone(), typing: false };
-                    hub.publish_transient_here(&channel.name, &user_id, &stopped.json());
+                    channel.publish_typing(&user_id, &stopped.json());
                 }
             }
             task.heartbeat();

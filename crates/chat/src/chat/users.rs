@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_database::{Isolation, Transaction};
 use hob_store::limit::{Algorithm, Decision, Rule};
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
 use crate::conversation::event::iso;
-use crate::conversation::member;
-use crate::database::{self, blocks, conversations, members, users};
+use crate::conversation::member::{self, Participants};
+use crate::database::{self, blocks, conversations, events, members, users};
 use crate::error::{Answer, Refusal};
-use crate::hub::Client;
 use crate::hub::channel_name::ChannelName;
-use crate::hub::node::NodeInfo;
+use crate::hub::node::{NodeInfo, save_last_seen};
 use crate::hub::transient::{FeedSnapshot, FeedUpdate};
-use crate::keys::{ConversationId, Keys, SocketId, UserId};
+use crate::hub::{Client, ControlCommand};
+use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
+use crate::session::protocol::Disconnect;
 use crate::store::presence::{Known, Presence, PresenceChange};
 use crate::store::unread::{CountScope, UnreadCount};
 
@@ -30,32 +30,32 @@ impl Chat {
         // The client is registered before the blocks are read, so that a block that is added at the same time reloads
         // them.
         hub.add(client);
-        if let Err(error) = client.reload_blocks(database).await {
-            hub.remove(client);
-            return Err(error);
-        }
-        match self.check_revocation(client).await {
-            Ok(Ok(())) => {}
-            refused => {
-                hub.remove(client);
-                return refused;
+        let registered = async {
+            client.reload_blocks(database).await?;
+            if let Err(refusal) = self.check_revocation(client).await? {
+                return Ok(Err(refusal));
             }
-        }
-        match self.open_socket(&client.user, &client.socket).await {
-            Ok(PresenceChange::LimitReached) => {
-                hub.remove(client);
-                Ok(Err(Refusal::LimitExceeded { what: "connections", max: Keys::SOCKETS_MAX_LEN }))
-            }
-            Ok(_) => Ok(Ok(())),
-            Err(error) => {
-                // Delivery within the node works without Redis. The next incarnation restores all sockets.
-                if !error.is_reported() {
-                    tracing::warn!(%error, "failed to write the presence of a connection to Redis");
+            match self.open_socket(&client.user, &client.socket).await {
+                Ok(PresenceChange::LimitReached) => {
+                    Ok(Err(Refusal::LimitExceeded { what: "connections", max: Keys::SOCKETS_MAX_LEN }))
                 }
-                hub.node.invalidate();
-                Ok(Ok(()))
+                Ok(_) => Ok(Ok(())),
+                Err(error) => {
+                    // Delivery within the node works without Redis. The next incarnation restores all sockets.
+                    if !error.is_reported() {
+                        tracing::warn!(%error, "failed to write the presence of a connection to Redis");
+                    }
+                    hub.node.invalidate();
+                    Ok(Ok(()))
+                }
             }
+        };
+        let registered = registered.await;
+        if !matches!(registered, Ok(Ok(()))) {
+            // Also in Redis: the node may have restored the sockets of its clients meanwhile.
+            self.disconnect(client).await;
         }
+        registered
     }
 
     /// Counts a new connection of a user as open. If Redis does not know the user, it may have lost the user's sockets on
@@ -96,12 +96,10 @@ impl Chat {
     pub(crate) async fn disconnect(&self, client: &Client) {
         let hub = &self.inner.hub;
         hub.remove(client);
-        if let Err(error) = self.close_socket(&client.user, &client.socket).await {
-            // The entries that are left in Redis belong to this incarnation and are removed with it.
-            if !error.is_reported() {
-                tracing::warn!(%error, "failed to remove a chat connection from Redis");
-            }
-            hub.node.invalidate();
+        if let Err(error) = self.close_socket(&client.user, &client.socket).await
+            && !error.is_reported()
+        {
+            tracing::warn!(%error, "failed to remove a chat connection from Redis");
         }
     }
 
@@ -114,7 +112,9 @@ impl Chat {
         socket: &SocketId,
     ) -> Result<PresenceChange, Error> {
         let _lock = self.lock_sockets(user).await;
-        self.close_locked_socket(user, socket).await
+        let closed = self.close_locked_socket(user, socket).await;
+        // The entries that are left in Redis belong to this incarnation and are removed with it.
+        closed.inspect_err(|_| self.inner.hub.node.invalidate())
     }
 
     /// Counts a socket as closed, unless it was opened again in the meantime.
@@ -133,7 +133,7 @@ impl Chat {
             let closed = std::slice::from_ref(socket);
             let change = presences.join(&node, user, closed, Known::Version(version)).await?;
             hub.recent_sockets.add(user, socket, hub.node.lease() / 2);
-            self.save_last_seen(user).await?;
+            self.save_last_seen(user).await;
             return Ok(change);
         };
         self.note_change(user, socket, &change);
@@ -146,7 +146,7 @@ impl Chat {
             }
         }
         if matches!(change, PresenceChange::Changed { .. }) {
-            self.save_last_seen(user).await?;
+            self.save_last_seen(user).await;
         }
         Ok(change)
     }
@@ -166,30 +166,92 @@ impl Chat {
         let _lock = self.lock_sockets(user).await;
         let known = Known::from_version(hub.version_of(user));
         let sockets = std::slice::from_ref(socket);
-        let change = presences.join(&hub.node.incarnation(), user, sockets, known).await?;
-        if let PresenceChange::Changed { version } | PresenceChange::Unchanged { version } = change {
+        let change = presences.join(&hub.node.incarnation(), user, sockets, known).await;
+        // Redis may have the socket, but the caller does not know it.
+        let change = change.inspect_err(|_| hub.node.invalidate())?;
+        if let PresenceChange::Changed { .. } | PresenceChange::Unchanged { .. } = change {
             hub.add_external_socket(user, socket);
-            hub.set_version(user, version);
         }
+        self.note_change(user, socket, &change);
         Ok(change)
     }
 
-    /// Counts a socket as closed (C16). With the last one, the user goes offline.
+    /// Closes a socket (C16): a connection of a client, on any node, or a socket of another program. With the last one, the
+    /// user goes offline.
     pub async fn remove_user_socket(
         &self,
         user: &UserId,
         socket: &SocketId,
     ) -> Result<PresenceChange, Error> {
-        if self.inner.hub.remove_external_socket(user, socket) {
-            return self.close_socket(user, socket).await;
+        let Inner { hub, presences, .. } = &*self.inner;
+        if hub.sockets_of(user).contains(socket) {
+            return self.close_socket_here(user, socket).await;
         }
-        // It is registered on another node, or not at all.
+        let owner = presences.owner_of(&[(user.clone(), socket.clone())]).await?.pop().flatten();
+        if owner.is_some() {
+            let command = ControlCommand::CloseSockets { user: user.clone(), socket: Some(socket.clone()) };
+            hub.control.broadcast(&hub.node, command).await?;
+        }
+        // No live node has it any more. A node that is dead may have left it.
         let _lock = self.lock_sockets(user).await;
-        let change = self.inner.presences.leave(user, socket, 0).await?.unwrap_or(PresenceChange::NotFound);
+        let change = presences.leave(user, socket, 0).await?.unwrap_or(PresenceChange::NotFound);
+        let Some(owner) = owner else { return Ok(change) };
+        if change == PresenceChange::NotFound {
+            return self.change_of(user).await;
+        }
         if matches!(change, PresenceChange::Changed { .. }) {
-            self.save_last_seen(user).await?;
+            self.save_last_seen(user).await;
+        }
+        let remaining = presences.owners(std::slice::from_ref(user)).await?.pop().unwrap_or_default();
+        if let Ok(owner) = Incarnation::new(owner)
+            && !remaining.contains(&owner)
+        {
+            presences.unindex(&owner, user).await?;
         }
         Ok(change)
+    }
+
+    /// Disconnects a user on all nodes.
+    pub async fn disconnect_user(&self, user: &UserId) -> Result<(), Error> {
+        let hub = &self.inner.hub;
+        self.close_sockets_here(user, None).await?;
+        let command = ControlCommand::CloseSockets { user: user.clone(), socket: None };
+        hub.control.broadcast(&hub.node, command).await
+    }
+
+    /// Closes the sockets of a user on this node, or one of them.
+    pub(super) async fn close_sockets_here(
+        &self,
+        user: &UserId,
+        socket: Option<&SocketId>,
+    ) -> Result<(), Error> {
+        for open in self.inner.hub.sockets_of(user) {
+            if socket.is_none_or(|socket| *socket == open) {
+                self.close_socket_here(user, &open).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Closes a socket of this node. It counts as closed at once: the session of a client ends later.
+    async fn close_socket_here(&self, user: &UserId, socket: &SocketId) -> Result<PresenceChange, Error> {
+        let hub = &self.inner.hub;
+        hub.remove_external_socket(user, socket);
+        for client in hub.clients_of(user).iter().filter(|client| client.socket == *socket) {
+            hub.remove(client);
+            client.queue.close(Disconnect::FORCED);
+        }
+        self.close_socket(user, socket).await
+    }
+
+    /// The change that another node has made when it closed a socket of a user.
+    async fn change_of(&self, user: &UserId) -> Result<PresenceChange, Error> {
+        let presence = self.inner.presences.of(std::slice::from_ref(user)).await?.pop();
+        Ok(match presence {
+            Some(Presence { online: false, version, .. }) => PresenceChange::Changed { version },
+            Some(Presence { version, .. }) => PresenceChange::Unchanged { version },
+            None => PresenceChange::NotFound,
+        })
     }
 
     /// The presence of these users, in their order.
@@ -238,14 +300,24 @@ impl Chat {
     /// The members of a conversation, from the database. A cache for other programs that has other members is replaced
     /// (C13).
     pub async fn participants(&self, id: &ConversationId) -> Result<Vec<UserId>, Error> {
+        Ok(self.participants_since(id, i64::MAX as u64).await?.now)
+    }
+
+    /// The members of a conversation now, and at every event from one on.
+    pub(crate) async fn participants_since(
+        &self,
+        id: &ConversationId,
+        since: u64,
+    ) -> Result<Participants, Error> {
         let Inner { database, participants, .. } = &*self.inner;
         // Before the database: members that are cached later must not look outdated.
         let cached = participants.get(id).await;
         let read = database.read(|snapshot| async move {
             let conversation = conversations::get(&snapshot, id).await?;
-            Ok::<_, Error>((conversation, members::users(&snapshot, id).await?))
+            let changes = events::membership_changes_after(&snapshot, id, since).await?;
+            Ok::<_, Error>((conversation, members::users(&snapshot, id).await?, changes))
         });
-        let (conversation, users) = read.await?;
+        let (conversation, users, changes) = read.await?;
         let is_current = match &cached {
             Ok(cached) => cached.as_ref() == Some(&users),
             // There is nothing to replace while Redis is unavailable.
@@ -257,7 +329,7 @@ impl Chat {
         {
             tracing::debug!(%error, "failed to fill the participant cache");
         }
-        Ok(users)
+        Ok(Participants { now: users, changes })
     }
 
     /// The unread counts of a user and their total, from the database (C8 C9). The counters in Redis are written again,
@@ -293,10 +365,8 @@ impl Chat {
         self.inner.hub.broker.enqueue(self.inner.hub.broker.feed_call(user, &update));
     }
 
-    /// Saves in the database when a user was last online.
-    async fn save_last_seen(&self, user: &UserId) -> Result<(), Error> {
-        let user = std::slice::from_ref(user);
-        let work = |tx: Transaction| async move { users::set_last_seen(&tx, user).await };
-        self.inner.database.write_with(Isolation::ReadCommitted, work).await
+    /// Saves in the database that a user was online until now. Presence does not wait for a database that is unavailable.
+    async fn save_last_seen(&self, user: &UserId) {
+        save_last_seen(&self.inner.database, std::slice::from_ref(user)).await;
     }
 }

@@ -43,7 +43,7 @@ pub(crate) async fn set(
             BlockAction::Unblock => blocks::delete(&tx, blocker, blocked).await?,
         };
         if changed {
-            recount_shared(&tx, blocker, blocked).await?;
+            recount_shared(&tx, blocker, blocked, action).await?;
         }
         Ok(changed)
     };
@@ -59,8 +59,13 @@ async fn check_block_limit(tx: &Transaction, blocker: &UserId) -> Result<(), Rol
 
 /// A block changes the unread counts of the two users, and therefore their versions, in every conversation in which one
 /// of them is a member and the other is or was a member.
-async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Result<(), Rollback> {
-    let shared = members::raise_shared_versions(tx, one, other).await?;
+async fn recount_shared(
+    tx: &Transaction,
+    one: &UserId,
+    other: &UserId,
+    action: BlockAction,
+) -> Result<(), Rollback> {
+    let shared = members::raise_shared_versions(tx, one, other, action).await?;
     let shared: HashSet<ConversationId> = shared.into_iter().collect();
     for conversation in shared {
         outbox::emit_recount(tx, &conversation, one)?;
@@ -69,15 +74,13 @@ async fn recount_shared(tx: &Transaction, one: &UserId, other: &UserId) -> Resul
     Ok(())
 }
 
-/// Whether every other member of the conversation is hidden from the user, so that no one would receive a message.
+/// Whether every other member of the conversation is hidden from the user, so that no one would receive a message. Most users
+/// have no blocks; callers check that first.
 pub(crate) async fn all_others_hidden(
     tx: &Transaction,
     conversation: &ConversationId,
     user: &UserId,
 ) -> Result<bool, Error> {
-    if !blocks::exist_for(tx, user).await? {
-        return Ok(false);
-    }
     let (others, hidden) = blocks::count_hidden_members(tx, conversation, user).await?;
     Ok(others > 0 && hidden >= others)
 }

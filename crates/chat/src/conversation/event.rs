@@ -80,7 +80,7 @@ pub(crate) async fn next(
         EventClass::Message => 1,
         EventClass::Other => 0,
     };
-    let taken = conversations::advance(tx, conversation, messages).await?;
+    let taken = conversations::advance(tx, conversation, 1, messages).await?;
     let (sequence, newest) = taken.ok_or(Refusal::ConversationNotFound)?;
     Ok(NextSequence { sequence, newest })
 }

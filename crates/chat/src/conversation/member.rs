@@ -1,5 +1,8 @@
 //! The members of a conversation, and how far each has read.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use hob_database::{Database, Isolation, Read, Transaction, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -38,6 +41,46 @@ pub(crate) struct Membership {
     pub(crate) read_sequence: u64,
     /// The sequence of the conversation's last event.
     pub(crate) sequence: u64,
+    /// Grows when events that were hidden from the member become visible.
+    pub(crate) visibility: u64,
+    /// The event with which the member was last added again; 0 if the member never left.
+    pub(crate) returned_sequence: u64,
+}
+
+impl Membership {
+    /// The epoch of the member's positions in the channel. It changes when events before a position become visible, so
+    /// that the client reads the history again instead of recovering.
+    pub(crate) fn epoch(&self, database: &str) -> String {
+        match self.visibility {
+            0 => database.to_owned(),
+            visibility => format!("{database}.{visibility}"),
+        }
+    }
+}
+
+/// The members of a conversation, and the events with which they changed, newest first.
+#[derive(Debug)]
+pub(crate) struct Participants {
+    pub(crate) now: Vec<UserId>,
+    pub(crate) changes: Vec<Event>,
+}
+
+impl Participants {
+    /// The members right after an event, by id.
+    pub(crate) fn at(&self, sequence: u64) -> Cow<'_, [UserId]> {
+        if self.changes.first().is_none_or(|change| change.sequence <= sequence) {
+            return Cow::Borrowed(&self.now);
+        }
+        let mut users: BTreeSet<UserId> = self.now.iter().cloned().collect();
+        for change in self.changes.iter().take_while(|change| change.sequence > sequence) {
+            match change.membership_change() {
+                Some(EventPayload::Joined { user_id }) => drop(users.remove(&user_id)),
+                Some(EventPayload::Left { user_id }) => drop(users.insert(user_id)),
+                _ => {}
+            }
+        }
+        users.into_iter().collect()
+    }
 }
 
 /// How far a member has received and read, as a client gets it.
@@ -58,7 +101,7 @@ pub enum ReceiptKind {
 
 column!(MemberStatus as text);
 from_row!(Member { user_id, joined_at, read_sequence, delivered_sequence });
-from_row!(Membership { state, read_sequence, sequence });
+from_row!(Membership { state, read_sequence, sequence, visibility, returned_sequence });
 from_row!(Receipt { read_sequence, delivered_sequence });
 
 /// The membership of a user, or a refusal. Every permission is checked here.
@@ -143,7 +186,7 @@ pub(crate) async fn remove(
 ) -> Answer<Event> {
     let work = |tx: Transaction| async move {
         let next = next_sequence(&tx, conversation, by).await?;
-        if !members::leave(&tx, conversation, user).await? {
+        if !members::leave(&tx, conversation, user, next.sequence).await? {
             return Err(Refusal::NotMember.into());
         }
         outbox::emit_recount_all(&tx, conversation)?;

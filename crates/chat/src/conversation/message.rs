@@ -5,14 +5,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::conversation::block;
-use crate::conversation::event::{self, Event, EventClass, EventPayload, Timestamp};
+use crate::conversation::event::{self, Event, EventClass, EventPayload, NextSequence, Timestamp};
 use crate::conversation::member;
 use crate::conversation::outbox;
-use crate::database::messages;
+use crate::database::{members, messages};
 use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
 
-/// The longest content. With its metadata, a message stays below the 16 KiB limit of the cache.
+/// The longest content. JSON takes up to six bytes for one, so with its metadata a message stays below the 32 KiB limit of
+/// the cache.
 pub(crate) const MAX_CONTENT_BYTES: usize = 4 * 1024;
 const MAX_CLIENT_ID_BYTES: usize = 128;
 
@@ -51,6 +52,24 @@ from_row!(Message {
     deleted
 });
 
+impl Message {
+    /// A message that gets these numbers.
+    pub(crate) fn new(tx: &Transaction, new: &NewMessage, next: NextSequence) -> Self {
+        Self {
+            id: format!("{:032x}", rand::random::<u128>()),
+            content: new.content.clone(),
+            sender_id: new.sender.clone(),
+            timestamp: Timestamp(tx.now()),
+            conversation_id: new.conversation.clone(),
+            number: next.newest,
+            sequence: next.sequence,
+            client_id: new.client_id.clone(),
+            edited_at: None,
+            deleted: false,
+        }
+    }
+}
+
 /// A message to send.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
@@ -59,6 +78,22 @@ pub struct NewMessage {
     pub content: String,
     /// A repeated send with the same id returns the first message.
     pub client_id: Option<String>,
+}
+
+/// A message that is in the database.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SentMessage {
+    New(Message),
+    /// An earlier call with the same client id has sent it.
+    Repeated(Message),
+}
+
+impl SentMessage {
+    pub fn into_message(self) -> Message {
+        match self {
+            Self::New(message) | Self::Repeated(message) => message,
+        }
+    }
 }
 
 /// Which messages a page holds.
@@ -74,30 +109,20 @@ pub enum MessageRange {
 
 /// Sends a message that [`check`] accepted. It is in the database when this returns.
 pub(crate) async fn send(database: &Database, new: &NewMessage) -> Answer<(Message, Event)> {
-    let id = &format!("{:032x}", rand::random::<u128>());
-    let work = |tx: Transaction| async move { send_in(&tx, new, id).await };
+    let work = |tx: Transaction| async move { send_in(&tx, new).await };
     into_answer(database.write_with(Isolation::ReadCommitted, work).await)
 }
 
-async fn send_in(tx: &Transaction, new: &NewMessage, id: &str) -> Result<(Message, Event), Rollback> {
+async fn send_in(tx: &Transaction, new: &NewMessage) -> Result<(Message, Event), Rollback> {
     let next = event::next(tx, &new.conversation, EventClass::Message).await?;
-    member::require_member(tx, &new.conversation, &new.sender).await?;
-    if block::all_others_hidden(tx, &new.conversation, &new.sender).await? {
+    let has_blocks = members::has_blocks(tx, &new.conversation, &new.sender).await?;
+    if has_blocks.ok_or(Refusal::NotMember)?
+        && block::all_others_hidden(tx, &new.conversation, &new.sender).await?
+    {
         return Err(Refusal::Blocked.into());
     }
-    let message = Message {
-        id: id.to_owned(),
-        content: new.content.clone(),
-        sender_id: new.sender.clone(),
-        timestamp: Timestamp(tx.now()),
-        conversation_id: new.conversation.clone(),
-        number: next.newest,
-        sequence: next.sequence,
-        client_id: new.client_id.clone(),
-        edited_at: None,
-        deleted: false,
-    };
-    if !messages::insert(tx, &message).await? {
+    let message = Message::new(tx, new, next);
+    if !messages::insert_all(tx, &[&message]).await? {
         // A concurrent send with the same client id won. This transaction is rolled back.
         return Err(Rollback::Refused(Refusal::AlreadyExists));
     }

@@ -53,11 +53,20 @@ pub(crate) async fn list(database: &impl Read, blocker: &UserId) -> Result<Vec<U
     Ok(database.all(list.bind(blocker)).await?.into_iter().map(|(user,)| user).collect())
 }
 
-/// Whether a user has blocked anyone or is blocked by anyone.
-pub(crate) async fn exist_for(tx: &Transaction, user: &UserId) -> Result<bool, Error> {
-    let any: Query<(i64,)> = sql("SELECT CAST(1 AS BIGINT) FROM chat_block
-                                  WHERE blocker = $1 OR blocked = $1 LIMIT 1");
-    Ok(tx.optional(any.bind(user)).await?.is_some())
+/// Those of these users who have blocked anyone or are blocked by anyone.
+pub(crate) async fn with_blocks(
+    tx: &Transaction,
+    users: &HashSet<&UserId>,
+) -> Result<HashSet<UserId>, Error> {
+    let mut found = HashSet::new();
+    for list in [
+        "SELECT DISTINCT blocker FROM chat_block WHERE blocker IN ($1...)",
+        "SELECT DISTINCT blocked FROM chat_block WHERE blocked IN ($1...)",
+    ] {
+        let list: Query<(UserId,)> = sql(list);
+        found.extend(tx.all(list.bind_list(users.iter().copied())).await?.into_iter().map(|(user,)| user));
+    }
+    Ok(found)
 }
 
 /// How many other members a conversation has, and how many of them are hidden from the user by a block.

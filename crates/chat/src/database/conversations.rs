@@ -28,17 +28,25 @@ pub(crate) async fn set_sequence(tx: &Transaction, id: &ConversationId, sequence
     Ok(tx.execute(update.bind(id).bind(sequence)).await.map(drop)?)
 }
 
-/// Takes the next sequence number, and counts `messages` new messages. Returns both numbers, or `None` if there is no
-/// such conversation. Locks the row until the transaction ends.
+/// Reserves the next sequences and message numbers of a conversation, and locks it. Returns the last ones; `None` if the
+/// conversation does not exist.
 pub(crate) async fn advance(
     tx: &Transaction,
     id: &ConversationId,
+    events: u64,
     messages: u64,
 ) -> Result<Option<(u64, u64)>, Error> {
     let update: Query<(u64, u64)> = sql("UPDATE chat_conversation
-             SET sequence = sequence + 1, newest = newest + $2, changed_at = $3
+             SET sequence = sequence + $2, newest = newest + $3, changed_at = $4
              WHERE id = $1 RETURNING sequence, newest");
-    Ok(tx.optional(update.bind(id).bind(messages).bind(tx.now())).await?)
+    Ok(tx.optional(update.bind(id).bind(events).bind(messages).bind(tx.now())).await?)
+}
+
+/// Gives back the last sequences and message numbers that this transaction has reserved.
+pub(crate) async fn give_back(tx: &Transaction, id: &ConversationId, messages: u64) -> Result<(), Error> {
+    let update =
+        sql("UPDATE chat_conversation SET sequence = sequence - $2, newest = newest - $2 WHERE id = $1");
+    Ok(tx.execute(update.bind(id).bind(messages)).await.map(drop)?)
 }
 
 pub(crate) async fn set_title(tx: &Transaction, id: &ConversationId, title: &str) -> Result<(), Error> {

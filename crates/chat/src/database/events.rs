@@ -4,6 +4,7 @@ use hob_database::{Read, Transaction, sql};
 
 use crate::Error;
 use crate::conversation::event::Event;
+use crate::conversation::message::Message;
 use crate::keys::{ConversationId, UserId};
 
 /// An event to insert.
@@ -28,6 +29,19 @@ pub(crate) async fn insert(
                       VALUES ($1, $2, $3, $4, $5, $6, $7)");
     let insert = insert.bind(conversation).bind(*sequence).bind(*kind).bind(*actor).bind(*about);
     Ok(tx.execute(insert.bind(*payload).bind(tx.now())).await.map(drop)?)
+}
+
+/// Inserts the events of new messages.
+pub(crate) async fn insert_messages(
+    tx: &Transaction,
+    sent: impl Iterator<Item = &(Message, Event)>,
+) -> Result<(), Error> {
+    let row = |(message, event): &(Message, Event)| {
+        let Event { sequence, actor, payload } = event.clone();
+        (message.conversation_id.clone(), sequence, "message", actor, sequence, payload, tx.now())
+    };
+    let head = "INSERT INTO chat_event (conversation, sequence, kind, actor, about, payload, happened_at)";
+    Ok(tx.insert_all(head, sent.map(row).collect::<Vec<_>>(), "").await.map(drop)?)
 }
 
 /// Inserts the events with which the first members join: payloads in order, from sequence 1.
@@ -57,26 +71,45 @@ pub(crate) async fn set_payload(
     Ok(tx.execute(update).await.map(drop)?)
 }
 
-/// The events after a sequence number, oldest first.
+/// The events after a sequence number, oldest first, without those in the absence of this member.
 pub(crate) async fn after(
     database: &impl Read,
     conversation: &ConversationId,
     sequence: u64,
     limit: u16,
+    absent: Option<&UserId>,
 ) -> Result<Vec<Event>, Error> {
     let events = sql("SELECT sequence, actor, payload FROM chat_event
-                      WHERE conversation = $1 AND sequence > $2 ORDER BY sequence LIMIT $3");
-    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
+         WHERE conversation = $1 AND sequence > $2 AND NOT EXISTS (
+             SELECT 1 FROM chat_absence a WHERE a.conversation = $1 AND a.user_id = $4
+                 AND chat_event.sequence > a.left_sequence AND chat_event.sequence < a.returned_sequence)
+         ORDER BY sequence LIMIT $3");
+    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit).bind(absent)).await?)
 }
 
-/// The events before a sequence number, newest first.
+/// The events before a sequence number, newest first, without those in the absence of this member.
 pub(crate) async fn before(
     database: &impl Read,
     conversation: &ConversationId,
     sequence: u64,
     limit: u16,
+    absent: Option<&UserId>,
 ) -> Result<Vec<Event>, Error> {
     let events = sql("SELECT sequence, actor, payload FROM chat_event
-                      WHERE conversation = $1 AND sequence < $2 ORDER BY sequence DESC LIMIT $3");
-    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
+         WHERE conversation = $1 AND sequence < $2 AND NOT EXISTS (
+             SELECT 1 FROM chat_absence a WHERE a.conversation = $1 AND a.user_id = $4
+                 AND chat_event.sequence > a.left_sequence AND chat_event.sequence < a.returned_sequence)
+         ORDER BY sequence DESC LIMIT $3");
+    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit).bind(absent)).await?)
+}
+
+/// The events after a sequence number with which members joined or left, newest first.
+pub(crate) async fn membership_changes_after(
+    database: &impl Read,
+    conversation: &ConversationId,
+    sequence: u64,
+) -> Result<Vec<Event>, Error> {
+    let events = sql("SELECT sequence, actor, payload FROM chat_event
+         WHERE conversation = $1 AND sequence > $2 AND kind IN ('joined', 'left') ORDER BY sequence DESC");
+    Ok(database.all(events.bind(conversation).bind(sequence)).await?)
 }

@@ -1,8 +1,11 @@
 //! `chat_member`: the members of a conversation, including former members, and how far each has read.
 
+use std::collections::HashSet;
+
 use hob_database::{Query, Read, Transaction, sql};
 
 use crate::Error;
+use crate::conversation::block::BlockAction;
 use crate::conversation::member::{Member, MemberStatus, Membership, Receipt, ReceiptKind};
 use crate::keys::{ConversationId, UserId};
 
@@ -12,9 +15,11 @@ pub(crate) async fn membership(
     conversation: &ConversationId,
     user: &UserId,
 ) -> Result<Option<Membership>, Error> {
-    let query = sql("SELECT m.state, m.read_sequence, c.sequence FROM chat_member m
+    let query = sql(
+        "SELECT m.state, m.read_sequence, c.sequence, m.visibility, m.returned_sequence FROM chat_member m
                      JOIN chat_conversation c ON c.id = m.conversation
-                     WHERE m.conversation = $1 AND m.user_id = $2");
+                     WHERE m.conversation = $1 AND m.user_id = $2",
+    );
     Ok(database.optional(query.bind(conversation).bind(user)).await?)
 }
 
@@ -32,6 +37,30 @@ pub(crate) async fn users(database: &impl Read, conversation: &ConversationId) -
     let list: Query<(UserId,)> =
         sql("SELECT user_id FROM chat_member WHERE conversation = $1 AND state = 'in' ORDER BY user_id");
     Ok(ids(database.all(list.bind(conversation)).await?))
+}
+
+/// Whether a member of a conversation has blocked anyone or is blocked by anyone. `None` if the user is not a member.
+pub(crate) async fn has_blocks(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    user: &UserId,
+) -> Result<Option<bool>, Error> {
+    let member: Query<(bool,)> = sql("SELECT EXISTS (
+             SELECT 1 FROM chat_block WHERE blocker = $2 OR blocked = $2)
+         FROM chat_member WHERE conversation = $1 AND user_id = $2 AND state = 'in'");
+    Ok(tx.optional(member.bind(conversation).bind(user)).await?.map(|(has_blocks,)| has_blocks))
+}
+
+/// Those of these users who are members of a conversation.
+pub(crate) async fn among(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    users: &HashSet<&UserId>,
+) -> Result<HashSet<UserId>, Error> {
+    let list: Query<(UserId,)> = sql("SELECT user_id FROM chat_member
+         WHERE conversation = $1 AND state = 'in' AND user_id IN ($2...)");
+    let found = tx.all(list.bind(conversation).bind_list(users.iter().copied())).await?;
+    Ok(found.into_iter().map(|(user,)| user).collect())
 }
 
 /// A page of the members of a conversation, by id, after a user.
@@ -75,7 +104,7 @@ pub(crate) async fn insert_first(
     Ok(tx.insert_all(head, rows.collect::<Vec<_>>(), "").await.map(drop)?)
 }
 
-/// Inserts a member, or lets a user who left join again. Everything up to `sequence` counts as read.
+/// Inserts a member, or lets a user who left join again. Everything up to `sequence` counts as read, and the absence ends.
 pub(crate) async fn join(
     tx: &Transaction,
     conversation: &ConversationId,
@@ -86,19 +115,29 @@ pub(crate) async fn join(
              (conversation, user_id, state, joined_at, read_sequence, delivered_sequence, version)
          VALUES ($1, $2, 'in', $3, $4, $4, 1)
          ON CONFLICT (conversation, user_id) DO UPDATE SET state = 'in', joined_at = $3,
-             read_sequence = $4, delivered_sequence = $4, version = chat_member.version + 1");
-    Ok(tx.execute(join.bind(conversation).bind(user).bind(tx.now()).bind(sequence)).await.map(drop)?)
+             read_sequence = $4, delivered_sequence = $4, version = chat_member.version + 1,
+             visibility = chat_member.visibility + 1, returned_sequence = $4");
+    tx.execute(join.bind(conversation).bind(user).bind(tx.now()).bind(sequence)).await?;
+    let end = sql("UPDATE chat_absence SET returned_sequence = $3
+                   WHERE conversation = $1 AND user_id = $2 AND returned_sequence IS NULL");
+    Ok(tx.execute(end.bind(conversation).bind(user).bind(sequence)).await.map(drop)?)
 }
 
-/// `false` if the user is not a member.
+/// Ends a membership with an event. `false` if the user is not a member.
 pub(crate) async fn leave(
     tx: &Transaction,
     conversation: &ConversationId,
     user: &UserId,
+    sequence: u64,
 ) -> Result<bool, Error> {
     let leave = sql("UPDATE chat_member SET state = 'out', version = version + 1
                      WHERE conversation = $1 AND user_id = $2 AND state = 'in'");
-    Ok(tx.execute(leave.bind(conversation).bind(user)).await? > 0)
+    if tx.execute(leave.bind(conversation).bind(user)).await? == 0 {
+        return Ok(false);
+    }
+    let begin = sql("INSERT INTO chat_absence (conversation, user_id, left_sequence) VALUES ($1, $2, $3)");
+    tx.execute(begin.bind(conversation).bind(user).bind(sequence)).await?;
+    Ok(true)
 }
 
 /// Moves a member's pointers forward. `false` if they were already there. Everything that was read also counts as
@@ -130,19 +169,25 @@ pub(crate) async fn receipt(
     Ok(tx.one(receipt.bind(conversation).bind(user)).await?)
 }
 
-/// Raises the versions of two users in every conversation in which one of them is a member and the other is or was one.
-/// Returns those conversations, some of them twice.
+/// Raises the versions of two users in every conversation in which one of them is a member and the other is or was one. If
+/// they are unblocked, hidden events become visible. Returns those conversations, some of them twice.
 pub(crate) async fn raise_shared_versions(
     tx: &Transaction,
     one: &UserId,
     other: &UserId,
+    action: BlockAction,
 ) -> Result<Vec<ConversationId>, Error> {
-    let shared: Query<(ConversationId,)> = sql("UPDATE chat_member SET version = version + 1
+    let shared: Query<(ConversationId,)> =
+        sql("UPDATE chat_member SET version = version + 1, visibility = visibility + $3
          WHERE user_id IN ($1, $2) AND state = 'in' AND conversation IN (
              SELECT a.conversation FROM chat_member a JOIN chat_member b ON b.conversation = a.conversation
              WHERE a.user_id = $1 AND b.user_id = $2)
          RETURNING conversation");
-    Ok(tx.all(shared.bind(one).bind(other)).await?.into_iter().map(|(id,)| id).collect())
+    let revealed = match action {
+        BlockAction::Block => 0_u64,
+        BlockAction::Unblock => 1,
+    };
+    Ok(tx.all(shared.bind(one).bind(other).bind(revealed)).await?.into_iter().map(|(id,)| id).collect())
 }
 
 /// A page of all users who are or were members of a conversation, by id, after a user.

@@ -7,7 +7,7 @@ use crate::conversation::message::{Message, MessageRange};
 use crate::keys::{ConversationId, UserId};
 
 macro_rules! select {
-    ($rest:literal) => {
+    ($rest:expr) => {
         sql(concat!(
             "SELECT id, content, sender AS sender_id, sent_at AS timestamp, conversation AS conversation_id,
              number, sequence, client_id, edited_at, deleted FROM chat_message ",
@@ -16,14 +16,18 @@ macro_rules! select {
     };
 }
 
-/// Inserts a message. `false` if the sender has already sent one under the same client id.
-pub(crate) async fn insert(tx: &Transaction, message: &Message) -> Result<bool, Error> {
-    let insert = sql("INSERT INTO chat_message
-             (conversation, sequence, number, id, sender, client_id, content, sent_at, deleted)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, FALSE) ON CONFLICT DO NOTHING");
-    let insert = insert.bind(&message.conversation_id).bind(message.sequence).bind(message.number);
-    let insert = insert.bind(&message.id).bind(&message.sender_id).bind(&message.client_id);
-    Ok(tx.execute(insert.bind(&message.content).bind(message.timestamp)).await? > 0)
+/// Inserts messages. `false` if one of them was not inserted, because another message has its client id.
+pub(crate) async fn insert_all(tx: &Transaction, messages: &[&Message]) -> Result<bool, Error> {
+    let row = |message: &&Message| {
+        let Message {
+            id, content, sender_id, timestamp, conversation_id, number, sequence, client_id, ..
+        } = (*message).clone();
+        (conversation_id, sequence, number, id, sender_id, client_id, content, timestamp, false)
+    };
+    let head = "INSERT INTO chat_message
+                    (conversation, sequence, number, id, sender, client_id, content, sent_at, deleted)";
+    let rows: Vec<_> = messages.iter().map(row).collect();
+    Ok(tx.insert_all(head, rows, "ON CONFLICT DO NOTHING").await? == messages.len() as u64)
 }
 
 pub(crate) async fn by_client_id(
@@ -51,27 +55,36 @@ pub(crate) async fn erase(tx: &Transaction, id: &str) -> Result<(), Error> {
     Ok(tx.execute(update.bind(id)).await.map(drop)?)
 }
 
-/// A page of messages that are not deleted, in the order of their sequence.
+/// A page of messages that are not deleted, in the order of their sequence, without those in the absence of this member.
 pub(crate) async fn page(
     database: &impl Read,
     conversation: &ConversationId,
     from: MessageRange,
     limit: u16,
+    absent: Option<&UserId>,
 ) -> Result<Vec<Message>, Error> {
-    let query: Query<Message> = match from {
-        MessageRange::After(sequence) => select!(
-            "WHERE conversation = $1 AND sequence > $2 AND deleted = FALSE ORDER BY sequence LIMIT $3"
-        )
-        .bind(conversation)
-        .bind(sequence),
-        MessageRange::Before(_) | MessageRange::Newest => {
-            let before = if let MessageRange::Before(sequence) = from { sequence } else { i64::MAX as u64 };
-            select!("WHERE conversation = $1 AND sequence < $2 AND deleted = FALSE ORDER BY sequence DESC LIMIT $3")
-                .bind(conversation)
-                .bind(before)
-        }
+    macro_rules! page {
+        ($compare:literal, $order:literal) => {
+            select!(concat!(
+                "WHERE conversation = $1 AND sequence ",
+                $compare,
+                " $2 AND deleted = FALSE AND NOT EXISTS (
+                     SELECT 1 FROM chat_absence a WHERE a.conversation = $1 AND a.user_id = $4
+                         AND chat_message.sequence > a.left_sequence
+                         AND chat_message.sequence < a.returned_sequence)
+                 ORDER BY sequence ",
+                $order,
+                " LIMIT $3"
+            ))
+        };
+    }
+    let (bound, query): (u64, Query<Message>) = match from {
+        MessageRange::After(sequence) => (sequence, page!(">", "ASC")),
+        MessageRange::Before(sequence) => (sequence, page!("<", "DESC")),
+        MessageRange::Newest => (i64::MAX as u64, page!("<", "DESC")),
     };
-    let mut messages = database.all(query.bind(limit)).await?;
+    let query = query.bind(conversation).bind(bound).bind(limit).bind(absent);
+    let mut messages = database.all(query).await?;
     if !matches!(from, MessageRange::After(_)) {
         messages.reverse();
     }

@@ -5,13 +5,25 @@ use hob_database::{Query, Read, Transaction, UnixMs, sql};
 use crate::Error;
 use crate::keys::UserId;
 
-/// Revokes the tokens that were issued up to now, and returns that time.
-pub(crate) async fn revoke(tx: &Transaction, user: &UserId) -> Result<UnixMs, Error> {
-    let revoke = sql("INSERT INTO chat_token_revocation (user_id, revoked_at, number)
+/// All tokens of a banned user are revoked, whenever they are issued.
+pub(crate) const FOREVER: UnixMs = UnixMs(i64::MAX);
+
+/// Revokes the tokens that were issued up to a time, and returns the time up to which they are revoked now.
+pub(crate) async fn revoke(tx: &Transaction, user: &UserId, until: UnixMs) -> Result<UnixMs, Error> {
+    let revoke: Query<(UnixMs,)> = sql("INSERT INTO chat_token_revocation (user_id, revoked_at, number)
          VALUES ($1, $2, (SELECT COALESCE(MAX(number), 0) + 1 FROM chat_token_revocation))
-         ON CONFLICT (user_id) DO UPDATE SET revoked_at = $2, number = excluded.number");
-    tx.execute(revoke.bind(user).bind(tx.now())).await?;
-    Ok(tx.now())
+         ON CONFLICT (user_id) DO UPDATE SET number = excluded.number,
+             revoked_at = CASE WHEN chat_token_revocation.revoked_at < $2 THEN $2
+                               ELSE chat_token_revocation.revoked_at END
+         RETURNING revoked_at");
+    Ok(tx.one(revoke.bind(user).bind(until)).await?.0)
+}
+
+/// Ends a ban: only tokens that were issued up to now stay revoked. `false` if the user is not banned.
+pub(crate) async fn unban(tx: &Transaction, user: &UserId) -> Result<bool, Error> {
+    let unban =
+        sql("UPDATE chat_token_revocation SET revoked_at = $2 WHERE user_id = $1 AND revoked_at = $3");
+    Ok(tx.execute(unban.bind(user).bind(tx.now()).bind(FOREVER)).await? > 0)
 }
 
 /// Until when the tokens of a user are revoked.

@@ -1,10 +1,10 @@
 //! The broker: messages to the other nodes, and writes to Redis after a change. Both are queued and sent in batches,
 //! so that a change does not wait for Redis. If an event cannot be published, its sequence number is published later.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use hob_service::Task;
-use hob_store::{Call, Store, cmd};
+use hob_store::{Call, FromRedisValue as _, Reply, Store, cmd};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,6 +17,8 @@ use crate::session::protocol::raw;
 /// The queue's capacity. Beyond it, only the newest sequence number of each conversation is kept.
 const QUEUE: usize = 8_192;
 const MAX_BATCH: usize = 512;
+/// The most conversations whose cache waits to be filled.
+const MAX_UNCACHED: usize = 256;
 const RETRY_DELAY: std::time::Duration = std::time::Duration::from_millis(500);
 
 /// A message between nodes.
@@ -38,6 +40,8 @@ pub(crate) struct BrokerMessage {
 enum BrokerJob {
     /// An event of a conversation. If it is lost, its sequence number is published later.
     Event { conversation: ConversationId, sequence: u64, call: Call },
+    /// Updates the recent messages of a conversation in the cache. A missing cache is filled from the database.
+    Cache { conversation: ConversationId, call: Call },
     /// A command that may be lost.
     Other(Call),
 }
@@ -48,6 +52,8 @@ pub(crate) struct Broker {
     origin: String,
     jobs: mpsc::Sender<BrokerJob>,
     queue: tokio::sync::Mutex<mpsc::Receiver<BrokerJob>>,
+    /// The conversations whose cache of recent messages is missing.
+    uncached: (mpsc::Sender<ConversationId>, tokio::sync::Mutex<mpsc::Receiver<ConversationId>>),
     /// The newest event of each conversation whose events were not published.
     unpublished: Mutex<HashMap<ConversationId, u64>>,
 }
@@ -55,11 +61,13 @@ pub(crate) struct Broker {
 impl Broker {
     pub(crate) fn new(keys: &Keys, origin: &Incarnation) -> Self {
         let (jobs, queue) = mpsc::channel(QUEUE);
+        let (uncached, missing) = mpsc::channel(MAX_UNCACHED);
         Self {
             keys: keys.clone(),
             origin: origin.to_string(),
             jobs,
             queue: queue.into(),
+            uncached: (uncached, missing.into()),
             unpublished: Mutex::default(),
         }
     }
@@ -81,6 +89,19 @@ impl Broker {
     /// Queues a command that may be lost.
     pub(crate) fn enqueue(&self, call: Call) {
         self.send(BrokerJob::Other(call));
+    }
+
+    /// Queues an update of the cache of recent messages.
+    pub(crate) fn update_cache(&self, conversation: &ConversationId, call: Call) {
+        self.send(BrokerJob::Cache { conversation: conversation.clone(), call });
+    }
+
+    /// Waits for conversations whose cache is missing. The next change of a conversation that does not fit finds it missing
+    /// again.
+    pub(crate) async fn uncached(&self) -> HashSet<ConversationId> {
+        let mut conversations = Vec::new();
+        self.uncached.1.lock().await.recv_many(&mut conversations, MAX_UNCACHED).await;
+        conversations.into_iter().collect()
     }
 
     /// The call that publishes an update of a user's feed to the other nodes.
@@ -143,16 +164,26 @@ impl Broker {
     /// `false` if Redis did not accept all of them.
     async fn send_batch(&self, store: &Store, jobs: &mut Vec<BrokerJob>) -> bool {
         let call = |job: &BrokerJob| match job {
-            BrokerJob::Event { call, .. } | BrokerJob::Other(call) => call.clone(),
+            BrokerJob::Event { call, .. } | BrokerJob::Cache { call, .. } | BrokerJob::Other(call) => {
+                call.clone()
+            }
         };
         let calls: Vec<Call> = jobs.iter().map(call).collect();
         let mut all = true;
         for (job, answer) in jobs.drain(..).zip(store.batch(&calls).await) {
-            if let Err(error) = answer {
-                tracing::debug!(%error, "failed to run a Redis command for chat");
-                // A cache that another client has changed is repaired when it is read. It must not delay other events.
-                all &= error.is_foreign_value();
-                self.mark_unpublished(job);
+            match (answer, job) {
+                (Ok(answer), BrokerJob::Cache { conversation, .. }) => {
+                    if Reply::from_redis_value(answer).is_ok_and(|reply| reply.word() == "missing") {
+                        let _ = self.uncached.0.try_send(conversation);
+                    }
+                }
+                (Ok(_), _) => {}
+                (Err(error), job) => {
+                    tracing::debug!(%error, "failed to run a Redis command for chat");
+                    // A cache that another client has changed is repaired when it is read. It must not delay other events.
+                    all &= error.is_foreign_value();
+                    self.mark_unpublished(job);
+                }
             }
         }
         all

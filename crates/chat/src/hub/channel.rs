@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
+use super::write_queue::TextFrame;
 use crate::conversation::event::{Event, EventPayload};
 use crate::hub::channel_name::ChannelName;
 use crate::keys::{SocketId, UserId};
@@ -53,7 +54,7 @@ struct Subscription {
 #[derive(Debug)]
 enum SubscriptionState {
     /// Transient publications are held until the subscription is active.
-    Pending(Vec<Bytes>),
+    Pending(Vec<TextFrame>),
     Active,
 }
 
@@ -72,6 +73,8 @@ pub(crate) enum JoinLeave {
 pub(crate) enum Delivery {
     /// The number of subscriptions it was delivered to.
     Delivered(u64),
+    /// It was delivered before, or the channel is not initialized.
+    Known,
     /// Earlier events are missing.
     Gap,
 }
@@ -114,13 +117,18 @@ impl Channel {
         is_new
     }
 
+    /// Whether a connection is subscribed.
+    pub(crate) fn has(&self, socket: &SocketId) -> bool {
+        self.state.lock().subscriptions.contains_key(socket)
+    }
+
     pub(crate) fn remove(&self, socket: &SocketId) -> bool {
         self.state.lock().subscriptions.remove(socket).is_some()
     }
 
     /// Removes the subscriptions of a user and notifies the clients.
     pub(crate) fn remove_user(&self, user: &UserId, reason: protocol::Unsubscribe) {
-        let frame = protocol::unsubscribe_push(&self.name, reason);
+        let frame = TextFrame::from(protocol::unsubscribe_push(&self.name, reason));
         let mut state = self.state.lock();
         state.watched_users.remove(user);
         state.subscriptions.retain(|_, subscription| {
@@ -170,6 +178,26 @@ impl Channel {
         self.state.lock().position
     }
 
+    /// Reports the presence of these users from now on, up to a number of users. Returns those that are new.
+    pub(crate) fn watch(&self, users: &[UserId], max: usize) -> Vec<UserId> {
+        let mut state = self.state.lock();
+        let mut new = Vec::new();
+        for user in users {
+            if state.watched_users.len() < max && state.watched_users.insert(user.clone()) {
+                new.push(user.clone());
+            }
+        }
+        new
+    }
+
+    /// No longer reports the presence of these users.
+    pub(crate) fn unwatch(&self, users: &[UserId]) {
+        let mut state = self.state.lock();
+        for user in users {
+            state.watched_users.remove(user);
+        }
+    }
+
     pub(crate) fn watched_users(&self) -> Vec<UserId> {
         self.state.lock().watched_users.iter().cloned().collect()
     }
@@ -215,9 +243,9 @@ impl Channel {
     pub(crate) fn publish(&self, event: &Event) -> Delivery {
         let mut state = self.state.lock();
         state.latest_known = state.latest_known.max(event.sequence);
-        let Some(position) = state.position else { return Delivery::Delivered(0) };
+        let Some(position) = state.position else { return Delivery::Known };
         if event.sequence <= position {
-            return Delivery::Delivered(0);
+            return Delivery::Known;
         }
         if event.sequence > position + 1 {
             return Delivery::Gap;
@@ -228,7 +256,7 @@ impl Channel {
         }
         state.recent.push_back(event.clone());
         let frame = protocol::publication_push(&self.name, &Publication::from(event));
-        let delivered = state.fan_out(&frame, &event.actor);
+        let delivered = state.fan_out(&frame.into(), &event.actor);
         state.apply_membership(event, &self.name);
         Delivery::Delivered(delivered)
     }
@@ -242,22 +270,32 @@ impl Channel {
 
     /// Publishes without storing and without an offset.
     pub(crate) fn publish_transient(&self, actor: &UserId, data: &str) -> u64 {
-        let frame = protocol::transient_push(&self.name, data);
+        self.push_transient(data, |client| !client.hides(actor))
+    }
+
+    /// Publishes that a user is typing or has stopped, to the other users.
+    pub(crate) fn publish_typing(&self, typist: &UserId, data: &str) -> u64 {
+        self.push_transient(data, |client| client.user != *typist && !client.hides(typist))
+    }
+
+    fn push_transient(&self, data: &str, receives: impl Fn(&Client) -> bool) -> u64 {
+        let frame = TextFrame::from(protocol::transient_push(&self.name, data));
         let mut state = self.state.lock();
-        state.hold_for_pending(&frame, actor);
-        state.fan_out(&frame, actor)
+        let receivers =
+            state.subscriptions.values_mut().filter(|subscription| receives(&subscription.client));
+        receivers.fold(0, |delivered, subscription| delivered + subscription.push_or_hold(&frame, delivered))
     }
 
     /// Sends a join or leave push to the subscriptions that asked for them.
     pub(crate) fn publish_presence(&self, user: &UserId, online: bool) -> u64 {
-        let frame = protocol::presence_push(&self.name, user, online);
+        let frame = TextFrame::from(protocol::presence_push(&self.name, user, online));
         let mut delivered = 0;
         for subscription in self.state.lock().subscriptions.values() {
             if subscription.is_active()
                 && subscription.join_leave == JoinLeave::Enabled
                 && !subscription.client.hides(user)
             {
-                subscription.client.queue.push(frame.clone());
+                subscription.client.queue.push_shared(&frame, delivered);
                 delivered += 1;
             }
         }
@@ -298,31 +336,35 @@ impl Subscription {
     fn is_active(&self) -> bool {
         matches!(self.state, SubscriptionState::Active)
     }
+
+    /// Pushes a transient publication, or holds it until the subscription is active. Returns how many were pushed. Events
+    /// are not held: they are recovered by sequence number.
+    fn push_or_hold(&mut self, frame: &TextFrame, delivered: u64) -> u64 {
+        match &mut self.state {
+            SubscriptionState::Active => {
+                self.client.queue.push_shared(frame, delivered);
+                1
+            }
+            SubscriptionState::Pending(pending) => {
+                if pending.len() < MAX_PENDING {
+                    pending.push(frame.clone());
+                }
+                0
+            }
+        }
+    }
 }
 
 impl ChannelState {
-    fn fan_out(&self, frame: &Bytes, actor: &UserId) -> u64 {
+    fn fan_out(&self, frame: &TextFrame, actor: &UserId) -> u64 {
         let mut delivered = 0;
         for subscription in self.subscriptions.values() {
             if subscription.is_active() && !subscription.client.hides(actor) {
-                subscription.client.queue.push(frame.clone());
+                subscription.client.queue.push_shared(frame, delivered);
                 delivered += 1;
             }
         }
         delivered
-    }
-
-    /// Holds a transient publication for pending subscriptions. Events are not held: they are recovered by sequence
-    /// number.
-    fn hold_for_pending(&mut self, frame: &Bytes, actor: &UserId) {
-        for subscription in self.subscriptions.values_mut() {
-            if let SubscriptionState::Pending(pending) = &mut subscription.state
-                && pending.len() < MAX_PENDING
-                && !subscription.client.hides(actor)
-            {
-                pending.push(frame.clone());
-            }
-        }
     }
 
     /// Applies joins and leaves. A user who left receives nothing from here on, whether or not this node got the
@@ -334,7 +376,7 @@ impl ChannelState {
             }
             Some(EventPayload::Left { user_id }) => {
                 self.watched_users.remove(&user_id);
-                let frame = protocol::unsubscribe_push(name, protocol::Unsubscribe::SERVER);
+                let frame = TextFrame::from(protocol::unsubscribe_push(name, protocol::Unsubscribe::SERVER));
                 self.subscriptions.retain(|_, subscription| {
                     let keep = subscription.client.user != user_id;
                     if !keep {

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Instant;
 
 use hob_database::{Database, UnixMs};
+use hob_net::SocketWriter;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
@@ -21,20 +23,32 @@ pub(crate) struct Client {
     pub(crate) queue: WriteQueue,
     /// When its token was issued, in Unix milliseconds; 0 if the token does not say so.
     token_issued_ms: AtomicI64,
+    /// When the connection is closed, if a back end has set that. Otherwise its token decides.
+    refreshed_until: RwLock<Option<Instant>>,
     /// The users that a block hides. `None` if there are none, which is usual.
     hidden: RwLock<Option<Arc<HashSet<UserId>>>>,
     /// Serializes reloading, so that the latest result stays.
     reloading: Mutex<()>,
 }
 
+/// What reloading the blocks of a client has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockChange {
+    /// A user was unblocked. The client has missed the events of this user.
+    Revealed,
+    /// No user was unblocked.
+    Other,
+}
+
 impl Client {
-    pub(crate) fn new(user: UserId, limits: WriteLimits) -> Self {
+    pub(crate) fn new(user: UserId, limits: WriteLimits, writer: Option<SocketWriter>) -> Self {
         let socket = SocketId::new(format!("{:032x}", rand::random::<u128>()));
         Self {
             socket: socket.expect("32 hexadecimal digits are an id"),
             user,
-            queue: WriteQueue::new(limits),
+            queue: WriteQueue::new(limits, writer),
             token_issued_ms: AtomicI64::default(),
+            refreshed_until: RwLock::default(),
             hidden: RwLock::default(),
             reloading: Mutex::default(),
         }
@@ -48,16 +62,28 @@ impl Client {
         self.token_issued_ms.store(at.0, Ordering::SeqCst);
     }
 
+    /// When the connection is closed, if a back end has set that.
+    pub(crate) fn refreshed_until(&self) -> Option<Instant> {
+        *self.refreshed_until.read()
+    }
+
+    /// Sets when the connection is closed. `None`: its token decides.
+    pub(crate) fn set_refreshed_until(&self, until: Option<Instant>) {
+        *self.refreshed_until.write() = until;
+    }
+
     /// Whether a block hides the client and `other` from each other.
     pub(crate) fn hides(&self, other: &UserId) -> bool {
         self.hidden.read().as_ref().is_some_and(|hidden| hidden.contains(other))
     }
 
     /// Reads the blocks from the database.
-    pub(crate) async fn reload_blocks(&self, database: &Database) -> Result<(), Error> {
+    pub(crate) async fn reload_blocks(&self, database: &Database) -> Result<BlockChange, Error> {
         let _one_at_a_time = self.reloading.lock().await;
         let hidden = blocks::hidden_from(database, &self.user).await?;
-        *self.hidden.write() = (!hidden.is_empty()).then(|| Arc::new(hidden));
-        Ok(())
+        let mut held = self.hidden.write();
+        let revealed = held.iter().flat_map(|held| held.iter()).any(|user| !hidden.contains(user));
+        *held = (!hidden.is_empty()).then(|| Arc::new(hidden));
+        Ok(if revealed { BlockChange::Revealed } else { BlockChange::Other })
     }
 }

@@ -1,14 +1,16 @@
 //! Listens to the messages of other nodes on this node's channels. Missing events are read from the database.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hob_store::{BusEvent, ChannelFilter};
 
 use super::{BrokerMessage, Channel, Hub};
 use crate::conversation::event::Event;
 use crate::hub::channel_name::ChannelName;
+use crate::hub::transient::typing_of;
 use crate::keys::UserId;
+use crate::store::typing::TYPING_TTL;
 
 /// The pause before a failed query is retried.
 const RETRY_DELAY: Duration = Duration::from_millis(500);
@@ -66,10 +68,15 @@ impl Hub {
     }
 
     fn handle_transient(&self, channel: &Channel, actor: &UserId, data: &str) {
-        if let ChannelName::Conversation(_) = &channel.name {
-            crate::hub::transient::track_typing(channel, data);
-        }
-        self.count_deliveries(channel.publish_transient(actor, data));
+        let delivered = match (&channel.name, typing_of(data)) {
+            (ChannelName::Conversation(_), Some((typist, state))) => {
+                // Tracked, so that this node can publish when it expires.
+                channel.set_typing(&typist, state.then(|| Instant::now() + TYPING_TTL));
+                channel.publish_typing(&typist, data)
+            }
+            _ => channel.publish_transient(actor, data),
+        };
+        self.count_deliveries(delivered);
     }
 
     /// Catches up, retrying until the database answers.

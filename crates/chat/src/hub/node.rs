@@ -3,6 +3,8 @@
 //! A node that holds its lease applies every control command before the change is acknowledged. One that is not [in
 //! sync](Node::is_in_sync) reads the database before each delivery.
 
+#[cfg(test)]
+mod tests;
 mod witness;
 
 use std::collections::{HashMap, HashSet};
@@ -53,11 +55,13 @@ struct LeaseState {
     /// When the lease expires by this node's own clock, counted from before the heartbeat was sent. `None` before the
     /// first heartbeat and when the incarnation is to end.
     lease_ends: Option<Instant>,
+    /// Whether the incarnation is to end with the next heartbeat.
+    invalidated: bool,
     /// Whether everything that an earlier incarnation may have missed was revalidated.
     synced: bool,
-    /// The score of the last look at each shard.
-    looks: Vec<Option<u64>>,
-    /// When the last look began.
+    /// The last look at each shard.
+    looks: Vec<Option<witness::Look>>,
+    /// When the last look that reached all shards began.
     looked: Option<Instant>,
     /// When a data loss in Redis was last detected.
     lost: Option<Instant>,
@@ -104,6 +108,7 @@ impl Node {
             previous: HashSet::new(),
             seen: HashMap::new(),
             lease_ends: None,
+            invalidated: false,
             synced: false,
             looks: vec![None; shards],
             looked: None,
@@ -150,21 +155,21 @@ impl Node {
         if joined
             && let HeartbeatResult::Alive { .. } =
                 members::heartbeat(&self.store, keys.all(), &incarnation, self.lease).await?
+            && self.state.lock().hold_lease(begun + self.lease)
         {
-            self.state.lock().lease_ends = Some(begun + self.lease);
             return Ok(Heartbeat::Renewed);
         }
         let incarnation = members::Incarnation::random();
         self.state.lock().restart(incarnation.clone(), begun);
         members::join(&self.store, keys.all(), &incarnation, self.name.as_str(), self.lease).await?;
-        self.state.lock().lease_ends = Some(begun + self.lease);
+        self.state.lock().hold_lease(begun + self.lease);
         Ok(Heartbeat::Rejoined)
     }
 
     /// Records that this incarnation has revalidated what earlier ones may have missed.
     pub(crate) fn mark_synced(&self, incarnation: &Incarnation) {
         let mut state = self.state.lock();
-        if state.incarnation.as_str() == incarnation.as_str() {
+        if state.incarnation.as_str() == incarnation.as_str() && !state.invalidated {
             state.synced = true;
         }
     }
@@ -178,6 +183,7 @@ impl Node {
     pub(crate) fn invalidate(&self) {
         let mut state = self.state.lock();
         state.lease_ends = None;
+        state.invalidated = true;
         state.synced = false;
     }
 
@@ -342,7 +348,17 @@ impl LeaseState {
         self.previous.insert(previous);
         self.started = now;
         self.lease_ends = None;
+        self.invalidated = false;
         self.synced = false;
+    }
+
+    /// Records that the lease of the current incarnation was renewed. `false` if the incarnation was invalidated in the
+    /// meantime: then it still has to end.
+    fn hold_lease(&mut self, until: Instant) -> bool {
+        if !self.invalidated {
+            self.lease_ends = Some(until);
+        }
+        !self.invalidated
     }
 
     /// Adds the rates since the previous measurement.
@@ -389,12 +405,12 @@ impl NodeLoad {
     }
 }
 
-/// Saves in the database that these users were online until now, before they are set offline. Their presence does not
-/// wait for a database that is unavailable.
+/// Saves in the database that these users were online until now. Their presence does not wait for a database that is
+/// unavailable.
 pub(crate) async fn save_last_seen(database: &Database, users: &[UserId]) {
     let work = |tx: Transaction| async move { users::set_last_seen(&tx, users).await };
     if let Err(error) = database.write_with(Isolation::ReadCommitted, work).await {
-        tracing::warn!(%error, "failed to save when users of a dead chat node were last online");
+        tracing::warn!(%error, "failed to save when users were last online");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The sockets that were opened or closed on this node a short time ago, and that were not checked since.
 //!
 //! Redis may lose the last moments without any sign, so each change is checked once, after the node has written its next look
-//! into the witness keys. If Redis loses the change later, it also loses that look, and the node notices it.
+//! into all witness keys. If Redis loses the change later, it also loses that look, and the node notices it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -1,12 +1,8 @@
 //! Publications that are not stored: typing, receipts, and updates of a user's feed.
 
-use std::time::Instant;
-
 use serde::{Deserialize, Serialize};
 
-use crate::hub::Channel;
 use crate::keys::{ConversationId, UserId};
-use crate::store::typing;
 use crate::store::unread::UnreadCount;
 
 /// An event on a conversation's channel that is not stored.
@@ -64,12 +60,13 @@ impl FeedUpdate<'_> {
     }
 }
 
-/// Tracks typing on other nodes, so that this node can publish when it expires.
-pub(crate) fn track_typing(channel: &Channel, data: &str) {
+/// The user and whether they are typing, if this is a typing event.
+pub(crate) fn typing_of(data: &str) -> Option<(UserId, bool)> {
     if !data.starts_with(r#"{"type":"typing""#) {
-        return;
+        return None;
     }
-    if let Ok(TransientEvent::Typing { user_id, typing }) = serde_json::from_str(data) {
-        channel.set_typing(&user_id, typing.then(|| Instant::now() + typing::TYPING_TTL));
+    match serde_json::from_str(data) {
+        Ok(TransientEvent::Typing { user_id, typing }) => Some((user_id, typing)),
+        _ => None,
     }
 }

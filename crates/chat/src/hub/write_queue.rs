@@ -1,12 +1,14 @@
 //! The write queue of one connection: bounded, and written in batches.
 //!
-//! An idle connection is written to at once. A busy one is written to at an interval, so that several pushes share a
-//! frame and a system call. Replies never wait for the interval.
+//! A push is written directly by the task that publishes it, so that the task of the connection does not have to wake up. If
+//! the connection is busy or the client is slow, pushes are queued, and the task of the connection writes them together.
+//! Replies never wait for the interval.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{BufMut as _, Bytes, BytesMut};
+use hob_net::{DirectWrite, SocketWriter};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -18,6 +20,8 @@ pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
     changed: Notify,
     limits: WriteLimits,
+    /// Writes pushes directly, if the connection is not encrypted.
+    writer: Option<SocketWriter>,
 }
 
 /// The capacity of a queue, and the interval between writes.
@@ -27,14 +31,39 @@ pub(crate) struct WriteLimits {
     pub(crate) interval: Duration,
 }
 
+/// How many connections the publishing task writes to. The tasks of the other connections do it themselves, so
+/// that the publishing task does not block its thread for longer than some milliseconds.
+const MAX_DIRECT_WRITES: u64 = 1_024;
+
+/// A push as a WebSocket frame, encoded once and shared by all receivers.
+#[derive(Clone, Debug)]
+pub(crate) struct TextFrame(Bytes);
+
 #[derive(Debug, Default)]
 struct QueueState {
     frames: VecDeque<Bytes>,
     bytes: usize,
-    /// No write before this time, unless there is a reply.
-    next: Option<Instant>,
+    pace: Pace,
+    /// Whether there is a reply, which does not wait.
     urgent: bool,
+    /// Whether the task of the connection is writing frames of this queue.
+    writing: bool,
+    /// Whether the task of the connection must write the rest of a push.
+    unfinished: bool,
     closed: Option<Disconnect>,
+}
+
+/// How often a connection is written to: several times per interval, and if that is not enough, once per interval. The interval
+/// of a connection that stays busy becomes longer.
+#[derive(Debug, Default)]
+struct Pace {
+    /// The end of the current interval.
+    until: Option<Instant>,
+    length: Duration,
+    /// The writes that are left in this interval.
+    left: u8,
+    /// Whether a push has waited in this interval.
+    waited: bool,
 }
 
 /// What to write next.
@@ -42,23 +71,87 @@ struct QueueState {
 pub(crate) enum NextWrite {
     /// Frames, joined by newlines.
     Frames(Vec<u8>),
+    /// The rest of a push.
+    Flush,
     /// A close frame.
     Close(Disconnect),
 }
 
 /// The most bytes of one write.
 const MAX_WRITE_BYTES: usize = 64 * 1024;
+/// The writes in one interval before a connection counts as busy.
+const MAX_BURST: u8 = 4;
+/// How many times as long the interval of a busy connection can become.
+const MAX_STRETCH: u32 = 5;
+
+impl From<Bytes> for TextFrame {
+    fn from(payload: Bytes) -> Self {
+        let mut frame = BytesMut::with_capacity(payload.len() + 10);
+        // A final frame with text.
+        frame.put_u8(0x81);
+        match payload.len() {
+            length @ ..=125 => frame.put_u8(length as u8),
+            length @ ..=0xffff => {
+                frame.put_u8(126);
+                frame.put_u16(length as u16);
+            }
+            length => {
+                frame.put_u8(127);
+                frame.put_u64(length as u64);
+            }
+        }
+        frame.put_slice(&payload);
+        Self(frame.freeze())
+    }
+}
+
+impl TextFrame {
+    fn payload(&self) -> Bytes {
+        let start = match self.0[1] {
+            126 => 4,
+            127 => 10,
+            _ => 2,
+        };
+        self.0.slice(start..)
+    }
+}
 
 impl WriteQueue {
-    pub(crate) fn new(limits: WriteLimits) -> Self {
-        Self { state: Mutex::default(), changed: Notify::new(), limits }
+    pub(crate) fn new(limits: WriteLimits, writer: Option<SocketWriter>) -> Self {
+        Self { state: Mutex::default(), changed: Notify::new(), limits, writer }
     }
 
-    /// Queues a push. If the queue is full, the connection is closed, and the client reconnects and recovers.
-    pub(crate) fn push(&self, frame: Bytes) {
-        let mut state = self.state.lock();
+    /// Writes a push, or queues it. If the queue is full, the connection is closed, and the client reconnects and recovers.
+    pub(crate) fn push(&self, frame: impl Into<TextFrame>) {
+        let (frame, mut state) = (frame.into(), self.state.lock());
+        let direct = match &self.writer {
+            Some(writer) if state.can_write_directly(self.limits.interval) => writer.write(&frame.0),
+            _ => DirectWrite::Refused,
+        };
+        match direct {
+            DirectWrite::Written => state.pace.count(),
+            DirectWrite::Unfinished => {
+                state.pace.count();
+                state.unfinished = true;
+                drop(state);
+                self.changed.notify_one();
+            }
+            DirectWrite::Refused => self.queue(state, &frame),
+        }
+    }
+
+    /// Pushes a frame that was pushed to `delivered` other connections before.
+    pub(crate) fn push_shared(&self, frame: &TextFrame, delivered: u64) {
+        if delivered < MAX_DIRECT_WRITES {
+            self.push(frame.clone());
+        } else {
+            self.queue(self.state.lock(), frame);
+        }
+    }
+
+    fn queue(&self, mut state: parking_lot::MutexGuard<'_, QueueState>, frame: &TextFrame) {
         let first = state.frames.is_empty();
-        state.queue(frame, self.limits.max_bytes);
+        state.queue(frame.payload(), self.limits.max_bytes);
         // One wake-up is enough: the writer takes all queued frames.
         let wake = first || state.closed.is_some();
         drop(state);
@@ -87,8 +180,9 @@ impl WriteQueue {
         self.changed.notify_one();
     }
 
-    /// Waits for something to write.
+    /// Waits for something to write. What was returned before must be written.
     pub(crate) async fn next(&self) -> NextWrite {
+        self.state.lock().writing = false;
         loop {
             let ready_at = match self.state.lock().take(self.limits.interval) {
                 Readiness::Ready(next) => return next,
@@ -105,6 +199,30 @@ impl WriteQueue {
     }
 }
 
+impl Pace {
+    /// `Err` with the time of the next write if the connection was written to too often.
+    fn check(&mut self, interval: Duration) -> Result<(), Instant> {
+        let now = Instant::now();
+        if let Some(until) = self.until.filter(|until| now < *until) {
+            if self.left > 0 {
+                return Ok(());
+            }
+            self.waited = true;
+            return Err(until);
+        }
+        let is_busy = self.waited && self.until.is_some_and(|until| now < until + self.length);
+        (self.length, self.left) =
+            if is_busy { ((self.length * 2).min(interval * MAX_STRETCH), 1) } else { (interval, MAX_BURST) };
+        self.waited = false;
+        self.until = Some(now + self.length);
+        Ok(())
+    }
+
+    fn count(&mut self) {
+        self.left = self.left.saturating_sub(1);
+    }
+}
+
 /// Whether the queue can be written.
 enum Readiness {
     Ready(NextWrite),
@@ -113,6 +231,15 @@ enum Readiness {
 }
 
 impl QueueState {
+    /// Whether nothing has to be written before a push.
+    fn can_write_directly(&mut self, interval: Duration) -> bool {
+        self.frames.is_empty()
+            && !self.writing
+            && !self.unfinished
+            && self.closed.is_none()
+            && self.pace.check(interval).is_ok()
+    }
+
     fn queue(&mut self, frame: Bytes, max_bytes: usize) {
         if self.closed.is_some() {
             return;
@@ -136,14 +263,17 @@ impl QueueState {
         if let Some(closed) = self.closed.clone() {
             return Readiness::Ready(NextWrite::Close(closed));
         }
+        if std::mem::take(&mut self.unfinished) {
+            return Readiness::Ready(NextWrite::Flush);
+        }
         if self.frames.is_empty() {
             return Readiness::Empty;
         }
-        let now = Instant::now();
-        match self.next {
-            Some(next) if next > now && !self.urgent => Readiness::ReadyAt(next),
+        match self.pace.check(interval) {
+            Err(at) if !self.urgent => Readiness::ReadyAt(at),
             _ => {
-                self.next = Some(now + interval);
+                self.pace.count();
+                self.writing = true;
                 Readiness::Ready(NextWrite::Frames(self.join()))
             }
         }
@@ -176,13 +306,13 @@ mod tests {
     use super::*;
 
     fn queue(max_bytes: usize, interval: Duration) -> WriteQueue {
-        WriteQueue::new(WriteLimits { max_bytes, interval })
+        WriteQueue::new(WriteLimits { max_bytes, interval }, None)
     }
 
     async fn frames(queue: &WriteQueue) -> Vec<u8> {
         match queue.next().await {
             NextWrite::Frames(frames) => frames,
-            NextWrite::Close(closed) => panic!("closed: {closed:?}"),
+            next => panic!("{next:?}"),
         }
     }
 
@@ -199,8 +329,10 @@ mod tests {
     #[tokio::test]
     async fn pushes_on_a_busy_connection_are_batched_and_replies_are_not_delayed() {
         let queue = queue(100, Duration::from_secs(3_600));
-        queue.push(Bytes::from_static(b"first"));
-        assert_eq!(frames(&queue).await, b"first", "the connection was idle");
+        for _ in 0..MAX_BURST {
+            queue.push(Bytes::from_static(b"first"));
+            assert_eq!(frames(&queue).await, b"first", "the connection was not busy");
+        }
         queue.push(Bytes::from_static(b"a"));
         queue.push(Bytes::from_static(b"b"));
         let waiting = tokio::time::timeout(Duration::from_millis(20), queue.next()).await;
@@ -226,5 +358,34 @@ mod tests {
         assert!(matches!(queue.next().await, NextWrite::Close(reason) if reason == Disconnect::SLOW));
         queue.push(Bytes::from_static(b"7"));
         assert!(matches!(queue.next().await, NextWrite::Close(reason) if reason == Disconnect::SLOW));
+    }
+
+    #[test]
+    fn interval_of_a_busy_connection_becomes_longer() {
+        const INTERVAL: Duration = Duration::from_millis(20);
+        let mut pace = Pace::default();
+        let mut lengths = Vec::new();
+        for _ in 0..6 {
+            while pace.check(INTERVAL).is_ok() {
+                pace.count();
+            }
+            lengths.push(pace.length / INTERVAL.as_millis() as u32);
+            // The interval has just ended.
+            pace.until = Some(Instant::now());
+        }
+        assert_eq!(lengths, [1, 2, 4, 5, 5, 5].map(Duration::from_millis));
+        pace.until = Some(Instant::now().checked_sub(INTERVAL * 10).unwrap());
+        assert!(pace.check(INTERVAL).is_ok());
+        assert_eq!((pace.length, pace.left), (INTERVAL, MAX_BURST), "the connection was idle meanwhile");
+    }
+
+    #[test]
+    fn frame_is_encoded_with_its_length() {
+        for (length, header) in [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10)] {
+            let payload = Bytes::from(vec![b'x'; length]);
+            let frame = TextFrame::from(payload.clone());
+            assert_eq!(frame.0.len(), length + header);
+            assert_eq!(frame.payload(), payload);
+        }
     }
 }

@@ -9,7 +9,7 @@ use utoipa_axum::routes;
 
 use super::view::{MessageView, ReceiptView};
 use super::{READ, WRITE, conversation_id, ok_or_problem, sequence_number, user_id};
-use crate::{Chat, MessageRange, NewMessage, ReceiptKind, TypingState};
+use crate::{Chat, MessageRange, NewMessage, ReceiptKind, SentMessage, TypingState};
 
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
@@ -76,9 +76,10 @@ pub(crate) struct MessageBody {
     client_id: Option<String>,
 }
 
-/// Send a message. It is in the database when the response arrives.
+/// Send a message. It is in the database when the response arrives. The response to a repeated request has the status 200 and
+/// the first message.
 #[utoipa::path(post, path = "/api/v1/chat/conversations/{id}/messages", params(("id" = String, Path, max_length = 128)), tag = "chat",
-    request_body = MessageBody, responses((status = 201, body = MessageView)))]
+    request_body = MessageBody, responses((status = 201, body = MessageView), (status = 200, body = MessageView)))]
 async fn send_message(
     State(chat): State<Chat>,
     Path(id): Path<String>,
@@ -90,7 +91,11 @@ async fn send_message(
         content: body.content,
         client_id: body.client_id,
     };
-    Ok((StatusCode::CREATED, Json(ok_or_problem(chat.send(&new).await)?.into())))
+    let (status, message) = match ok_or_problem(chat.send_once(&new).await)? {
+        SentMessage::New(message) => (StatusCode::CREATED, message),
+        SentMessage::Repeated(message) => (StatusCode::OK, message),
+    };
+    Ok((status, Json(message.into())))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]

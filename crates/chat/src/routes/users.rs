@@ -12,8 +12,8 @@ use utoipa_axum::routes;
 
 use super::view::UnreadCountView;
 use super::{READ, WRITE, ok_or_problem, user_id};
-use crate::keys::{Keys, SocketId};
-use crate::{BlockAction, Chat, Presence, PresenceChange};
+use crate::keys::{Keys, NamedChannel, SocketId};
+use crate::{BlockAction, Chat, Presence, PresenceChange, namespace};
 
 /// The most users of one request.
 const MAX_USERS: usize = 1_000;
@@ -35,6 +35,9 @@ pub(super) fn routes() -> Routes<Chat> {
         .write(WRITE, Audited::No, routes!(unblock_user))
         .write(WRITE, Audited::As("chat.token.issue"), routes!(issue_token))
         .write(WRITE, Audited::As("chat.token.revoke"), routes!(revoke_tokens))
+        .api(READ, routes!(get_ban))
+        .write(WRITE, Audited::As("chat.user.ban"), routes!(ban_user))
+        .write(WRITE, Audited::As("chat.user.unban"), routes!(unban_user))
 }
 
 /// Get whether a user is online, and when they were last seen.
@@ -100,11 +103,10 @@ async fn list_sockets(State(chat): State<Chat>, Path(id): Path<String>) -> Resul
     Ok(Json(SocketList { sockets: sockets.iter().map(ToString::to_string).collect() }))
 }
 
-#[derive(Debug, Deserialize, IntoParams, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SocketBody {
     #[schema(max_length = 128)]
-    #[param(max_length = 128)]
     socket_id: String,
 }
 
@@ -124,15 +126,30 @@ async fn add_socket(
     get_presence(State(chat), Path(id)).await
 }
 
-/// Count a socket as closed. With the last one, the user goes offline.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemovedSockets {
+    /// Only this socket. Without it, all sockets of the user.
+    #[param(max_length = 128)]
+    socket_id: Option<String>,
+}
+
+/// Disconnect a user on all nodes, or close one socket: a connection of a client, or a socket of another program. The client
+/// does not reconnect by itself (code 3503). With the last socket, the user goes offline.
 #[utoipa::path(delete, path = "/api/v1/chat/users/{id}/sockets", tag = "chat",
-    params(("id" = String, Path, max_length = 128), SocketBody), responses((status = 200, body = Presence)))]
+    params(("id" = String, Path, max_length = 128), RemovedSockets), responses((status = 200, body = Presence)))]
 async fn remove_socket(
     State(chat): State<Chat>,
     Path(id): Path<String>,
-    Query(query): Query<SocketBody>,
+    Query(query): Query<RemovedSockets>,
 ) -> Result<Json<Presence>, Problem> {
-    chat.remove_user_socket(&user_id("id", &id)?, &socket_id(&query.socket_id)?).await?;
+    let user = user_id("id", &id)?;
+    match &query.socket_id {
+        Some(socket) => {
+            chat.remove_user_socket(&user, &socket_id(socket)?).await?;
+        }
+        None => chat.disconnect_user(&user).await?,
+    }
     get_presence(State(chat), Path(id)).await
 }
 
@@ -222,6 +239,9 @@ pub(crate) struct TokenBody {
     #[serde(default = "an_hour")]
     #[schema(minimum = 1, maximum = 604800)]
     ttl: u64,
+    /// The channel of a configured namespace that the token is for. Without it, the token is for connections.
+    #[schema(max_length = 255)]
+    channel: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -230,8 +250,8 @@ pub(crate) struct Token {
     token: String,
 }
 
-/// Issue a token with which a user can connect. Requires that the chat has a secret. The token ends when the API token or the
-/// session that issued it is revoked or expires.
+/// Issue a token with which a user can connect, or subscribe to a channel of a configured namespace. Requires that the chat has a
+/// secret. The token of a connection ends when the API token or the session that issued it is revoked or expires.
 #[utoipa::path(post, path = "/api/v1/chat/users/{id}/token", params(("id" = String, Path, max_length = 128)), tag = "chat",
     request_body = TokenBody, responses((status = 200, body = Token)))]
 async fn issue_token(
@@ -243,7 +263,12 @@ async fn issue_token(
     if !(1..=MAX_TOKEN_S).contains(&body.ttl) {
         return Err(Problem::invalid("ttl", "must be from 1 second to 7 days"));
     }
-    let token = chat.issue_token_with(&credential, &user_id("id", &id)?, Duration::from_secs(body.ttl));
+    let channel = match &body.channel {
+        Some(channel) => Some(named_channel(&chat, channel)?),
+        None => None,
+    };
+    let valid = Duration::from_secs(body.ttl);
+    let token = chat.issue_token_with(&credential, &user_id("id", &id)?, channel.as_ref(), valid);
     Ok(Json(Token { token: token.ok_or_else(|| Problem::not_found("token secret"))? }))
 }
 
@@ -254,6 +279,43 @@ async fn issue_token(
 async fn revoke_tokens(State(chat): State<Chat>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
     chat.revoke_tokens(&user_id("id", &id)?).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Ban {
+    banned: bool,
+}
+
+/// Get whether a user is banned.
+#[utoipa::path(get, path = "/api/v1/chat/users/{id}/ban", params(("id" = String, Path, max_length = 128)), tag = "chat",
+    responses((status = 200, body = Ban)))]
+async fn get_ban(State(chat): State<Chat>, Path(id): Path<String>) -> Result<Json<Ban>, Problem> {
+    Ok(Json(Ban { banned: chat.is_banned(&user_id("id", &id)?).await? }))
+}
+
+/// Ban a user: close the connections of the user on all nodes within five seconds, and refuse new ones with any token.
+#[utoipa::path(put, path = "/api/v1/chat/users/{id}/ban", params(("id" = String, Path, max_length = 128)), tag = "chat",
+    responses((status = 204)))]
+async fn ban_user(State(chat): State<Chat>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
+    chat.ban(&user_id("id", &id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// End the ban of a user. Tokens from before stay revoked.
+#[utoipa::path(delete, path = "/api/v1/chat/users/{id}/ban", params(("id" = String, Path, max_length = 128)), tag = "chat",
+    responses((status = 204)))]
+async fn unban_user(State(chat): State<Chat>, Path(id): Path<String>) -> Result<StatusCode, Problem> {
+    if chat.unban(&user_id("id", &id)?).await? {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(Problem::not_found("ban"))
+    }
+}
+
+fn named_channel(chat: &Chat, channel: &str) -> Result<NamedChannel, Problem> {
+    let config = chat.config();
+    let found = namespace::find(&config, channel).map(|(channel, _)| channel);
+    found.ok_or_else(|| Problem::invalid("channel", "not in a configured namespace"))
 }
 
 fn an_hour() -> u64 {

@@ -29,7 +29,7 @@ pub(crate) struct Command {
     pub(crate) send: Option<Box<RawValue>>,
     pub(crate) rpc: Option<RpcRequest>,
     pub(crate) refresh: Option<RefreshRequest>,
-    pub(crate) sub_refresh: Option<ChannelRequest>,
+    pub(crate) sub_refresh: Option<SubRefreshRequest>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -47,6 +47,8 @@ pub(crate) struct SubscribeRequest {
     pub(crate) epoch: String,
     pub(crate) offset: u64,
     pub(crate) join_leave: bool,
+    /// A token for this channel.
+    pub(crate) token: String,
     /// The value 2 requests an error instead of a reply without recovery.
     pub(crate) flag: u64,
 }
@@ -93,6 +95,13 @@ pub(crate) struct RefreshRequest {
     pub(crate) token: String,
 }
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct SubRefreshRequest {
+    pub(crate) channel: String,
+    pub(crate) token: String,
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct EmptyRequest {}
 
@@ -111,6 +120,12 @@ pub(crate) enum ReplyResult {
     Ping(Empty),
     Rpc(RpcResult),
     Refresh(ConnectResult),
+    SubRefresh(SubRefreshResult),
+    /// Of a channel in a configured namespace.
+    #[serde(rename = "subscribe")]
+    SubscribeNamed(NamedSubscribeResult),
+    #[serde(rename = "history")]
+    HistoryNamed(NamedHistoryResult),
 }
 
 #[derive(Debug, Serialize)]
@@ -158,10 +173,13 @@ pub(crate) struct Publication {
     pub(crate) offset: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct ClientInfo {
     pub(crate) user: String,
     pub(crate) client: String,
+    /// From the token of a subscription.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) chan_info: Option<Box<RawValue>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -182,6 +200,38 @@ pub(crate) struct HistoryResult {
     pub(crate) offset: u64,
 }
 
+/// The result of a subscription to a channel in a configured namespace, also as a push.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct NamedSubscribeResult {
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) expires: bool,
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(crate) ttl: u64,
+    pub(crate) recoverable: bool,
+    pub(crate) positioned: bool,
+    pub(crate) epoch: String,
+    pub(crate) offset: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) publications: Vec<Box<RawValue>>,
+    pub(crate) recovered: bool,
+    pub(crate) was_recovering: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) data: Option<Box<RawValue>>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct NamedHistoryResult {
+    pub(crate) publications: Vec<Box<RawValue>>,
+    pub(crate) epoch: String,
+    pub(crate) offset: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct SubRefreshResult {
+    pub(crate) expires: bool,
+    pub(crate) ttl: u64,
+}
+
 #[derive(Debug, Serialize)]
 pub(crate) struct RpcResult {
     pub(crate) data: Box<RawValue>,
@@ -190,8 +240,8 @@ pub(crate) struct RpcResult {
 /// An error in a reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ReplyError {
-    code: u32,
-    message: Cow<'static, str>,
+    pub(crate) code: u32,
+    pub(crate) message: Cow<'static, str>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     temporary: bool,
 }
@@ -236,6 +286,8 @@ pub(crate) struct Disconnect {
 }
 
 impl Disconnect {
+    /// A code of the WebSocket protocol. Clients do not reconnect.
+    pub(crate) const TOO_LARGE: Self = Self::new(1009, "frame too large");
     pub(crate) const SHUTDOWN: Self = Self::new(3001, "shutdown");
     pub(crate) const SERVER_ERROR: Self = Self::new(3004, "internal server error");
     pub(crate) const EXPIRED: Self = Self::new(3005, "connection expired");
@@ -245,7 +297,10 @@ impl Disconnect {
     pub(crate) const INVALID_TOKEN: Self = Self::new(3500, "invalid token");
     pub(crate) const BAD_REQUEST: Self = Self::new(3501, "bad request");
     pub(crate) const STALE: Self = Self::new(3502, "stale");
+    pub(crate) const FORCED: Self = Self::new(3503, "force disconnect");
     pub(crate) const CONNECTION_LIMIT: Self = Self::new(3504, "connection limit");
+
+    pub(crate) const PERMISSION_DENIED: Self = Self::new(3507, "permission denied");
 
     const fn new(code: u16, reason: &'static str) -> Self {
         Self { code, reason: Cow::Borrowed(reason) }
@@ -269,6 +324,7 @@ pub(crate) struct Unsubscribe {
 impl Unsubscribe {
     pub(crate) const SERVER: Self = Self { code: 2000, reason: "server unsubscribe" };
     pub(crate) const INSUFFICIENT: Self = Self { code: 2500, reason: "insufficient state" };
+    pub(crate) const EXPIRED: Self = Self { code: 2501, reason: "expired" };
 }
 
 impl From<&Event> for Publication {
@@ -286,6 +342,10 @@ pub fn parse_frame(frame: &[u8]) -> Result<usize, String> {
 
 /// Parses JSON of a client. The error names the field.
 pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, String> {
+    // serde also reads an array as an object, by the order of the fields.
+    if json.trim_ascii_start().starts_with(b"[") {
+        return Err("expected an object".to_owned());
+    }
     // Tracking the field costs time, so it is only done for the message of an error.
     serde_json::from_slice(json).map_err(|error| {
         let tracked: Result<T, _> =
@@ -296,6 +356,11 @@ pub(crate) fn parse<'de, T: Deserialize<'de>>(json: &'de [u8]) -> Result<T, Stri
             Some(field) => format!("{field}: {message}"),
         }
     })
+}
+
+/// Valid JSON without line breaks, which separate the messages of a frame. In JSON they occur only between values.
+pub(crate) fn one_line(json: &str) -> Cow<'_, str> {
+    if json.contains(['\n', '\r']) { json.replace(['\n', '\r'], " ").into() } else { json.into() }
 }
 
 /// Wraps JSON text. Text that is not valid JSON would break the frame, and becomes `null`.
@@ -338,6 +403,16 @@ pub(crate) fn presence_push(channel: &ChannelName, user: &UserId, online: bool) 
 pub(crate) fn unsubscribe_push(channel: &ChannelName, reason: Unsubscribe) -> Bytes {
     let reason = serde_json::to_string(&reason).unwrap_or_default();
     format!(r#"{{"push":{{"channel":{},"unsubscribe":{reason}}}}}"#, json(channel)).into()
+}
+
+/// A push of any kind to the subscribers of a channel.
+pub(crate) fn push(channel: &impl ToString, kind: &str, content: &str) -> Bytes {
+    format!(r#"{{"push":{{"channel":{},"{kind}":{content}}}}}"#, json(channel)).into()
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde requires")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn json(text: &impl ToString) -> String {

@@ -69,7 +69,7 @@ pub(super) async fn delivered_after(
     after: u64,
 ) -> Result<Vec<Event>, Error> {
     let delivered = channel.position().unwrap_or(0);
-    let mut events = events::after(database, conversation, after, RECOVERY_BATCH).await?;
+    let mut events = events::after(database, conversation, after, RECOVERY_BATCH, None).await?;
     events.retain(|event| event.sequence <= delivered);
     Ok(events)
 }

@@ -56,17 +56,13 @@ struct BlockRequest {
     user_id: UserId,
 }
 
-/// A publication of a client: the text of a message, or an object.
+/// A message that a client publishes to a conversation.
 #[derive(Deserialize)]
-#[serde(untagged)]
-enum PublishedMessage {
-    Text(String),
-    #[serde(rename_all = "camelCase")]
-    Message {
-        content: String,
-        #[serde(default)]
-        client_id: Option<String>,
-    },
+#[serde(rename_all = "camelCase")]
+struct PublishedMessage {
+    content: String,
+    #[serde(default)]
+    client_id: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -122,9 +118,11 @@ pub(crate) async fn publish(
     conversation: ConversationId,
     data: &RawValue,
 ) -> Result<(), ReplyError> {
-    let (content, client_id) = match parse(Some(data))? {
-        PublishedMessage::Text(content) => (content, None),
-        PublishedMessage::Message { content, client_id } => (content, client_id),
+    // The text of the message is enough.
+    let PublishedMessage { content, client_id } = if data.get().starts_with('"') {
+        PublishedMessage { content: parse(Some(data))?, client_id: None }
+    } else {
+        parse(Some(data))?
     };
     let new = NewMessage { conversation, sender: user.clone(), content, client_id };
     serialize(chat.send(&new).await).map(drop)
@@ -137,7 +135,8 @@ pub(crate) fn error_of(refusal: &Refusal) -> ReplyError {
         | Refusal::NotMember
         | Refusal::NotSender
         | Refusal::Blocked
-        | Refusal::TokenRevoked => ReplyError::PERMISSION_DENIED,
+        | Refusal::TokenRevoked
+        | Refusal::Banned => ReplyError::PERMISSION_DENIED,
         Refusal::MessageNotFound => ReplyError::NOT_FOUND.with_detail("messageId"),
         Refusal::AlreadyExists => ReplyError::CONFLICT,
         Refusal::RateLimited { retry_after } => {

@@ -39,12 +39,13 @@ impl Session {
             max_bytes: self.config.queue_bytes as usize,
             interval: self.config.write_interval.get(),
         };
-        let client = Arc::new(Client::new(sign_in.verified.user, limits));
+        let client = Arc::new(Client::new(sign_in.verified.user, limits, self.writer.take()));
         client.set_token_issued_at(UnixMs(sign_in.verified.issued_ms));
         match self.chat.connect(&client).await {
             Ok(Ok(())) => {}
             Ok(Err(Refusal::LimitExceeded { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
             Ok(Err(Refusal::TokenRevoked)) => return Err(self.reject_expired(id)),
+            Ok(Err(Refusal::Banned)) => return Err(Disconnect::PERMISSION_DENIED),
             Ok(Err(_)) => return Err(Disconnect::TOO_MANY_REQUESTS),
             Err(error) => return Err(setup_failed(&error)),
         }
@@ -70,6 +71,7 @@ impl Session {
         client.set_token_issued_at(UnixMs(sign_in.verified.issued_ms));
         match self.chat.check_revocation(client).await {
             Ok(Ok(())) => {}
+            Ok(Err(Refusal::Banned)) => return Err(Disconnect::PERMISSION_DENIED),
             Ok(Err(_)) => return Err(Disconnect::EXPIRED),
             Err(error) => return Err(setup_failed(&error)),
         }

@@ -11,8 +11,10 @@ use hob_service::SecretRef;
 use hob_service::config::Secret;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use crate::keys::UserId;
+use crate::keys::{NamedChannel, UserId};
+use crate::session::protocol::{one_line, raw};
 use crate::{Config, Error};
 
 /// Longer tokens are rejected unread.
@@ -21,6 +23,8 @@ const MAX_BYTES: usize = 8 * 1024;
 const LEEWAY_S: i64 = 5;
 /// The shortest secret for HS256.
 const MIN_SECRET_BYTES: usize = 16;
+/// The longest `info` of a subscription, in bytes.
+const MAX_INFO_BYTES: usize = 2 * 1024;
 /// How the base64 of every P-256 public key begins: algorithm, curve, and the marker of an uncompressed point.
 /// `jsonwebtoken` accepts keys of other curves, with which ES256 never verifies.
 const P256_PREFIX: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE";
@@ -51,6 +55,17 @@ pub struct Verified {
     pub credential: Option<String>,
 }
 
+/// A valid token for one channel.
+#[derive(Clone, Debug)]
+pub(crate) struct VerifiedSubscription {
+    pub(crate) user: UserId,
+    pub(crate) channel: NamedChannel,
+    /// When the subscription expires, in Unix seconds.
+    pub(crate) expires_s: i64,
+    /// What other subscribers see of the client.
+    pub(crate) info: Option<Box<RawValue>>,
+}
+
 /// Why a token is rejected. Gives no further detail, so that an attacker learns nothing from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadToken {
@@ -76,6 +91,11 @@ struct Claims {
     hob_credential: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aud: Option<Audience>,
+    /// The channel of a token for a subscription. The token of a connection has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    channel: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    info: Option<Box<RawValue>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -110,20 +130,46 @@ impl Tokens {
         Ok(Self { verifiers, signing_key, audience })
     }
 
-    /// Verifies a token at a time in Unix seconds.
+    /// Verifies the token of a connection at a time in Unix seconds.
     pub fn verify(&self, token: &str, now_s: i64) -> Result<Verified, BadToken> {
+        let claims = self.claims(token)?;
+        // A token for one channel must not sign in.
+        if claims.channel.is_some() {
+            return Err(BadToken::Invalid);
+        }
+        self.accept(&claims, now_s)
+    }
+
+    /// Verifies the token of a subscription.
+    pub(crate) fn verify_subscription(
+        &self,
+        token: &str,
+        now_s: i64,
+    ) -> Result<VerifiedSubscription, BadToken> {
+        let claims = self.claims(token)?;
+        let channel = claims.channel.as_ref().and_then(|channel| NamedChannel::new(channel.as_str()).ok());
+        let channel = channel.ok_or(BadToken::Invalid)?;
+        if claims.info.as_ref().is_some_and(|info| info.get().len() > MAX_INFO_BYTES) {
+            return Err(BadToken::Invalid);
+        }
+        let Verified { user, expires_s, .. } = self.accept(&claims, now_s)?;
+        let info = claims.info.map(|info| raw(&one_line(info.get())));
+        Ok(VerifiedSubscription { user, channel, expires_s, info })
+    }
+
+    /// The claims of a token with a valid signature.
+    fn claims(&self, token: &str) -> Result<Claims, BadToken> {
         if token.len() > MAX_BYTES || has_critical_extensions(token) {
             return Err(BadToken::Invalid);
         }
-        let claims = self.verifiers.iter().find_map(|verifier| verifier.decode(token));
-        self.accept(claims.ok_or(BadToken::Invalid)?, now_s)
+        self.verifiers.iter().find_map(|verifier| verifier.decode(token)).ok_or(BadToken::Invalid)
     }
 
-    fn accept(&self, claims: Claims, now_s: i64) -> Result<Verified, BadToken> {
-        let user = UserId::new(claims.sub).map_err(|_| BadToken::Invalid)?;
+    fn accept(&self, claims: &Claims, now_s: i64) -> Result<Verified, BadToken> {
+        let user = UserId::new(claims.sub.as_str()).map_err(|_| BadToken::Invalid)?;
         let expires_s = claims.exp as i64;
         if let Some(wanted) = &self.audience
-            && !claims.aud.is_some_and(|audience| audience.contains(wanted))
+            && !claims.aud.as_ref().is_some_and(|audience| audience.contains(wanted))
         {
             return Err(BadToken::Invalid);
         }
@@ -134,20 +180,21 @@ impl Tokens {
             return Err(BadToken::Expired);
         }
         let issued_ms = claims.iat.map_or(0, |at| (at * 1_000.0).round() as i64);
-        Ok(Verified { user, expires_s, issued_ms, credential: claims.hob_credential })
+        Ok(Verified { user, expires_s, issued_ms, credential: claims.hob_credential.clone() })
     }
 
     /// Issues a token for a user, if this process has a secret.
     pub fn issue(&self, user: &UserId, expires_s: i64) -> Option<String> {
-        self.issue_with(None, user, expires_s)
+        self.issue_with(None, user, expires_s, None)
     }
 
-    /// Issues a token that ends with a credential.
+    /// Issues a token that ends with a credential: for a connection, or for a subscription to a channel.
     pub(crate) fn issue_with(
         &self,
         credential: Option<String>,
         user: &UserId,
         expires_s: i64,
+        channel: Option<&NamedChannel>,
     ) -> Option<String> {
         let claims = Claims {
             sub: user.to_string(),
@@ -157,6 +204,8 @@ impl Tokens {
             iat: Some(UnixMs::now().0 as f64 / 1_000.0),
             hob_credential: credential,
             aud: self.audience.clone().map(Audience::One),
+            channel: channel.map(ToString::to_string),
+            info: None,
         };
         encode(&Header::new(Algorithm::HS256), &claims, self.signing_key.as_ref()?).ok()
     }

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket};
+use futures_util::SinkExt as _;
+use hob_net::SocketWriter;
 use hob_web::Credential;
+use tokio_tungstenite::tungstenite::{self, error::CapacityError};
 
 use crate::Chat;
 use crate::hub::NextWrite;
@@ -16,18 +19,29 @@ use crate::session::protocol::{self, Command, Disconnect};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long a connection stays open after its close frame if the client's frame was not read: closing it at once resets it,
+/// and the client may not see the close frame.
+const LINGER: Duration = Duration::from_secs(1);
 /// The most commands in one frame.
 const MAX_COMMANDS: usize = 256;
 
 /// Serves a connection until it is closed.
-pub(crate) async fn serve(chat: Chat, credentials: Credential, mut socket: WebSocket) {
-    let mut session = Session::new(chat, credentials);
+pub(crate) async fn serve(
+    chat: Chat,
+    credentials: Credential,
+    writer: Option<SocketWriter>,
+    mut socket: WebSocket,
+) {
+    let mut session = Session::new(chat, credentials, writer);
     let end = run(&mut session, &mut socket).await;
     // Ends the session first, because sending the close frame can take a long time.
     Box::pin(session.close()).await;
     if let Some(Disconnect { code, reason }) = end {
         let frame = CloseFrame { code, reason: reason.as_ref().into() };
         let _ = tokio::time::timeout(WRITE_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
+        if code == Disconnect::TOO_LARGE.code {
+            tokio::time::sleep(LINGER).await;
+        }
     }
 }
 
@@ -35,7 +49,11 @@ pub(crate) async fn serve(chat: Chat, credentials: Credential, mut socket: WebSo
 async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect> {
     let first = tokio::time::timeout(CONNECT_TIMEOUT, socket.recv()).await;
     let Ok(first) = first else { return Some(Disconnect::STALE) };
-    if let Err(end) = read(session, first?.ok()?).await {
+    let first = match first? {
+        Ok(first) => first,
+        Err(error) => return read_error(error),
+    };
+    if let Err(end) = read(session, first).await {
         if let Some(rejection) = session.take_rejection() {
             let _ = write(socket, rejection.into()).await;
         }
@@ -66,11 +84,11 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
                     pings.received();
                     read(session, frame).await
                 }
-                // The connection is lost, or the frame is not valid.
-                Err(_) => return None,
+                Err(error) => return read_error(error),
             },
             next = client.queue.next() => match next {
                 NextWrite::Frames(frames) => write(socket, frames).await,
+                NextWrite::Flush => in_time(socket.flush()).await,
                 NextWrite::Close(reason) => Err(Some(reason)),
             },
             () = credential.ended() => Err(Some(Disconnect::EXPIRED)),
@@ -83,6 +101,16 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
         if let Err(end) = outcome {
             return end;
         }
+    }
+}
+
+/// The reason to close a connection from which no frame could be read. `None` if it is lost.
+fn read_error(error: axum::Error) -> Option<Disconnect> {
+    match error.into_inner().downcast_ref::<tungstenite::Error>() {
+        Some(tungstenite::Error::Capacity(CapacityError::MessageTooLong { max_size, .. })) => {
+            Some(Disconnect::TOO_LARGE.with_detail(format_args!("at most {max_size} bytes")))
+        }
+        _ => None,
     }
 }
 
@@ -111,7 +139,11 @@ async fn write(socket: &mut WebSocket, frames: Vec<u8>) -> Result<(), Option<Dis
     let Ok(text) = Utf8Bytes::try_from(Bytes::from(frames)) else {
         return Err(Some(Disconnect::SERVER_ERROR));
     };
-    match tokio::time::timeout(WRITE_TIMEOUT, socket.send(Message::Text(text))).await {
+    in_time(socket.send(Message::Text(text))).await
+}
+
+async fn in_time(written: impl Future<Output = Result<(), axum::Error>>) -> Result<(), Option<Disconnect>> {
+    match tokio::time::timeout(WRITE_TIMEOUT, written).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(None),
         Err(_) => Err(Some(Disconnect::SLOW)),

@@ -128,9 +128,7 @@ impl PresenceStore {
         socket: &SocketId,
         version: u64,
     ) -> Result<Option<PresenceChange>, Error> {
-        let call = LEAVE.on(&self.user_keys(user)).arg(socket.as_str()).arg(self.store.clock().us());
-        let call = call.arg(self.keys.user_offline_channel()).arg(json_string(user)).arg(version);
-        let reply = self.run(user, call).await?;
+        let reply = self.run(user, self.leave_call(user, socket.as_str(), version)).await?;
         if reply.word() == "lost" {
             return Ok(None);
         }
@@ -138,6 +136,11 @@ impl PresenceStore {
         // This is done even for an unknown socket, because its view may still exist.
         self.store.run::<()>(cmd("DEL").arg(self.keys.socket_user(socket)).take()).await?;
         Ok(Some(change))
+    }
+
+    fn leave_call(&self, user: &UserId, socket: &str, version: u64) -> Call {
+        let call = LEAVE.on(&self.user_keys(user)).arg(socket).arg(self.store.clock().us());
+        call.arg(self.keys.user_offline_channel()).arg(json_string(user)).arg(version)
     }
 
     /// Adds a user to a node's index.
@@ -154,6 +157,12 @@ impl PresenceStore {
         Ok(repair::run(&self.store, remove, &[(&key, KeyType::Set)]).await?)
     }
 
+    /// Sets a user offline who is online without a socket.
+    pub(crate) async fn settle(&self, user: &UserId) -> Result<PresenceChange, Error> {
+        let reply = self.run(user, self.leave_call(user, "", 0)).await?;
+        self.read_leave(reply).await
+    }
+
     /// Removes all sockets of a user on a dead node.
     pub(crate) async fn sweep(&self, dead: &Incarnation, user: &UserId) -> Result<PresenceChange, Error> {
         let call = SWEEP.on(&self.user_keys(user)).arg(dead.as_str()).arg(self.store.clock().us());
@@ -165,12 +174,22 @@ impl PresenceStore {
 
     /// The incarnations that own the sockets of these users, in their order.
     pub(crate) async fn owners(&self, users: &[UserId]) -> Result<Vec<HashSet<Incarnation>>, Error> {
+        let owned = self.owned_sockets(users).await?;
+        Ok(owned.into_iter().map(|sockets| sockets.into_iter().map(|(_, owner)| owner).collect()).collect())
+    }
+
+    /// The open sockets of these users with their owners, in the order of the users.
+    pub(crate) async fn owned_sockets(
+        &self,
+        users: &[UserId],
+    ) -> Result<Vec<Vec<(SocketId, Incarnation)>>, Error> {
         let reads = users.iter().map(|user| read("HGETALL", self.keys.presence(user), KeyType::Hash));
-        let owners = |fields: Vec<(Text, Text)>| {
-            let sockets = fields.into_iter().filter(|(Text(field), _)| field != "version");
-            sockets.filter_map(|(_, Text(owner))| Incarnation::new(owner).ok()).collect()
+        // `version` is not a socket: see the ids in the schema.
+        let socket = |(Text(socket), Text(owner)): (Text, Text)| {
+            Some((SocketId::new(socket).ok()?, Incarnation::new(owner).ok()?))
         };
-        Ok(self.read_each(reads.collect()).await?.into_iter().map(owners).collect())
+        let sockets = |fields: Vec<(Text, Text)>| fields.into_iter().filter_map(socket).collect();
+        Ok(self.read_each(reads.collect()).await?.into_iter().map(sockets).collect())
     }
 
     /// The incarnation that owns each of these sockets, in their order; `None` if it is not open.

@@ -16,8 +16,10 @@ static READ: Script = Script::new(include_str!("recent/read.lua"));
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CacheUpdate<'a> {
     Append(&'a Message),
-    /// A message was edited or deleted.
-    Invalidate,
+    /// A message was edited.
+    Replace(&'a Message),
+    /// A message was deleted.
+    Remove(&'a Message),
     /// The event does not change the messages.
     Advance,
 }
@@ -44,13 +46,23 @@ impl RecentMessages {
         sequence: u64,
         messages: &[Message],
     ) -> Result<(), Error> {
+        self.run(conversation, self.fill_call(conversation, sequence, messages)?).await.map(drop)
+    }
+
+    /// The call that fills the cache.
+    pub(crate) fn fill_call(
+        &self,
+        conversation: &ConversationId,
+        sequence: u64,
+        messages: &[Message],
+    ) -> Result<Call, Error> {
         let complete = messages.len() < usize::from(MAX_RECENT);
         let mut call =
             FILL.on(&self.list_keys(conversation)).arg(sequence).arg(u8::from(complete)).arg(ttl_ms());
         for message in messages.iter().rev() {
             call = call.arg(serde_json::to_string(message)?);
         }
-        self.run(conversation, call).await.map(drop)
+        Ok(call)
     }
 
     /// The call that applies one event to the cache.
@@ -61,11 +73,15 @@ impl RecentMessages {
         update: CacheUpdate<'_>,
     ) -> Result<Call, Error> {
         let (action, message) = match update {
-            CacheUpdate::Append(message) => ("append", serde_json::to_string(message)?),
-            CacheUpdate::Invalidate => ("invalidate", String::new()),
-            CacheUpdate::Advance => ("advance", String::new()),
+            CacheUpdate::Append(message) => ("append", Some(message)),
+            CacheUpdate::Replace(message) => ("replace", Some(message)),
+            CacheUpdate::Remove(message) => ("remove", Some(message)),
+            CacheUpdate::Advance => ("advance", None),
         };
-        let call = UPDATE.on(&self.list_keys(conversation)).arg(sequence).arg(action).arg(message);
+        let json = message.map(serde_json::to_string).transpose()?.unwrap_or_default();
+        // The id is the first field.
+        let start = message.map(|message| format!(r#"{{"id":"{}""#, message.id)).unwrap_or_default();
+        let call = UPDATE.on(&self.list_keys(conversation)).arg(sequence).arg(action).arg(json).arg(start);
         Ok(call.arg(MAX_RECENT).arg(ttl_ms()))
     }
 

@@ -2,6 +2,7 @@
 //! that a late recount never overwrites a newer one.
 
 use hob_database::{Database, from_row};
+use hob_schema::Layout;
 use hob_store::repair::{self, KeyType};
 use hob_store::{CLOCK, Call, FromRedisValue as _, Reply, Script, Store};
 use serde::Serialize;
@@ -11,6 +12,9 @@ use crate::{Error, database};
 
 static WRITE: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
 static INCREMENT: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
+
+/// The most members whose counters one script increments: Redis runs nothing else meanwhile.
+const MAX_INCREMENTS: usize = 100;
 
 /// The unread messages of a user in one conversation, as a client gets them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,15 +39,18 @@ pub(crate) struct UnreadRow {
 
 from_row!(UnreadRow { user_id, conversation_id, unread, stamp, sequence });
 
-/// New messages of a conversation, for one member.
+/// New messages of a conversation: the sequences before the first and of the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NewMessages {
+    pub(crate) after: u64,
+    pub(crate) last: u64,
+}
+
+/// How many of the new messages are unread for a member.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct UnreadIncrement {
     pub(crate) user_id: UserId,
     pub(crate) version: u64,
-    /// The sequences before the first and of the last message.
-    pub(crate) after: u64,
-    pub(crate) last: u64,
-    /// How many of them are unread for this member.
     pub(crate) count: usize,
 }
 
@@ -60,8 +67,6 @@ hob_units::names!(CountScope { Partial = "partial", Full = "full" });
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CounterUpdate {
     Written(u64),
-    /// The counter does not directly precede the new messages. It must be recounted.
-    Gap,
     /// The user's other counters are missing. All must be written.
     Missing,
 }
@@ -98,26 +103,56 @@ impl UnreadCounters {
         self.run_each(counts.iter().map(|count| &count.user_id), &calls).await
     }
 
-    /// Adds new messages of a conversation to the counters of these members, and notifies their feeds.
-    pub(crate) async fn increment_each(
+    /// Adds new messages of a conversation to the counters of these members, and notifies their feeds. Returns those whose
+    /// counters must be recounted.
+    pub(crate) async fn increment<'a>(
         &self,
         conversation: &ConversationId,
-        increments: &[UnreadIncrement],
-    ) -> Result<Vec<CounterUpdate>, Error> {
-        let name = serde_json::to_string(conversation)?;
-        let call = |increment: &UnreadIncrement| {
-            let UnreadIncrement { user_id, version, after, last, count } = increment;
-            let keys = [
-                self.keys.unread_held(user_id),
-                self.keys.unread_total(user_id),
-                self.keys.unread(user_id, conversation),
-            ];
-            let call =
-                INCREMENT.on(&keys).arg(conversation.as_str()).arg(version).arg(after).arg(last).arg(count);
-            Ok(call.arg(self.keys.feed_channel(user_id)).arg(serde_json::to_string(user_id)?).arg(&name))
+        messages: NewMessages,
+        members: &'a [UnreadIncrement],
+    ) -> Result<Vec<&'a UserId>, Error> {
+        // A script has the keys of many members where that is allowed.
+        let at_once = match self.keys.space().layout() {
+            Layout::Plain => MAX_INCREMENTS,
+            Layout::Tagged => 1,
         };
-        let calls = increments.iter().map(call).collect::<Result<Vec<Call>, Error>>()?;
-        self.run_each(increments.iter().map(|increment| &increment.user_id), &calls).await
+        let calls =
+            members.chunks(at_once).map(|members| self.increment_call(conversation, messages, members));
+        let calls = calls.collect::<Result<Vec<Call>, Error>>()?;
+        let mut behind = Vec::new();
+        for (members, answer) in members.chunks(at_once).zip(self.store.batch(&calls).await) {
+            let mut reply = Reply::from_redis_value(answer?)
+                .map_err(|error| hob_store::Error::Reply(error.to_string()))?;
+            if reply.word() != "counted" {
+                return Err(reply.unexpected().into());
+            }
+            while reply.left() > 0 {
+                let number: usize = reply.next()?;
+                behind.extend(members.get(number.wrapping_sub(1)).map(|member| &member.user_id));
+            }
+        }
+        Ok(behind)
+    }
+
+    fn increment_call(
+        &self,
+        conversation: &ConversationId,
+        NewMessages { after, last }: NewMessages,
+        members: &[UnreadIncrement],
+    ) -> Result<Call, Error> {
+        let mut keys = Vec::with_capacity(members.len() * 3);
+        for UnreadIncrement { user_id, .. } in members {
+            keys.push(self.keys.unread_held(user_id));
+            keys.push(self.keys.unread_total(user_id));
+            keys.push(self.keys.unread(user_id, conversation));
+        }
+        let call = INCREMENT.on(&keys).arg(conversation.as_str()).arg(after).arg(last);
+        let mut call = call.arg(serde_json::to_string(conversation)?);
+        for UnreadIncrement { user_id, version, count } in members {
+            call = call.arg(version).arg(count).arg(self.keys.feed_channel(user_id));
+            call = call.arg(serde_json::to_string(user_id)?);
+        }
+        Ok(call)
     }
 
     /// Runs one call for each user.
@@ -158,7 +193,7 @@ impl UnreadCounters {
         let counts = database::unread::of_user(database, user).await?;
         match self.write(user, &counts, CountScope::Full).await? {
             CounterUpdate::Written(total) => Ok(total),
-            CounterUpdate::Gap | CounterUpdate::Missing => Ok(0),
+            CounterUpdate::Missing => Ok(0),
         }
     }
 }
@@ -166,7 +201,6 @@ impl UnreadCounters {
 fn read(mut reply: Reply) -> Result<CounterUpdate, Error> {
     match reply.word() {
         "written" => Ok(CounterUpdate::Written(reply.next()?)),
-        "gap" => Ok(CounterUpdate::Gap),
         "missing" => Ok(CounterUpdate::Missing),
         _ => Err(reply.unexpected().into()),
     }

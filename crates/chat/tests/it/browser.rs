@@ -1,11 +1,12 @@
 //! The chat page in a real browser.
 
+use hob_chat::Config;
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_testkit::page::{fill, find, press, text, wait_for_text};
 use hob_testkit::{Browser, JavaScript, LIMIT, Window, wait_for};
 use hob_web::Service as _;
 
-use crate::harness::{NEEDS, open, room, say, user};
+use crate::harness::{NEEDS, config, open, room, say, start, user};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_windows_chat_with_each_other() {
@@ -50,6 +51,53 @@ async fn two_windows_chat_with_each_other() {
     bert.close().await.unwrap();
     find(&anna, "[data-person=bert]:not([data-online])").await;
     anna.close().await.unwrap();
+}
+
+/// The page in `examples/chat`, with its back end and the JavaScript SDK.
+#[tokio::test(flavor = "multi_thread")]
+async fn example_page_chats() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let port = hob_testkit::Port::reserve();
+    let site = format!("http://127.0.0.1:{}", port.number());
+    let chat = start(context.context(), Config { origins: vec![site.clone()], ..config() }).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
+    let mut node = tokio::process::Command::new("node");
+    node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chat/server.mjs")).kill_on_drop(true);
+    node.env("PORT", port.number().to_string()).env("HOB_URL", app.url("").trim_end_matches('/'));
+    node.env("NODE_PATH", hob_testkit::node_modules());
+    let _back_end = node.spawn().unwrap();
+    wait_for("the back end to listen", LIMIT, async || {
+        tokio::net::TcpStream::connect(("127.0.0.1", port.number())).await.is_ok()
+    })
+    .await;
+    let browser = Browser::start();
+    let (anna, bert) = (browser.open(Window::default()).await, browser.open(Window::default()).await);
+    for (window, who) in [(&anna, "anna"), (&bert, "bert")] {
+        window.goto(&site).await.unwrap();
+        fill(window, "#join input", &format!("{who}\u{e007}")).await;
+        wait_for_text(window, "#online", who).await;
+    }
+    wait_for_text(&anna, "#online", "anna, bert").await;
+    let field = find(&anna, "#send input").await;
+    // With more input until it is seen, because it expires after five seconds.
+    wait_for("anna to be typing", LIMIT, async || {
+        field.send_keys("!").await.unwrap();
+        text(&bert, "#typing").await.contains("anna typing")
+    })
+    .await;
+    field.send_keys("Hello\u{e007}").await.unwrap();
+    wait_for_text(&bert, "#messages", "!Hello").await;
+    wait_for_text(&anna, "#messages", "!Hello").await;
+    assert_eq!(text(&anna, "#typing").await, "", "one's own typing is not shown");
+    // A page that is opened later loads the messages.
+    let carl = browser.open(Window::default()).await;
+    carl.goto(&site).await.unwrap();
+    fill(&carl, "#join input", "carl\u{e007}").await;
+    wait_for_text(&carl, "#messages", "anna: !").await;
+    wait_for_text(&anna, "#online", "anna, bert, carl").await;
+    for window in [anna, bert, carl] {
+        window.close().await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,8 @@ pub(crate) struct Client {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     next_id: u32,
     waiting: VecDeque<Value>,
+    /// The id of the connection, when it has signed in.
+    pub(crate) socket_id: String,
     /// The code of the close frame, if one was received.
     pub(crate) closed: Option<u16>,
 }
@@ -27,7 +29,7 @@ impl Client {
     pub(crate) async fn open(app: &TestApp) -> Self {
         let url = app.url("/connection/websocket").replace("http", "ws");
         let (socket, _) = tokio_tungstenite::connect_async(url).await.unwrap();
-        Self { socket, next_id: 0, waiting: VecDeque::new(), closed: None }
+        Self { socket, next_id: 0, waiting: VecDeque::new(), socket_id: String::new(), closed: None }
     }
 
     /// A connection with a small receive buffer.
@@ -37,7 +39,7 @@ impl Client {
         let stream = MaybeTlsStream::Plain(narrow.connect(app.address()).await.unwrap());
         let url = app.url("/connection/websocket").replace("http", "ws");
         let (socket, _) = tokio_tungstenite::client_async(url, stream).await.unwrap();
-        Self { socket, next_id: 0, waiting: VecDeque::new(), closed: None }
+        Self { socket, next_id: 0, waiting: VecDeque::new(), socket_id: String::new(), closed: None }
     }
 
     /// A connection of a user.
@@ -49,12 +51,19 @@ impl Client {
         let mut client = self;
         let token = chat.issue_token(&user(id), Duration::from_secs(600)).unwrap();
         let reply = client.call(json!({ "connect": { "token": token } })).await;
-        assert!(reply["connect"]["client"].is_string(), "{reply}");
+        client.socket_id =
+            reply["connect"]["client"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned();
         client
     }
 
     pub(crate) async fn send(&mut self, text: impl Into<String>) {
         self.socket.send(Message::text(text.into())).await.unwrap();
+    }
+
+    /// Sends a frame that the server may not read to its end.
+    pub(crate) async fn try_send(&mut self, text: impl Into<String>) {
+        let _ =
+            tokio::time::timeout(Duration::from_secs(1), self.socket.send(Message::text(text.into()))).await;
     }
 
     /// Sends a command and waits for its reply.

@@ -7,7 +7,7 @@ use hob_web::Service as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use crate::harness::{NEEDS, open, room, say};
+use crate::harness::{NEEDS, done, open, room, say, user};
 
 async fn app(context: &TestContext) -> (Chat, TestApp) {
     let chat = open(context).await;
@@ -29,11 +29,14 @@ every_service! {
         assert_eq!(app.post(members, &json!({ "user_id": "carl" })).await.status, 204);
         let messages = "/api/v1/chat/conversations/conv123/messages";
         let body = json!({ "sender_id": "anna", "content": "hello", "client_id": "1" });
-        let sent: Value = app.post(messages, &body).await.json();
+        let created = app.post(messages, &body).await;
+        assert_eq!(created.status, 201);
+        let sent: Value = created.json();
         let shown = ["sender_id", "client_id", "conversation_id"].map(|field| &sent[field]);
         assert_eq!(shown, ["anna", "1", "conv123"]);
-        let again: Value = app.post(messages, &body).await.json();
-        assert_eq!(sent, again);
+        let repeated = app.post(messages, &body).await;
+        assert_eq!(repeated.status, 200, "the message exists already");
+        assert_eq!(sent, repeated.json::<Value>());
         let list: Value = app.get(&format!("{messages}?after=0&limit=10&user_id=bert")).await.json();
         assert_eq!(list["messages"].as_array().unwrap().len(), 1);
         let unread: Value = app.get("/api/v1/chat/users/bert/unread").await.json();
@@ -75,6 +78,22 @@ every_service! {
         assert_eq!((&event["senderId"], &event["participantIds"]), (&"anna".into(), &json!(["anna", "bert"])));
         let rest = read_events(&app, "/api/v1/chat/events?after=1", 2).await;
         assert_eq!(rest.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    /// C10: an event is the same whenever it is read, whatever happened to the members since.
+    async fn replayed_event_shows_the_participants_of_its_time(context: TestContext) {
+        let (chat, app) = app(&context).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        say(&chat, &id, "anna", "1").await;
+        done(chat.add_member(&id, &user("carl"), None).await);
+        say(&chat, &id, "anna", "2").await;
+        done(chat.remove_member(&id, &user("bert"), None).await);
+        say(&chat, &id, "anna", "3").await;
+        done(chat.add_member(&id, &user("bert"), None).await);
+        done(chat.remove_member(&id, &user("carl"), None).await);
+        let events = read_events(&app, "/api/v1/chat/events?after=0", 3).await;
+        let participants: Vec<_> = events.iter().map(|(_, event)| event["participantIds"].clone()).collect();
+        assert_eq!(participants, [json!(["anna", "bert"]), json!(["anna", "bert", "carl"]), json!(["anna", "carl"])]);
     }
 }
 

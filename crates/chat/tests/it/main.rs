@@ -1,19 +1,30 @@
 //! The chat against its contract (C1–C20), on every store.
 
+mod blocks;
 mod browser;
 mod client;
 mod conversations;
+mod disconnect;
+mod documentation;
 mod foreign;
+mod frames;
+mod ghosts;
 mod harness;
 mod http;
 mod messages;
+mod namespaces;
+mod new_members;
 mod nodes;
 mod pages;
 mod presence;
 mod proxy;
+mod returning;
 mod revocation;
 mod rewind;
 mod sdk;
+mod sdk_namespaces;
+mod sending;
+mod server_api;
 mod slow;
 mod socket;
 mod tokens;

@@ -64,6 +64,50 @@ every_service! {
         assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
     }
 
+    /// C7: other programs find the newest messages from the first message on, and as they are after each change.
+    async fn recent_messages_are_cached_without_a_reader(context: TestContext) {
+        let chat = open(&context).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        let holds = async |expected: &[&str]| {
+            wait_for("the cache to hold the messages", LIMIT, async || {
+                let messages = cached(&context, &id).await;
+                let message = |text: &String| serde_json::from_str::<serde_json::Value>(text).unwrap()["content"].clone();
+                let contents: Vec<_> = messages.iter().map(message).collect();
+                if contents == expected { Ok(()) } else { Err(contents) }
+            }).await;
+        };
+        let first = say(&chat, &id, "anna", "one").await;
+        holds(&["one"]).await;
+        let second = say(&chat, &id, "bert", r#"two {"id":"#).await;
+        say(&chat, &id, "anna", "three").await;
+        holds(&["three", r#"two {"id":"#, "one"]).await;
+        done(chat.edit(&id, &second.id, &user("bert"), "second").await);
+        holds(&["three", "second", "one"]).await;
+        done(chat.delete(&id, &first.id, &user("anna")).await);
+        holds(&["three", "second"]).await;
+        assert_eq!(contents(&chat, &id, MessageRange::Newest, 10).await, ["second", "three"]);
+        // Redis has lost the cache: the next change restores it.
+        context.test_store().flush_all().await;
+        say(&chat, &id, "anna", "four").await;
+        holds(&["four", "three", "second"]).await;
+        let ttl: i64 = context.store.run(cmd("PTTL").arg(keys(&context).recent(&id).as_bytes()).take()).await.unwrap();
+        assert!(ttl > 0 && ttl <= 3_600_000, "{ttl}");
+    }
+
+    /// C7: the longest message fits into the bounds that the schema declares for the cache.
+    async fn longest_message_fits_into_the_cache(context: TestContext) {
+        let chat = open(&context).await;
+        let id = room(&chat, "r", &["anna", "bert"]).await;
+        // JSON takes six bytes for this character.
+        let mut longest = message(&id, "anna", &"\u{1}".repeat(4_096));
+        longest.client_id = Some("\u{1}".repeat(128));
+        done(chat.send(&longest).await);
+        let item = wait_for("the message to be cached", LIMIT, async || cached(&context, &id).await.pop()).await;
+        assert!((6 * 4_096..=32 * 1_024).contains(&item.len()), "{}", item.len());
+        let shown = include_str!("../../../../schemas/chat.toml").lines().find(|line| line.contains(r#"json = "message","#));
+        assert!(shown.is_some_and(|line| line.contains("32 KiB")), "{shown:?}");
+    }
+
     /// C7: a cache that lost a message or missed an event is not served.
     async fn incomplete_cache_is_not_served(context: TestContext) {
         let chat = open(&context).await;

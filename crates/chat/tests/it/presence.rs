@@ -46,6 +46,14 @@ async fn remove(chat: &Chat, who: &str, id: &str) -> PresenceChange {
     chat.remove_user_socket(&user(who), &socket(id)).await.unwrap()
 }
 
+/// Deletes the sockets of a user, as eviction does, but not whether the user is online.
+async fn evict_sockets(context: &hob_fixtures::TestContext, who: &UserId) {
+    let keys = keys(context);
+    for key in [keys.presence(who), keys.sockets(who)] {
+        context.test_store().as_outsider(cmd("DEL").arg(&key).take()).await;
+    }
+}
+
 every_service! {
     NEEDS;
 
@@ -151,6 +159,30 @@ every_service! {
         wait_for("the dead node to be forgotten", LIMIT, async || survivor.nodes().await.unwrap().len() == 1).await;
         assert!(survivor.is_user_online(&user("user0")).await.unwrap(), "the user has a socket on another node");
         assert_eq!(get(&context, &keys(&context).socket_user(&socket("doomed1"))).await, None);
+    }
+
+    /// C1: Redis has evicted the sockets of a user, but not the user's state.
+    async fn user_whose_sockets_were_evicted_goes_offline_with_the_node(context: TestContext) {
+        let survivor = open(&context).await;
+        let killable = killable_node(&context, config()).await;
+        wait_for("two nodes", LIMIT, async || survivor.nodes().await.unwrap().len() == 2).await;
+        add(&killable, "anna", "doomed").await;
+        evict_sockets(&context, &user("anna")).await;
+        killable.kill();
+        wait_for("anna to be offline", LIMIT, async || !survivor.is_user_online(&user("anna")).await.unwrap()).await;
+    }
+
+    /// C1: the same, but the node's index is evicted too, so that no node knows the user.
+    async fn user_without_a_node_goes_offline_after_a_loss(context: TestContext) {
+        let chat = start(context.context(), short_lease()).await;
+        let (keys, anna) = (keys(&context), user("anna"));
+        wait_for_heartbeats(&context, &chat, 5).await;
+        context.test_store().as_outsider(cmd("SET").arg(keys.online(&anna)).arg("true").take()).await;
+        assert!(chat.is_user_online(&anna).await.unwrap());
+        for shard in keys.space().shards() {
+            context.test_store().as_outsider(cmd("DEL").arg(keys.witness(shard)).take()).await;
+        }
+        wait_for("anna to be offline", LIMIT, async || !chat.is_user_online(&anna).await.unwrap()).await;
     }
 }
 

@@ -87,6 +87,43 @@ every_service! {
         other.tasks.stop(LIMIT).await;
     }
 
+    /// A banned user is disconnected on every node, and cannot connect with a new token.
+    async fn banned_user_cannot_connect_until_the_ban_ends(context: TestContext) {
+        let other = context.another_node().await;
+        let (mut here, there) = (ProtectedChat::start(&context).await, ProtectedChat::start(&other).await);
+        let (anna, bert) = (here.issue(ADMIN, "anna").await, here.issue(ADMIN, "bert").await);
+        let mut connected = [connect(&here.app, &anna).await.unwrap(), connect(&there.app, &anna).await.unwrap()];
+        let mut kept = connect(&there.app, &bert).await.unwrap();
+        let path = "/api/v1/chat/users/anna/ban";
+        let banned = async |app: &TestApp| app.get(path).await.json::<Value>()["banned"].clone();
+        assert_eq!(banned(&here.app).await, false);
+        assert_eq!(here.app.put(path, &json!({})).await.status, 204);
+        for client in &mut connected {
+            assert_eq!(client.end().await, 3507);
+        }
+        // To revoke the tokens does not end the ban.
+        assert_eq!(here.app.delete("/api/v1/chat/users/anna/tokens").await.status, 204);
+        assert_eq!(banned(&here.app).await, true);
+        let new = here.issue(ADMIN, "anna").await;
+        for app in [&here.app, &there.app] {
+            let mut client = Client::open(app).await;
+            client.send(json!({ "id": 1, "connect": { "token": new } }).to_string()).await;
+            assert_eq!(client.end().await, 3507, "the client does not try again");
+        }
+        assert!(kept.call(json!({ "ping": {} })).await["ping"].is_object(), "other users stay connected");
+
+        assert_eq!(here.app.delete(path).await.status, 204);
+        assert_eq!(here.app.delete(path).await.status, 404);
+        assert_eq!(banned(&here.app).await, false);
+        assert_eq!(connect(&here.app, &new).await.err(), Some(json!(109)), "tokens from before stay revoked");
+        wait_for("a new token to be accepted", LIMIT, async || {
+            let token = here.issue(ADMIN, "anna").await;
+            connect(&there.app, &token).await.is_ok()
+        })
+        .await;
+        other.tasks.stop(LIMIT).await;
+    }
+
     async fn tokens_of_many_users_are_revoked_at_the_same_time(context: TestContext) {
         let mut protected = ProtectedChat::start(&context).await;
         protected.app.use_token(ADMIN);

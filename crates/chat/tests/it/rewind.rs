@@ -1,14 +1,16 @@
 //! Redis loses all data, or goes back in time, as after a failover that lost writes or a restart from an old snapshot.
 
-use hob_web::Service as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hob_chat::keys::UserId;
 use hob_chat::{Chat, Config, ReceiptKind};
-use hob_fixtures::{TestApp, TestContext, every_service};
+use hob_database::{Read as _, Transaction, sql};
+use hob_fixtures::{TestApp, TestContext, TestStore, every_service};
 use hob_service::{Period, ServiceContext};
 use hob_store::{BusEvent, ChannelFilter, Subscription, Value as StoreValue, cmd};
-use hob_testkit::{LIMIT, wait_for};
-use serde_json::Value;
+use hob_testkit::{LIMIT, TestDatabase, wait_for};
+use hob_web::Service as _;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::harness::{
@@ -98,6 +100,25 @@ async fn wait_for_looks(context: &ServiceContext) {
     }
 }
 
+/// The looks of the node at all shards, with their times.
+async fn looks(context: &ServiceContext) -> Vec<Vec<String>> {
+    let keys = keys(context);
+    let mut looks = Vec::new();
+    for shard in keys.space().shards() {
+        let all = cmd("ZRANGE").arg(keys.witness(shard).as_bytes()).arg(0).arg(-1).arg("WITHSCORES").take();
+        looks.push(context.store.run(all).await.unwrap());
+    }
+    looks
+}
+
+/// Waits until the node has looked at all shards again: it finds out that they lost only what is older than its last look.
+async fn wait_for_later_looks(context: &ServiceContext, before: &[Vec<String>]) {
+    wait_for("the node to look again", LIMIT, async || {
+        looks(context).await.iter().zip(before).all(|(now, before)| now != before)
+    })
+    .await;
+}
+
 async fn presence_events(context: &ServiceContext) -> Subscription {
     let keys = keys(context);
     let topics = [
@@ -163,6 +184,25 @@ every_service! {
         assert!(chat.is_user_online(&user("anna")).await.unwrap());
         wait_for_presence(&chat, &user("anna"), false).await;
         wait_for("the socket to be removed", LIMIT, async || chat.sockets(&user("anna")).await.unwrap().is_empty()).await;
+    }
+
+    /// C1: Redis evicts the sockets of a user who leaves, twice.
+    async fn user_who_leaves_while_redis_evicts_goes_offline(context: TestContext) {
+        let (chat, app) = start_node(&context).await;
+        let anna = Client::connect(&app, &chat, "anna").await;
+        let evict = async || {
+            let presence = keys(&context).presence(&user("anna"));
+            context.test_store().as_outsider(cmd("DEL").arg(&presence).take()).await;
+        };
+        evict().await;
+        drop(anna);
+        wait_for("the node to restore the sockets", LIMIT, async || {
+            let presence = keys(&context).presence(&user("anna"));
+            context.store.run::<bool>(cmd("EXISTS").arg(&presence).take()).await.unwrap()
+        })
+        .await;
+        evict().await;
+        wait_for_presence(&chat, &user("anna"), false).await;
     }
 
     /// C11 C12
@@ -245,10 +285,12 @@ every_service! {
         };
         counted("15").await;
         wait_for_looks(&context).await;
+        let before = looks(&context).await;
         let saved = Saved::save(&context, "").await;
         let counters = Saved::save(&context, "unread").await;
         done(chat.record_receipt(&id, &anna, last, ReceiptKind::Read).await);
         counted("0").await;
+        wait_for_later_looks(&context, &before).await;
 
         saved.restore(&context).await;
         counted("0").await;
@@ -272,4 +314,42 @@ every_service! {
         cached.sort();
         assert_eq!(cached, ["anna", "bert"]);
     }
+}
+
+/// C1: the node restores its sockets while a client connects, and then the connection fails.
+#[test]
+fn connection_that_fails_while_sockets_are_restored_is_not_online() {
+    hob_testkit::run(async {
+        let store = TestStore::redis().await;
+        let context = TestContext::start_on(NEEDS, store, TestDatabase::postgres()).await;
+        let (chat, app) = start_node(&context).await;
+        wait_for_looks(&context).await;
+        // The node reads the blocks of a client that connects. It waits for the lock, and then the table is gone.
+        let (locked, released) = (&AtomicBool::new(false), &AtomicBool::new(false));
+        let lock = context.database.write(|tx: Transaction| async move {
+            tx.execute(sql("LOCK TABLE chat_block")).await?;
+            locked.store(true, Ordering::SeqCst);
+            while !released.load(Ordering::SeqCst) {
+                tx.execute(sql("SELECT pg_sleep(0.05)")).await?;
+            }
+            tx.execute(sql("ALTER TABLE chat_block RENAME TO chat_block_gone")).await
+        });
+        let connect = async {
+            wait_for("the lock", LIMIT, async || locked.load(Ordering::SeqCst)).await;
+            let mut anna = Client::open(&app).await;
+            let token = chat.issue_token(&user("anna"), LIMIT).unwrap();
+            anna.send(json!({ "id": 1, "connect": { "token": token } }).to_string()).await;
+            wait_for("the node to wait for the lock", LIMIT, async || {
+                let waiting = sql("SELECT count(*) FROM pg_locks WHERE NOT granted");
+                context.database.one::<(u64,)>(waiting).await.unwrap().0 > 0
+            })
+            .await;
+            context.test_store().flush_all().await;
+            wait_for_presence(&chat, &user("anna"), true).await;
+            released.store(true, Ordering::SeqCst);
+            wait_for_presence(&chat, &user("anna"), false).await;
+        };
+        let (lock, ()) = tokio::join!(lock, connect);
+        lock.unwrap();
+    });
 }

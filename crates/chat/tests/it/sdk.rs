@@ -20,21 +20,21 @@ use crate::proxy::Proxy;
 const MISSED: usize = 600;
 
 /// A program that uses an SDK and prints the received events.
-struct Program {
+pub(crate) struct Program {
     lines: Lines<BufReader<ChildStdout>>,
     // The program ends when its input ends, or when this is dropped.
     _child: Child,
 }
 
 impl Program {
-    fn start(mut command: Command, url: &str, token: &str) -> Self {
+    pub(crate) fn start(mut command: Command, url: &str, token: &str) -> Self {
         let command =
             command.args([url, token]).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().unwrap();
         Self { lines: BufReader::new(child.stdout.take().unwrap()).lines(), _child: child }
     }
 
-    async fn next(&mut self) -> Value {
+    pub(crate) async fn next(&mut self) -> Value {
         let line = tokio::time::timeout(LIMIT, self.lines.next_line())
             .await
             .expect("a line arrives in time")
@@ -43,7 +43,7 @@ impl Program {
     }
 
     /// The value of the next line with this field. Others are skipped.
-    async fn value_of(&mut self, field: &str) -> Value {
+    pub(crate) async fn value_of(&mut self, field: &str) -> Value {
         loop {
             let mut line = self.next().await;
             assert!(line.get("failed").is_none(), "{line}");
@@ -102,17 +102,27 @@ async fn end(chat: &Chat, id: &hob_chat::keys::ConversationId, anna: &mut Progra
     assert_eq!(anna.value_of("unsubscribed").await, 2000);
 }
 
+/// A program for Node.js in the folder `sdk`.
+pub(crate) fn javascript(program: &str) -> Command {
+    let mut node = Command::new("node");
+    node.arg(format!("{}/tests/it/sdk/{program}", env!("CARGO_MANIFEST_DIR")));
+    node.env("NODE_PATH", hob_testkit::node_modules());
+    node
+}
+
+/// A program for Python in the folder `sdk`.
+pub(crate) fn python(program: &str) -> Command {
+    let mut python = Command::new(hob_testkit::python());
+    python.arg(format!("{}/tests/it/sdk/{program}", env!("CARGO_MANIFEST_DIR")));
+    python
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn javascript_sdk_works_unmodified() {
-    let mut node = Command::new("node");
-    node.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sdk/client.js"));
-    node.env("NODE_PATH", hob_testkit::node_modules());
-    use_everything(node).await;
+    use_everything(javascript("client.js")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn python_sdk_works_unmodified() {
-    let mut python = Command::new(hob_testkit::python());
-    python.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/sdk/client.py"));
-    use_everything(python).await;
+    use_everything(python("client.py")).await;
 }

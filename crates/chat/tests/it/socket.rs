@@ -92,7 +92,7 @@ every_service! {
         let mut anna = Client::connect(&app, &chat, "anna").await;
         let rpc = |method: &str, data: Value| json!({ "rpc": { "method": method, "data": data } });
         for (command, expected) in [
-            (json!({ "subscribe": { "channel": "elsewhere" } }), "unknown channel: channel: must be conv:<id> or user:<id>"),
+            (json!({ "subscribe": { "channel": "elsewhere" } }), "unknown channel: channel: must be conv:<id>, user:<id>, or in a namespace of the configuration"),
             (json!({ "rpc": { "method": "send" } }), "bad request: missing field `data`"),
             (rpc("send", json!({ "content": "hi" })), "bad request: data: missing field `conversationId`"),
             (rpc("send", json!({ "conversationId": "r", "content": 1 })), "bad request: data: content: invalid type: integer `1`"),
@@ -316,6 +316,8 @@ async fn messages_are_edited_and_deleted_and_users_blocked_by_rpc() {
     assert!(bert.rpc("block", json!({ "userId": "anna" })).await["rpc"].is_object());
     anna.rpc("send", json!({ "conversationId": "r", "content": "bert?" })).await;
     assert!(bert.rpc("unblock", json!({ "userId": "anna" })).await["rpc"].is_object());
+    bert.push_where(|push| push["unsubscribe"]["code"] == 2500).await;
+    bert.subscribe("conv:r").await;
     anna.rpc("send", json!({ "conversationId": "r", "content": "bert!" })).await;
     assert_eq!(
         next_event(&mut bert).await["data"]["message"]["content"],

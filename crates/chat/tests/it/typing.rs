@@ -65,4 +65,30 @@ every_service! {
         drop(bert);
         assert_eq!(next_typing(&mut anna).await, event(false));
     }
+
+    /// A typist's own devices do not receive that its user is typing, on any node.
+    async fn typing_is_not_sent_to_the_typist(context: TestContext) {
+        let chat = open(&context).await;
+        let other = context.another_node().await;
+        let there = crate::harness::start(&other, crate::harness::config()).await;
+        let (app, app_there) =
+            (TestApp::start(context.context(), chat.routes()).await, TestApp::start(&other, there.routes()).await);
+        room(&chat, "r", &["anna", "bert"]).await;
+        let mut bert = Client::connect(&app, &chat, "bert").await;
+        let mut laptop = Client::connect(&app_there, &there, "bert").await;
+        let mut anna = Client::connect(&app_there, &there, "anna").await;
+        for client in [&mut bert, &mut laptop, &mut anna] {
+            client.subscribe("conv:r").await;
+        }
+        for typing in [true, false] {
+            bert.rpc("typing", json!({ "conversationId": "r", "typing": typing })).await;
+            assert_eq!(next_typing(&mut anna).await["data"]["typing"], typing);
+        }
+        bert.rpc("send", json!({ "conversationId": "r", "content": "done" })).await;
+        for client in [&mut bert, &mut laptop] {
+            let first = client.push_where(|push| push["pub"]["data"]["type"] != Value::Null).await;
+            assert_eq!(first["pub"]["data"]["type"], "message", "{first}");
+        }
+        other.tasks.stop(LIMIT).await;
+    }
 }

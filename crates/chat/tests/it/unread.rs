@@ -27,6 +27,16 @@ async fn agreed_total(context: &ServiceContext, chat: &Chat, who: &UserId) -> u6
     .await
 }
 
+/// Waits until Redis has this total. Does not read the counts with `Chat::unread`, which writes them again.
+async fn wait_for_total(context: &ServiceContext, who: &str, total: u64) {
+    let key = keys(context).unread_total(&user(who));
+    wait_for(format_args!("{total} unread messages of {who}"), LIMIT, async || {
+        let stored = get(context, &key).await.map_or(0, |text| text.parse::<u64>().unwrap());
+        if stored == total { Ok(()) } else { Err(stored) }
+    })
+    .await;
+}
+
 async fn read(chat: &Chat, id: &ConversationId, who: &UserId, up_to: u64) {
     done(chat.record_receipt(id, who, up_to, ReceiptKind::Read).await);
 }
@@ -57,6 +67,28 @@ every_service! {
         assert_eq!(agreed_total(&context, &chat, &anna).await, 0);
         say(&chat, &two, "bert", "new").await;
         assert_eq!(agreed_total(&context, &chat, &anna).await, 1, "the pointer cannot pass the last event");
+    }
+
+    /// C8 C9: one script has the counters of at most 100 members.
+    async fn messages_are_counted_for_all_members_of_a_large_room(context: TestContext) {
+        let chat = open(&context).await;
+        let names: Vec<String> = (0..120).map(|n| format!("member{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let id = room(&chat, "large", &names).await;
+        let mut last = 0;
+        for n in 0..3 {
+            last = say(&chat, &id, names[0], &n.to_string()).await.sequence;
+        }
+        for name in &names[1..] {
+            wait_for_total(&context, name, 3).await;
+        }
+        // One counter is not where the others are.
+        read(&chat, &id, &user(names[50]), last).await;
+        say(&chat, &id, names[0], "and one more").await;
+        for (at, name) in names.iter().enumerate().skip(1) {
+            wait_for_total(&context, name, if at == 50 { 1 } else { 4 }).await;
+        }
+        wait_for_total(&context, names[0], 0).await;
     }
 
     /// C8 C9: lost counters are rebuilt.

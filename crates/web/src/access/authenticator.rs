@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use hob_database::{Database, Read as _, Transaction, UnixMs, sql};
 use hob_service::Live;
 use hob_service::config::Secret;
@@ -348,7 +348,12 @@ impl Caller {
 
 /// A token takes precedence over a session.
 fn credential(headers: &HeaderMap) -> Option<Credential> {
-    if let Some(value) = headers.get(header::AUTHORIZATION) {
+    let authorization = headers.get(header::AUTHORIZATION);
+    // The key of another API, which that API checks (`ApiKeyCheck`).
+    let is_api_key = |value: &&HeaderValue| {
+        value.as_bytes().get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"apikey "))
+    };
+    if let Some(value) = authorization.filter(|value| !is_api_key(value)) {
         let text = value.to_str().ok().and_then(|text| text.strip_prefix("Bearer "));
         // An unreadable header counts as an invalid token, not as a missing one.
         let text = text.filter(|text| text.len() <= MAX_CREDENTIAL_BYTES).unwrap_or_default();

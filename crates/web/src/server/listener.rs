@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use hob_net::{CertificateFiles, Client, Handler, Server, ServerLimits, ServerTls};
+use hob_net::{CertificateFiles, Client, Handler, Server, ServerLimits, ServerTls, SocketWriter};
 use hyper::body::Incoming;
-use hyper::{Request, Response};
+use hyper::{Request, Response, Version};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -55,18 +55,28 @@ struct RouterHandler(Router);
 
 impl Handler for RouterHandler {
     type Guard = ();
-    type ConnectionState = Peer;
+    type ConnectionState = (Peer, Option<SocketWriter>);
     type Body = Body;
 
     fn on_connect(&self) {}
 
-    fn on_ready(&self, client: Client) -> Peer {
-        Peer(client.address)
+    fn on_ready(&self, client: Client) -> Self::ConnectionState {
+        (Peer(client.address), client.writer)
     }
 
-    async fn handle(&self, request: Request<Incoming>, peer: &Peer) -> Response<Body> {
+    async fn handle(
+        &self,
+        request: Request<Incoming>,
+        (peer, writer): &Self::ConnectionState,
+    ) -> Response<Body> {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(*peer);
+        // A connection with HTTP/2 has other streams.
+        if let Some(writer) = writer
+            && request.version() <= Version::HTTP_11
+        {
+            request.extensions_mut().insert(writer.clone());
+        }
         match self.0.clone().oneshot(request).await {
             Ok(response) => response,
             Err(never) => match never {},

@@ -63,14 +63,17 @@ local function announce(online, channel, user_json, given)
   return int(version)
 end
 
--- Finish after the sockets in `gone` were removed from the presence hash.
+-- Finish after the sockets in `gone` were removed from the presence hash. A user without sockets goes offline even if
+-- none was removed: Redis may have evicted the hash, but not the state.
 local function part(gone, channel, user_json, given)
-  if #gone == 0 then return {'unknown'} end
-  redis.call('SREM', KEYS[2], unpack(gone))
-  if sockets_open() > 0 then
+  local open = sockets_open()
+  if #gone == 0 and (open > 0 or redis.call('GET', KEYS[1]) ~= 'true') then return {'unknown'} end
+  if open > 0 then
+    redis.call('SREM', KEYS[2], unpack(gone))
     see(clock_us(given))
     return {'remaining', int(last_version()), unpack(gone)}
   end
+  redis.call('DEL', KEYS[2])
   local version = announce('false', channel, user_json, given)
   redis.call('PEXPIRE', KEYS[3], 86400000)
   return {'offline', version, unpack(gone)}

@@ -1,25 +1,41 @@
--- Add new messages of a conversation to the counters of one user, and notify the user's feed.
--- KEYS  1 held hash, 2 total, 3 unread counter of the conversation
--- ARGV  conversation, member's version, sequence before the messages, sequence of the last one, how many of them count,
---       channel of the feed, user as JSON, conversation as JSON
--- Returns {'written', total} (they are counted, now or before), {'gap'} (the counter does not directly precede them: it
---         must be recounted) or {'missing'} (all counters of the user are lost)
+-- Add new messages of a conversation to the counters of its members, and notify their feeds.
+-- KEYS  for each member: held hash, total, unread counter of the conversation
+-- ARGV  conversation, sequence before the messages, sequence of the last one, conversation as JSON, then for each member:
+--       the member's version, how many of the messages count, channel of the feed, user as JSON
+-- Returns {'counted', number of a member whose counter does not directly precede the messages or is lost, so that it must be
+--         recounted, …}
 -- No TTLs: see write.lua.
-local total = redis.call('HGET', KEYS[1], 'total')
-if not total or not string.find(total, '^%d+$') then return {'missing'} end
-local held = redis.call('HGET', KEYS[1], ARGV[1]) or ''
-local stamp, count, sequence = string.match(held, '^(%d+):(%d+):(%d+)$')
-if not stamp then return {'gap'} end
-local version, before, last, more = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-if tonumber(stamp) >= last + version then return {'written', total} end
--- Check both: an equal sum can come from another version and another sequence.
-if tonumber(sequence) ~= before or tonumber(stamp) ~= before + version then return {'gap'} end
-count, total, stamp = int(tonumber(count) + more), int(tonumber(total) + more), int(last + version)
-redis.call('HSET', KEYS[1], ARGV[1], stamp .. ':' .. count .. ':' .. int(last), 'total', total)
-if more > 0 then
-  redis.call('SET', KEYS[3], count)
-  redis.call('SET', KEYS[2], total)
-  redis.call('PUBLISH', ARGV[6], '{"origin":"","actor":' .. ARGV[7] .. ',"data":{"type":"unread","conversationId":' ..
-    ARGV[8] .. ',"unread":' .. count .. ',"total":' .. total .. ',"stamp":' .. stamp .. '}}')
+local conversation, before, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local answer, counters, held_by, feeds = {'counted'}, {}, {}, {}
+for member = 1, #KEYS / 3 do
+  local key, at = member * 3 - 2, member * 4 + 1
+  -- A value of another client in one member's key must not stop the others.
+  local held = redis.pcall('HMGET', KEYS[key], 'total', conversation)
+  local total = string.match(held[1] or '', '^%d+$')
+  local stamp, count, sequence = string.match(held[2] or '', '^(%d+):(%d+):(%d+)$')
+  local version, more = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  if not total or not stamp then
+    answer[#answer + 1] = member
+  elseif tonumber(stamp) < last + version then
+    -- Check both: an equal sum can come from another version and another sequence.
+    if tonumber(sequence) ~= before or tonumber(stamp) ~= before + version then
+      answer[#answer + 1] = member
+    else
+      count, total, stamp = int(count + more), int(total + more), int(last + version)
+      held_by[#held_by + 1] = {KEYS[key], stamp .. ':' .. count .. ':' .. ARGV[3], total}
+      if more > 0 then
+        local size = #counters
+        counters[size + 1], counters[size + 2] = KEYS[key + 1], total
+        counters[size + 3], counters[size + 4] = KEYS[key + 2], count
+        feeds[#feeds + 1] = {ARGV[at + 2], '{"origin":"","actor":' .. ARGV[at + 3] ..
+          ',"data":{"type":"unread","conversationId":' .. ARGV[4] .. ',"unread":' .. count .. ',"total":' .. total ..
+          ',"stamp":' .. stamp .. '}}'}
+      end
+    end
+  end
 end
-return {'written', total}
+-- The hashes last: a counter whose hash was not written is written again.
+if #counters > 0 then redis.call('MSET', unpack(counters)) end
+for _, held in ipairs(held_by) do redis.call('HSET', held[1], conversation, held[2], 'total', held[3]) end
+for _, feed in ipairs(feeds) do redis.call('PUBLISH', feed[1], feed[2]) end
+return answer

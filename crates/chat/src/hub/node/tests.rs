@@ -1,0 +1,69 @@
+use std::time::{Duration, Instant};
+
+use futures_util::poll;
+use hob_fixtures::{Server, TestStore};
+use hob_service::NodeName;
+use hob_testkit::{LIMIT, wait_for};
+
+use super::{Heartbeat, Node};
+use crate::keys::Keys;
+
+fn node(test_store: &TestStore, deadline: Duration) -> Node {
+    let store = test_store.store().with_deadline(deadline);
+    Node::new(&store, &Keys::new(test_store.layout()), &NodeName::random(), LIMIT)
+}
+
+/// A call failed while the heartbeat was under way. What it may have written belongs to the incarnation, which has to end.
+#[test]
+fn incarnation_that_is_invalidated_during_a_heartbeat_ends() {
+    hob_testkit::run(async {
+        let test_store = TestStore::redis().await;
+        let node = node(&test_store, LIMIT);
+        assert_eq!(node.heartbeat().await.unwrap(), Heartbeat::Rejoined);
+        assert_eq!(node.heartbeat().await.unwrap(), Heartbeat::Renewed);
+        let first = node.incarnation();
+        let mut heartbeat = std::pin::pin!(node.heartbeat());
+        assert!(poll!(&mut heartbeat).is_pending());
+        node.invalidate();
+        assert_eq!(heartbeat.await.unwrap(), Heartbeat::Rejoined);
+        assert_ne!(node.incarnation(), first);
+
+        // The same while it joins.
+        node.invalidate();
+        let mut heartbeat = std::pin::pin!(node.heartbeat());
+        assert!(poll!(&mut heartbeat).is_pending());
+        let second = node.incarnation();
+        node.invalidate();
+        heartbeat.await.unwrap();
+        node.mark_synced(&second);
+        assert!(!node.is_synced() && !node.is_in_sync());
+        assert_eq!(node.heartbeat().await.unwrap(), Heartbeat::Rejoined);
+        assert_ne!(node.incarnation(), second);
+    });
+}
+
+/// One master has lost its data, another does not answer and may have lost data too.
+#[test]
+fn look_that_did_not_reach_all_shards_does_not_count() {
+    hob_testkit::run(async {
+        let test_store = TestStore::cluster().await;
+        let Server::Cluster(cluster) = test_store.server() else { unreachable!("it is a Cluster") };
+        let node = node(&test_store, Duration::from_secs(2));
+        let began = Instant::now();
+        wait_for("a look at all shards", LIMIT, async || {
+            node.detect_data_loss(Instant::now()).await.failed.is_none()
+        })
+        .await;
+        let skipped = node.detect_data_loss(began).await;
+        assert!(!skipped.lost && skipped.failed.is_none(), "there was a look since: {skipped:?}");
+
+        cluster.masters()[0].flush_all();
+        cluster.masters()[1].freeze();
+        let since = Instant::now();
+        let found = node.detect_data_loss(since).await;
+        cluster.masters()[1].unfreeze();
+        assert!(found.lost && found.failed.is_some(), "{found:?}");
+        cluster.masters()[1].flush_all();
+        wait_for("the node to look again", LIMIT, async || node.detect_data_loss(since).await.lost).await;
+    });
+}

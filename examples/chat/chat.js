@@ -1,0 +1,96 @@
+// The page of the example. It joins through the back end, then talks to Hob over the WebSocket.
+const element = (id) => document.getElementById(id);
+const TYPING_INTERVAL_MS = 2_500;
+
+async function join(user) {
+  const response = await fetch("/join", { method: "POST", body: JSON.stringify({ user }) });
+  if (!response.ok) throw new Error(await response.text());
+  return response.json();
+}
+
+async function start(user) {
+  const { token, channel, conversationId, url } = await join(user);
+  // A new token when this one expires.
+  const client = new Centrifuge(url, { token, getToken: async () => (await join(user)).token });
+  const conversation = client.newSubscription(channel, { joinLeave: true });
+  const online = new Set();
+  const typists = new Set();
+
+  client.on("connecting", () => (element("state").textContent = "Connecting…"));
+  client.on("connected", () => (element("state").textContent = ""));
+  client.on("disconnected", ({ reason }) => (element("state").textContent = `Disconnected: ${reason}`));
+
+  conversation.on("subscribed", async ({ wasRecovering, recovered }) => {
+    // After a reconnect, the missed events follow as publications. Otherwise the messages are loaded.
+    if (!wasRecovering || !recovered) await loadMessages();
+    const { clients } = await conversation.presence();
+    online.clear();
+    for (const { user } of Object.values(clients)) online.add(user);
+    showOnline();
+  });
+  conversation.on("join", ({ info }) => showOnline(online.add(info.user)));
+  conversation.on("leave", ({ info }) => showOnline(online.delete(info.user)));
+  conversation.on("publication", ({ data }) => {
+    if (data.type === "typing") {
+      if (data.typing) typists.add(data.userId);
+      else typists.delete(data.userId);
+      element("typing").textContent = typists.size ? `${[...typists].join(", ")} typing…` : "";
+    } else if (data.message) {
+      showMessage(data.message);
+    }
+  });
+
+  async function loadMessages() {
+    const { publications } = await conversation.history({ limit: 100, reverse: true });
+    element("messages").replaceChildren();
+    for (const { data } of publications.reverse()) if (data.message) showMessage(data.message);
+  }
+
+  function showOnline() {
+    element("online").textContent = [...online].sort().join(", ");
+  }
+
+  // A message is shown in one place: an edit replaces it, and a deletion removes it.
+  function showMessage({ id, senderId, content, deleted }) {
+    const found = document.querySelector(`[data-id="${CSS.escape(id)}"]`);
+    if (deleted) return found?.remove();
+    const item = found ?? document.createElement("li");
+    item.dataset.id = id;
+    item.textContent = `${senderId}: ${content}`;
+    if (!found) element("messages").append(item);
+  }
+
+  let lastTyping = 0;
+  const field = element("send").elements.content;
+  field.addEventListener("input", () => {
+    if (Date.now() - lastTyping < TYPING_INTERVAL_MS) return;
+    lastTyping = Date.now();
+    client.rpc("typing", { conversationId, typing: true }).catch(() => {});
+  });
+  element("send").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const content = field.value;
+    try {
+      // With a client id, a repeated send does not send the message twice.
+      await client.rpc("send", { conversationId, content, clientId: crypto.randomUUID() });
+      field.value = "";
+      lastTyping = 0;
+    } catch (error) {
+      element("state").textContent = `Not sent: ${error.message}`;
+    }
+  });
+
+  conversation.subscribe();
+  client.connect();
+}
+
+element("join").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  try {
+    await start(event.target.elements.user.value);
+    element("join").hidden = true;
+    element("chat").hidden = false;
+  } catch (error) {
+    alert(error.message);
+  }
+});
