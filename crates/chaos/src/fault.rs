@@ -215,6 +215,8 @@ impl Fault {
                 | Self::OlderSnapshot(_)
                 | Self::FlushAll(_)
                 | Self::Evict(_)
+                // Sentinels promote the replica of a master that refuses writes, because it refuses PING too.
+                | Self::FullDiskOfRedis(_)
         )
     }
 }

@@ -139,6 +139,10 @@ impl World {
     async fn state(&self) -> Result<(), String> {
         tokio::task::block_in_place(|| self.redis.check_whole())?;
         for node in &self.nodes {
+            // A node ends if it cannot reach Redis or PostgreSQL when it starts, and its supervisor starts it again.
+            if tokio::task::block_in_place(|| node.process.ended()).is_some() {
+                tokio::task::block_in_place(|| self.restart_node(node.number));
+            }
             if self.http.get(node.api, "/readyz").await.ok(200).is_none() {
                 return Err(format!("node {} is not ready", node.number));
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::process::program;
 
-/// A Python with redis-py and schemathesis.
+/// A Python with redis-py, schemathesis and mypy.
 pub fn python() -> PathBuf {
     installed("HOB_TEST_PYTHON", "python/bin/python", "a Python with redis-py and schemathesis")
 }
@@ -29,7 +29,7 @@ pub async fn run_schemathesis(document_url: &str, token: &str, examples: u32, ar
     assert!(!text.contains("401 Unauthorized ("), "the token was refused: {text}");
 }
 
-/// A `node_modules` with ioredis and node-redis, for the `NODE_PATH` of `node`.
+/// A `node_modules` with ioredis, node-redis and TypeScript, for the `NODE_PATH` of `node`.
 pub fn node_modules() -> PathBuf {
     installed("HOB_TEST_NODE_MODULES", "node/node_modules", "a node_modules with ioredis")
 }

@@ -106,7 +106,12 @@ async fn jump(world: &World, seconds: i8, lasts: Duration) -> Result<(), NotInje
 async fn kill_postgres(world: &World, lasts: Duration) -> Result<(), NotInjected> {
     block_in_place(|| world.postgres.kill());
     sleep(lasts).await;
-    block_in_place(|| world.postgres.restart());
+    block_in_place(|| {
+        // A fault before this one may still be healing, and has started it.
+        if !world.postgres.is_running() {
+            world.postgres.restart();
+        }
+    });
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use self::client::Member;
 use self::ledger::Ledger;
 use crate::fault::Kind;
+use crate::http::Outcome;
 use crate::seed::Random;
 use crate::system::{System, pause, within};
 use crate::world::World;
@@ -130,7 +131,7 @@ impl Chat {
                 format!("{}:{sender}:{}:{number}", room.name, self.world.begun.elapsed().as_micros());
             let body = json!({ "sender_id": room.user(sender), "content": content, "client_id": content });
             let path = format!("{CONVERSATIONS}/{}/messages", room.name);
-            let Some(message) = self.insist(&path, &body, 201, &mut random).await else {
+            let Some(message) = self.insist(&path, &body, &[201, 200], &mut random).await else {
                 room.ledger().give_up(&content);
                 self.violate(format!("{content:?} was not acknowledged, although it was repeated"));
                 return;
@@ -150,7 +151,7 @@ impl Chat {
         let sequence = room.ledger().position(member);
         let body = json!({ "user_id": room.user(member), "sequence": sequence });
         let path = format!("{CONVERSATIONS}/{}/read", room.name);
-        match self.insist(&path, &body, 200, random).await {
+        match self.insist(&path, &body, &[200], random).await {
             Some(_) => {
                 self.counts.reads.fetch_add(1, Ordering::Relaxed);
                 room.ledger().mark_read(member, sequence);
@@ -160,13 +161,16 @@ impl Chat {
     }
 
     /// Repeats an idempotent request on all nodes until it is acknowledged.
-    async fn insist(&self, path: &str, body: &Value, status: u16, random: &mut Random) -> Option<Value> {
+    async fn insist(&self, path: &str, body: &Value, statuses: &[u16], random: &mut Random) -> Option<Value> {
         let begun = Instant::now();
         let first = random.below(self.world.nodes.len());
         for attempt in 0.. {
             let node = &self.world.nodes[(first + attempt) % self.world.nodes.len()];
-            if let Some(answer) = self.world.http.post(node.api, path, body).await.ok(status) {
-                return Some(answer);
+            // A repeated message is answered with 200.
+            if let Outcome::Answered { status, body } = self.world.http.post(node.api, path, body).await
+                && statuses.contains(&status)
+            {
+                return Some(body);
             }
             if begun.elapsed() > Duration::from_secs(120) {
                 break;

@@ -12,7 +12,7 @@ use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
 use self::ledger::{Ledger, Loss, exceeding};
-use crate::fault::{Fault, Injected};
+use crate::fault::{Fault, Injected, seconds};
 use crate::http::{Outcome, serve};
 use crate::seed::Random;
 use crate::system::{System, pause, within};
@@ -140,8 +140,9 @@ impl Gateway {
     fn check_limit(&self) {
         let losses = self.losses();
         let exceeded = exceeding(&self.ledger().take_passed(), LIMIT, WINDOW, &losses);
-        if let Some(what) = exceeded {
-            self.world.violations.add(NAME, what);
+        if let Some((from, what)) = exceeded {
+            let at = seconds(from.duration_since(self.world.begun));
+            self.world.violations.add(NAME, format!("from {at}, {what}"));
         }
     }
 

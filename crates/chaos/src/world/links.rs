@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -89,10 +89,12 @@ impl Links {
                 let Ok((client, address)) = entrance.listener.accept().await else { continue };
                 let links = links.clone();
                 tokio::spawn(async move {
-                    let from = links.owner(address.port(), entrance.port);
                     let link = Link {
                         conditions: links.conditions.subscribe(),
-                        ends: from.map(|from| (from, party)),
+                        ports: (address.port(), entrance.port),
+                        to: party,
+                        from: Arc::default(),
+                        links,
                     };
                     let _ = carry(client, port, link).await;
                 });
@@ -112,13 +114,24 @@ impl Links {
 /// One connection's view of its link.
 #[derive(Clone)]
 struct Link {
+    links: Links,
     conditions: watch::Receiver<Conditions>,
-    ends: Option<(Party, Party)>,
+    /// The ports of the connection: that of the client, and that of the entrance.
+    ports: (u16, u16),
+    to: Party,
+    /// Who has connected. Found only when a link to the server is disturbed: it takes milliseconds, and servers that recover
+    /// get hundreds of connections at once.
+    from: Arc<OnceLock<Option<Party>>>,
 }
 
 impl Link {
     fn condition(&mut self) -> Option<Condition> {
-        self.conditions.borrow_and_update().get(&self.ends?).copied()
+        let conditions = self.conditions.borrow_and_update();
+        if !conditions.keys().any(|(_, to)| *to == self.to) {
+            return None;
+        }
+        let from = self.from.get_or_init(|| self.links.owner(self.ports.0, self.ports.1));
+        conditions.get(&((*from)?, self.to)).copied()
     }
 }
 

@@ -158,3 +158,41 @@ fn restart_of_one_cluster_master_is_a_loss_of_its_tags() {
         assert_eq!(node.rebuild().await.unwrap(), Recovery::Rebuilt(epoch(2)));
     });
 }
+
+/// A slot moves to another master. The new owner may have lost writes between the move and now, and the marker does not show it.
+/// So the tag is rebuilt once, and nodes that find it later adopt the new epoch.
+#[test]
+fn slot_that_moves_to_another_master_costs_one_rebuild() {
+    run(async {
+        let cluster = RedisCluster::start();
+        let store = connect(&cluster.url()).await;
+        let node = built(&store, "moving").await;
+        let second = node.with_store(&connect(&cluster.url()).await);
+        assert_eq!(size(&second).await, Outcome::Done(BATCHES));
+        move_slot(&cluster, "{moving}:marker");
+        assert_eq!(size(&node).await, LOST);
+        assert_eq!(node.rebuild().await.unwrap(), Recovery::Rebuilt(epoch(2)));
+        assert_eq!(second.rebuild().await.unwrap(), Recovery::Adopted(epoch(2)));
+        for node in [&node, &second] {
+            assert_eq!(node.try_size(epoch(2)).await.unwrap(), Outcome::Done(BATCHES));
+        }
+    });
+}
+
+/// Moves the slot of a key to another master, with all keys in it.
+fn move_slot(cluster: &RedisCluster, key: &str) {
+    let from = cluster.master_of(key);
+    let to = cluster.masters().iter().find(|master| master.port() != from.port()).unwrap();
+    let id = |server: &RedisServer| server.command::<String>(&["CLUSTER", "MYID"]);
+    let (from_id, to_id, port) = (id(from), id(to), to.port().to_string());
+    let slot = hob_store::key_slot(key.as_bytes()).to_string();
+    to.command::<()>(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &from_id]);
+    from.command::<()>(&["CLUSTER", "SETSLOT", &slot, "MIGRATING", &to_id]);
+    let keys: Vec<String> = from.command(&["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
+    let mut migrate = vec!["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+    migrate.extend(keys.iter().map(String::as_str));
+    from.command::<()>(&migrate);
+    for master in cluster.masters() {
+        master.command::<()>(&["CLUSTER", "SETSLOT", &slot, "NODE", &to_id]);
+    }
+}

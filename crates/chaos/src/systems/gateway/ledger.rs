@@ -73,9 +73,14 @@ impl Ledger {
     }
 }
 
-/// A window with more requests than allowed. All of them were decided within less than the window, so they are too many no
+/// A window with more requests than allowed: when it began, and what is wrong. All of them were decided within less than the window, so they are too many no
 /// matter when exactly.
-pub(super) fn exceeding(passed: &[Pass], limit: usize, window: Duration, losses: &[Loss]) -> Option<String> {
+pub(super) fn exceeding(
+    passed: &[Pass],
+    limit: usize,
+    window: Duration,
+    losses: &[Loss],
+) -> Option<(Instant, String)> {
     let mut passed = passed.to_vec();
     passed.sort_unstable_by_key(|(sent, _)| *sent);
     for (first, (from, _)) in passed.iter().enumerate() {
@@ -91,7 +96,10 @@ pub(super) fn exceeding(passed: &[Pass], limit: usize, window: Duration, losses:
         let allowed = limit * (1 + times);
         if within.len() > allowed {
             let (count, span) = (within.len(), to.duration_since(*from));
-            return Some(format!("{count} requests passed within {span:?}, but at most {allowed} may"));
+            return Some((
+                *from,
+                format!("{count} requests passed within {span:?}, but at most {allowed} may"),
+            ));
         }
     }
     None
@@ -120,7 +128,7 @@ mod tests {
         let (_, within) = passes(&[0, 1000, 2000, 5000, 6000]);
         assert_eq!(exceeding(&within, 3, WINDOW, &[]), None);
         let (_, beyond) = passes(&[0, 1000, 2000, 4900]);
-        assert!(exceeding(&beyond, 3, WINDOW, &[]).unwrap().starts_with("4 requests passed"));
+        assert!(exceeding(&beyond, 3, WINDOW, &[]).unwrap().1.starts_with("4 requests passed"));
     }
 
     /// The last may have been decided after the window of the first.
