@@ -1,5 +1,7 @@
-//! Third-party clients for the tests: redis-py, schemathesis, Centrifugo's SDK and libraries for job queues and locks in
-//! a virtual environment, and ioredis, node-redis, Centrifugo's SDK and job queues in a `node_modules`. Fixed versions, under `target/testkit`.
+//! Third-party clients for the tests: redis-py, schemathesis, Centrifugo's SDK and its client for the server API, libraries that
+//! keep their data in Redis (job queues, locks, caches) and mypy in a virtual environment, and ioredis, node-redis, Centrifugo's
+//! SDK, such libraries (job queues, sessions, locks, rate limits) and TypeScript in a `node_modules`. Fixed versions, under
+//! `target/testkit`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,12 +15,20 @@ const PYTHON_PACKAGES: &[&str] = &[
     "redis==8.1.0",
     "schemathesis==4.32.5",
     "centrifuge-python==0.7.0",
+    // Centrifugo's client for its server API.
+    "cent==5.2.0",
     "celery==5.7.0",
     // Celery needs it for Redis, but does not install it without its own choice of redis-py.
     "packaging==26.3",
     "rq==2.12.0",
     "huey==3.5.4",
     "python-redis-lock==4.0.1",
+    "Django==5.2.19",
+    "django-redis==7.0.0",
+    // Runs the recipe for tests with `hob test-redis`.
+    "pytest==9.2.0",
+    // Checks the types of generated keys.
+    "mypy==2.4.1",
 ];
 
 /// The newest versions that run on Node.js 18, the version of Debian 12.
@@ -30,6 +40,19 @@ const NODE_PACKAGES: &[&str] = &[
     "bullmq@6.7.0",
     "bull@4.16.5",
     "bee-queue@1.7.1",
+    "express@4.22.3",
+    "express-session@1.18.2",
+    "connect-redis@8.1.0",
+    "express-rate-limit@7.5.1",
+    "rate-limit-redis@4.3.1",
+    "redlock@4.2.0",
+    "socket.io@4.8.4",
+    "@socket.io/redis-adapter@8.3.0",
+    "@socket.io/redis-streams-adapter@0.2.3",
+    // Runs the recipe for tests with `hob test-redis`.
+    "vitest@3.2.4",
+    // Compiles generated keys.
+    "typescript@5.9.3",
 ];
 
 /// The paths of the installed clients.

@@ -49,6 +49,11 @@ const NEEDS: &[Need] = &[
         present: || on_path("promtool"),
         packages: &["prometheus"],
     },
+    Need {
+        name: "Go, which compiles generated keys",
+        present: || on_path("go") && on_path("gofmt"),
+        packages: &["golang-go"],
+    },
     Need { name: "Node.js with npm", present: || runs("node") && runs("npm"), packages: &["nodejs", "npm"] },
 ];
 

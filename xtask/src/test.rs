@@ -34,16 +34,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         tidy::run().context("tidy")?;
         step::run("format", cargo().args(["fmt", "--all", "--check"]))?;
     }
-    let lints = if whole { Some(Lints::find()?) } else { None };
+    let lints = Lints::find()?;
     let mut tests = tests(options);
     clients.export(&mut tests);
+    // Also without a build before, so that nothing is compiled twice.
+    lints.apply(&mut tests);
     let mut doc_tests = cargo();
     doc_tests.args(["test", "--doc", "--workspace"]);
-    if let Some(lints) = &lints {
+    lints.apply(&mut doc_tests);
+    if whole {
         // Targets that the test runner does not build: benchmarks and examples without tests.
         let mut build = cargo();
         build.args(["build", "--workspace", "--all-targets"]);
-        [&mut build, &mut tests, &mut doc_tests].into_iter().for_each(|command| lints.apply(command));
+        lints.apply(&mut build);
         step::run("build and lints", &mut build)?;
     }
     step::run("tests", &mut tests)?;

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use crate::clients::{Clients, install_once};
+use crate::test::Lints;
 use crate::{cargo, setup, step, workspace};
 
 /// The suites that read the keys of each system from outside.
@@ -57,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let known: Vec<&str> = VERSIONS.iter().map(|version| version.name).collect();
         ensure!(known.contains(&name.as_str()), "unknown version {name:?}; there are: {}", known.join(", "));
     }
-    let clients = setup::run(setup::Extent::WithoutBrowser)?;
+    let (clients, lints) = (setup::run(setup::Extent::WithoutBrowser)?, Lints::find()?);
     let wanted = |version: &&Version| {
         options.names.is_empty() || options.names.iter().any(|name| name == version.name)
     };
@@ -66,6 +67,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             version.install(&clients).with_context(|| format!("cannot install {}", version.name))?;
         let mut tests = cargo();
         tests.args(["nextest", "run", "--workspace", "-E", version.tests]);
+        // As in `cargo xtask test`, so that nothing is compiled again.
+        lints.apply(&mut tests);
         clients.export(&mut tests);
         tests.env("PATH", before_path(&programs)?);
         step::run(&format!("tests on {}", version.name), &mut tests)?;

@@ -11,7 +11,9 @@ use hob_service::Period;
 use hob_web::Scope;
 
 use crate::services;
-pub(crate) use schema::{AuditArgs, CiArgs, CleanArgs, InferArgs, ReportFormat, SchemaCommand};
+pub(crate) use schema::{
+    AuditArgs, CiArgs, CleanArgs, Declared, InferArgs, ProxyArgs, ProxyMode, ReportFormat, SchemaCommand,
+};
 
 /// The version, and for a released program the commit and its date, which `cargo xtask dist` sets.
 pub(crate) const VERSION: &str = match option_env!("HOB_BUILD") {
@@ -69,7 +71,7 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: PipelineCommand,
     },
-    /// Back up or copy the database
+    /// Back up, restore, migrate or copy the database
     Database {
         #[command(subcommand)]
         command: DatabaseCommand,
@@ -88,6 +90,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: SchemaCommand,
     },
+    /// Start a Redis for tests: it enforces schemas, and tests control its clock and faults
+    ///
+    /// Prints its address, and at its end the changes that broke the schemas. Tests send HOB CLOCK, HOB FAULT and HOB RESET.
+    ///
+    /// Exit status: 0 no findings, 1 failure (also of the command), 2 usage error, 4 a change broke a schema.
+    TestRedis(crate::test_redis::Options),
 }
 
 #[derive(Debug, Subcommand)]
@@ -155,13 +163,32 @@ pub(crate) enum ConfigCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DatabaseCommand {
-    /// Back up a SQLite database that is in use
+    /// Back up a database that is in use into a file
+    ///
+    /// The file is a complete SQLite database, also if the database is PostgreSQL.
     Backup {
         #[command(flatten)]
         database: DatabaseOptions,
         /// File to write; must not exist
         #[arg(long, value_name = "FILE")]
         to: PathBuf,
+    },
+    /// Restore a backup into a file that does not exist, or into an empty PostgreSQL database
+    ///
+    /// Checks the backup first, and applies pending migrations. Nodes must not run.
+    Restore {
+        #[command(flatten)]
+        database: DatabaseOptions,
+        /// Backup to restore
+        backup: PathBuf,
+    },
+    /// Apply the pending migrations of this version, as `hob serve` does when it starts
+    Migrate {
+        #[command(flatten)]
+        database: DatabaseOptions,
+        /// Only list them
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Copy all data into an empty database, for example from SQLite to PostgreSQL
     Copy {

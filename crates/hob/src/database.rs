@@ -17,7 +17,13 @@ pub(crate) fn run(command: &DatabaseCommand, file: Option<&Path>) -> Result<Exit
     runtime.block_on(async {
         match command {
             DatabaseCommand::Backup { database, to } => backup(&database.apply_to(config), to).await,
+            DatabaseCommand::Restore { database, backup } => {
+                restore(&database.apply_to(config), backup).await
+            }
             DatabaseCommand::Copy { database, to } => copy(&database.apply_to(config), to).await,
+            DatabaseCommand::Migrate { database, dry_run } => {
+                migrate(&database.apply_to(config), *dry_run).await
+            }
         }
     })?;
     Ok(Exit::Clean)
@@ -27,7 +33,7 @@ impl DatabaseOptions {
     /// The configuration with the flags applied.
     pub(crate) fn apply_to(&self, config: DatabaseConfig) -> DatabaseConfig {
         match &self.address {
-            Some(address) => DatabaseConfig { url: SecretUrl::from(address.clone()) },
+            Some(address) => DatabaseConfig { url: SecretUrl::from(address.clone()), ..config },
             None => config,
         }
     }
@@ -44,7 +50,12 @@ pub(crate) async fn open(config: &DatabaseConfig) -> Result<Database> {
 /// Opens an existing database. Only `hob serve` creates one: another command would create it in the wrong place.
 pub(crate) async fn open_existing(config: &DatabaseConfig) -> Result<Database> {
     let address = address(config)?;
-    match Database::open_existing(&address, &migrations()).await {
+    existing(&address, Database::open_existing(&address, &migrations()).await)
+}
+
+/// Explains the error of a database that does not exist.
+fn existing<T>(address: &Address, opened: Result<T, hob_database::Error>) -> Result<T> {
+    match opened {
         Err(hob_database::Error::NoDatabase) => {
             bail!("there is no database at {address}; `hob serve` creates it")
         }
@@ -69,6 +80,33 @@ async fn backup(config: &DatabaseConfig, to: &Path) -> Result<()> {
     let database = open_existing(config).await?;
     database.backup(to).await.with_context(|| format!("cannot back up to {}", to.display()))?;
     say(&format!("backed up {} to {}", database.address(), to.display()));
+    Ok(())
+}
+
+async fn restore(config: &DatabaseConfig, backup: &Path) -> Result<()> {
+    let address = address(config)?;
+    let restored = Database::restore(backup, &address, &migrations()).await;
+    restored.with_context(|| format!("cannot restore {} to {address}", backup.display()))?;
+    say(&format!("restored {} to {address}", backup.display()));
+    say(
+        "It has a new id: nodes that use Redis start only after Hob's keys there are deleted, see docs/backups.md.",
+    );
+    Ok(())
+}
+
+async fn migrate(config: &DatabaseConfig, dry_run: bool) -> Result<()> {
+    let address = address(config)?;
+    let pending = existing(&address, Database::pending_migrations(&address, &migrations()).await)?;
+    if !dry_run {
+        open_existing(config).await?.close().await;
+    }
+    for migration in &pending {
+        let state = if dry_run { "pending" } else { "applied" };
+        say(&format!("{state}: {} {}", migration.service, migration.name));
+    }
+    if pending.is_empty() {
+        say(&format!("{address} is up to date"));
+    }
     Ok(())
 }
 

@@ -12,6 +12,7 @@ mod pipeline;
 mod schema;
 mod serve;
 mod services;
+mod test_redis;
 mod token;
 mod uptime;
 
@@ -52,6 +53,7 @@ fn main() -> ExitCode {
         Command::Database { command } => database::run(&command, file),
         Command::Load { command } => load::run(&command, file),
         Command::Schema { command } => schema::run(&command),
+        Command::TestRedis(options) => test_redis::run(&options),
     };
     match outcome {
         Ok(exit) => exit.into(),

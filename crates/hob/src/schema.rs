@@ -1,25 +1,29 @@
 //! `hob schema`: the schema language as a tool for any Redis.
 
 mod ci;
+mod proxy;
+mod ready;
 mod report;
 mod versions;
 
 use std::fs;
-use std::io::IsTerminal;
+use std::io::{BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use hob_schema::code::{self, Language};
 use hob_schema::diff::{self, Change};
 use hob_schema::lint::{self, Finding, Severity};
 use hob_schema::{Catalog, Layout, Schema};
 use hob_schema_audit::{
-    AuditOptions, AuditReport, Baseline, CleanAction, CleanOptions, InferOptions, Pace, Progress, connect,
+    AuditOptions, AuditReport, Baseline, CleanAction, CleanOptions, InferOptions, Pace, Progress, audit_rdb,
+    connect,
 };
 use hob_store::Address;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::{AuditArgs, CiArgs, CleanArgs, InferArgs, ReportFormat, SchemaCommand};
+use crate::cli::{AuditArgs, CiArgs, CleanArgs, Declared, InferArgs, ReportFormat, SchemaCommand};
 use crate::exit::Exit;
 use crate::services;
 use report::{ListFormat, audit_entries, diff_entries, lint_entries, render};
@@ -45,13 +49,16 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
         SchemaCommand::Ci(arguments) => ci(arguments),
         SchemaCommand::Explain { id } => explain(id.as_deref()),
         SchemaCommand::Docs { files, out } => docs(files, out.as_deref()),
+        SchemaCommand::Keys { files, language, out } => keys(files, *language, out.as_deref()),
         SchemaCommand::Json => Ok(print(&hob_schema::json_schema())),
         SchemaCommand::Acl { files, user, tagged } => {
-            Ok(print(&hob_schema::acl(&catalog(files, *tagged)?, user)))
+            Ok(print(&hob_schema::acl(&catalog(files, &[], layout(*tagged))?, user)))
         }
+        SchemaCommand::Ready { name } => Ok(print(&ready::show(name.as_deref())?)),
         SchemaCommand::Infer(arguments) => wait(infer(arguments)),
         SchemaCommand::Audit(arguments) => wait(audit(arguments)),
         SchemaCommand::Clean(arguments) => wait(clean(arguments)),
+        SchemaCommand::Proxy(arguments) => proxy::run(arguments),
     }
 }
 
@@ -118,14 +125,15 @@ fn worst_change(changes: &[Change]) -> Option<Severity> {
 }
 
 fn ci(arguments: &CiArgs) -> Result<Exit> {
-    let findings: Vec<Finding> = schemas(&arguments.schema)?.iter().flat_map(lint::lint).collect();
-    let files: Vec<String> = arguments.schema.iter().map(|path| path.display().to_string()).collect();
+    let findings: Vec<Finding> = schemas(&arguments.declared.schema)?.iter().flat_map(lint::lint).collect();
+    let files: Vec<String> =
+        arguments.declared.schema.iter().map(|path| path.display().to_string()).collect();
     let since = |against: &str| versions::changes_since(against, &files);
     let changes = arguments.against.as_deref().map(since).transpose()?.unwrap_or_default();
     let server = ci::ThrowAwayServer::start(arguments.server.as_deref())?;
     ci::run_tests(&arguments.command, &server.url())?;
-    let catalog = catalog(&arguments.schema, arguments.tagged)?;
     let address = address(&server.url())?;
+    let catalog = declared_catalog(&arguments.declared, &address)?;
     let audited = wait(run_audit(&address, &catalog, Pace::Full))?;
     print(&match ListFormat::of(arguments.format) {
         Some(format) => {
@@ -162,16 +170,29 @@ fn explain(id: Option<&str>) -> Result<Exit> {
 fn docs(files: &[PathBuf], out: Option<&Path>) -> Result<Exit> {
     for schema in schemas(files)? {
         let page = hob_schema::docs::markdown(&schema);
-        match out {
-            None => drop(print(&page)),
-            Some(folder) => {
-                fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-                let path = folder.join(format!("{}.md", schema.name));
-                fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
-            }
-        }
+        write(out, &format!("{}.md", schema.name), &page)?;
     }
     Ok(Exit::Clean)
+}
+
+fn keys(files: &[PathBuf], language: Language, out: Option<&Path>) -> Result<Exit> {
+    for schema in schemas(files)? {
+        let file = code::generate(&schema, language)?;
+        write(out, &file.path, &file.text)?;
+    }
+    Ok(Exit::Clean)
+}
+
+/// Writes a file into a folder, or its text to stdout.
+fn write(folder: Option<&Path>, path: &str, text: &str) -> Result<()> {
+    let Some(folder) = folder else {
+        print(text);
+        return Ok(());
+    };
+    let path = folder.join(path);
+    let parent = path.parent().unwrap_or(folder);
+    fs::create_dir_all(parent).with_context(|| format!("cannot create {}", parent.display()))?;
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 async fn infer(arguments: &InferArgs) -> Result<Exit> {
@@ -179,6 +200,7 @@ async fn infer(arguments: &InferArgs) -> Result<Exit> {
         name: arguments.name.clone(),
         max_keys: arguments.keys,
         max_time: Duration::from_secs(arguments.seconds),
+        known: ready::recognizable()?,
     };
     let store = connect(&address(&arguments.url)?).await?;
     let inferred = hob_schema_audit::infer(&store, &options).await?;
@@ -192,10 +214,21 @@ fn address(url: &str) -> Result<Address> {
     Ok(url.parse()?)
 }
 
-/// The schemas as one catalog. On a Cluster, Hob writes only tagged keys.
-fn catalog(files: &[PathBuf], tagged: bool) -> Result<Catalog> {
-    let layout = if tagged { Layout::Tagged } else { Layout::Plain };
-    let mut schemas = schemas(files)?;
+/// The schemas of a server as one catalog. On a Cluster, Hob writes only tagged keys.
+fn declared_catalog(declared: &Declared, address: &Address) -> Result<Catalog> {
+    catalog(&declared.schema, &declared.with, layout(declared.tagged || address.is_cluster()))
+}
+
+pub(crate) fn layout(tagged: bool) -> Layout {
+    if tagged { Layout::Tagged } else { Layout::Plain }
+}
+
+/// Schemas as one catalog.
+pub(crate) fn catalog(files: &[PathBuf], with: &[String], layout: Layout) -> Result<Catalog> {
+    let mut schemas = if with.is_empty() || !files.is_empty() { schemas(files)? } else { Vec::new() };
+    for choice in with {
+        schemas.extend(ready::chosen(choice)?);
+    }
     for schema in &mut schemas {
         schema.apply_env(&|name| std::env::var(name).ok())?;
     }
@@ -203,10 +236,22 @@ fn catalog(files: &[PathBuf], tagged: bool) -> Result<Catalog> {
 }
 
 async fn audit(arguments: &AuditArgs) -> Result<Exit> {
-    let address = address(&arguments.url)?;
-    let catalog = catalog(&arguments.schema, arguments.tagged || address.is_cluster())?;
     let baseline = arguments.baseline.as_deref().map(read_baseline).transpose()?;
-    let report = run_audit(&address, &catalog, pace(arguments.pace)).await?;
+    let declared = &arguments.declared;
+    let (catalog, report) = match (&arguments.rdb, &arguments.url) {
+        (Some(path), _) => {
+            let catalog = catalog(&declared.schema, &declared.with, layout(declared.tagged))?;
+            let file = fs::File::open(path).with_context(|| path.display().to_string())?;
+            let report = audit_rdb(BufReader::new(file), &catalog, arguments.database);
+            (catalog, report.with_context(|| path.display().to_string())?)
+        }
+        (None, url) => {
+            let address = address(url.as_deref().unwrap_or_default())?;
+            let catalog = declared_catalog(declared, &address)?;
+            let report = run_audit(&address, &catalog, pace(arguments.pace)).await?;
+            (catalog, report)
+        }
+    };
     let report = match baseline {
         Some(baseline) => baseline.only_new(report),
         None => report,
@@ -236,7 +281,7 @@ fn read_baseline(path: &Path) -> Result<Baseline> {
 
 async fn clean(arguments: &CleanArgs) -> Result<Exit> {
     let address = address(&arguments.url)?;
-    let catalog = catalog(&arguments.schema, arguments.tagged || address.is_cluster())?;
+    let catalog = declared_catalog(&arguments.declared, &address)?;
     let action = match (arguments.repair_ttl, arguments.idle_hours) {
         (true, None) => CleanAction::RepairTtl,
         (false, Some(hours)) => CleanAction::DeleteIdle(Duration::from_secs(hours * 3600)),

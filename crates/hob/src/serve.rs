@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod api_names;
 pub(crate) mod backends;
+mod backups;
 pub(crate) mod http;
-mod log;
+pub(crate) mod log;
 mod metrics;
 mod relay;
 #[cfg(test)]
@@ -115,6 +116,7 @@ async fn serve(loaded: Loaded, options: &Options, file: Option<&Path>) -> Result
     web.start();
     let demo = demo_folder.as_ref().map(tempfile::TempDir::path);
     let services = Services::open(&web, &live.services, services_of(options, &loaded), demo).await?;
+    backups::start(&context, &config.database);
     relay::start(&context, EventHandlers::new(&web, &services, Arc::clone(&live.services)));
     let endpoints = Endpoints::new(&config, &backends, services.urls());
     let stopping = CancellationToken::new();

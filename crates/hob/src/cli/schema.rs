@@ -1,8 +1,11 @@
 //! The arguments of `hob schema`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use hob_schema::code::Language;
 
 /// The format of a report.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -59,6 +62,17 @@ pub(crate) enum SchemaCommand {
         #[arg(long, value_name = "FOLDER")]
         out: Option<PathBuf>,
     },
+    /// Write typed keys for another language: source files without dependencies
+    Keys {
+        /// Schema files; Hob's own if none is given
+        files: Vec<PathBuf>,
+        /// typescript, python or go
+        #[arg(long)]
+        language: Language,
+        /// Write one file per schema into this folder, instead of all to stdout
+        #[arg(long, value_name = "FOLDER")]
+        out: Option<PathBuf>,
+    },
     /// Print the JSON Schema of the file format, for editors
     Json,
     /// Print a line for Redis's ACL file: a user that may access the declared keys and channels only
@@ -74,12 +88,20 @@ pub(crate) enum SchemaCommand {
         #[arg(long)]
         tagged: bool,
     },
+    /// List ready-made schemas of libraries such as BullMQ and Celery, or print one
+    Ready { name: Option<String> },
     /// Propose a schema file from a sample of the keys of a Redis; read-only
     Infer(InferArgs),
     /// Check the keys of a Redis against schemas; read-only
     Audit(AuditArgs),
     /// Delete the keys of a declared family, or add missing TTLs; a dry run without --apply
     Clean(CleanArgs),
+    /// Check every write on its way to a Redis: a proxy that counts, logs or refuses what breaks the schemas
+    ///
+    /// Prints the address for clients and runs until SIGTERM or Ctrl-C, then prints what it has found.
+    ///
+    /// Exit status: 0 no violations, 1 failure, 2 usage error, 3 only warnings, 4 errors.
+    Proxy(ProxyArgs),
 }
 
 #[derive(Args, Debug)]
@@ -97,16 +119,33 @@ pub(crate) struct InferArgs {
     pub(crate) seconds: u64,
 }
 
+/// The schemas that declare the keys of a server.
 #[derive(Args, Debug)]
-pub(crate) struct AuditArgs {
-    /// redis://, rediss://, redis+sentinel:// or redis+cluster://; without a scheme, redis://
-    pub(crate) url: String,
-    /// A schema file; may be repeated; Hob's own if none is given
+pub(crate) struct Declared {
+    /// A schema file; may be repeated; Hob's own if no schema is given
     #[arg(long, value_name = "FILE")]
     pub(crate) schema: Vec<PathBuf>,
+    /// A ready-made schema, or NAME=PREFIX; may be repeated; `hob schema ready` lists them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) with: Vec<String>,
     /// The keys have hash tags (implied by redis+cluster://)
     #[arg(long)]
     pub(crate) tagged: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AuditArgs {
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://; without a scheme, redis://
+    #[arg(required_unless_present = "rdb")]
+    pub(crate) url: Option<String>,
+    /// Audit an RDB file (dump.rdb) instead of a server
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "pace"])]
+    pub(crate) rdb: Option<PathBuf>,
+    /// The database in the RDB file
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "rdb")]
+    pub(crate) database: u64,
+    #[command(flatten)]
+    pub(crate) declared: Declared,
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ReportFormat,
     /// An earlier report in JSON; its findings are reported again only if they concern more keys
@@ -118,16 +157,13 @@ pub(crate) struct AuditArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(mut_arg("schema", |schema| schema.required(true).help("A schema file; may be repeated")))]
 pub(crate) struct CiArgs {
-    /// A schema file; may be repeated
-    #[arg(long, required = true, value_name = "FILE")]
-    pub(crate) schema: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) declared: Declared,
     /// Also compare with an earlier version, as for `diff`
     #[arg(long, value_name = "VERSION")]
     pub(crate) against: Option<String>,
-    /// The keys have hash tags
-    #[arg(long)]
-    pub(crate) tagged: bool,
     #[arg(long, value_enum, default_value = "text")]
     pub(crate) format: ReportFormat,
     /// The server to start [default: redis-server or valkey-server]
@@ -145,12 +181,8 @@ pub(crate) struct CleanArgs {
     /// The family: `typing`, or `chat.typing`
     #[arg(long)]
     pub(crate) family: String,
-    /// A schema file; may be repeated; Hob's own if none is given
-    #[arg(long, value_name = "FILE")]
-    pub(crate) schema: Vec<PathBuf>,
-    /// The keys have hash tags (implied by redis+cluster://)
-    #[arg(long)]
-    pub(crate) tagged: bool,
+    #[command(flatten)]
+    pub(crate) declared: Declared,
     /// Instead of deleting keys, set the longest TTL that the family allows on keys without a TTL
     #[arg(long)]
     pub(crate) repair_ttl: bool,
@@ -163,4 +195,48 @@ pub(crate) struct CleanArgs {
     /// Change the keys
     #[arg(long)]
     pub(crate) apply: bool,
+}
+
+/// What a proxy does about a command that breaks the schemas.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ProxyMode {
+    /// Count it
+    Observe,
+    /// Count and log it
+    Warn,
+    /// Count, log and refuse it
+    Enforce,
+}
+
+#[derive(Args, Debug)]
+#[command(mut_arg("schema", |schema| schema.required_unless_present("with").help("A schema file; may be repeated")))]
+pub(crate) struct ProxyArgs {
+    #[command(flatten)]
+    pub(crate) declared: Declared,
+    /// redis://, rediss:// or redis+cluster://; without a scheme, redis://
+    #[arg(long, value_name = "URL")]
+    pub(crate) upstream: String,
+    /// The address for clients; the servers of a Cluster get this port and the following ones
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:6380")]
+    pub(crate) listen: SocketAddr,
+    #[arg(long, value_enum, default_value = "observe")]
+    pub(crate) mode: ProxyMode,
+    /// Serve Prometheus metrics at http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Treat undeclared keys of scripts as violations even if the script does not write them
+    #[arg(long)]
+    pub(crate) strict_scripts: bool,
+    /// How long after a write a key is read, to find what the command did not show
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = hob_units::parse_duration)]
+    pub(crate) grace: Duration,
+    /// Maximum number of keys to read per second, on each server
+    #[arg(long, value_name = "KEYS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) reads_per_second: u32,
+    /// Maximum number of clients
+    #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
+    pub(crate) max_clients: usize,
+    /// Log the totals this often
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = hob_units::parse_duration)]
+    pub(crate) report_every: Duration,
 }

@@ -1,10 +1,11 @@
 //! The sections of the program. Each service has its own.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use hob_net::{InternalAddresses, Network, OutboundPolicy};
 use hob_service::config::{Mistakes, SecretUrl};
-use hob_service::{NodeName, section};
+use hob_service::{NodeName, Period, section};
 use hob_web::Registration;
 
 use crate::services;
@@ -58,6 +59,12 @@ section! {
     pub struct DatabaseConfig("database") {
         /// The path of a SQLite file, or postgres://user:password@host/database.
         pub url: SecretUrl = "hob-data/hob.db".to_owned().into(),
+        /// The folder into which this node writes backups while it runs. Set it on one node. No backups if not set.
+        pub backup_folder: Option<PathBuf> = None,
+        /// The time between two backups.
+        pub backup_interval: Period = Period::from_secs(86_400) => Period::from_secs(1)..,
+        /// How many backups are kept in the folder. Older ones are deleted.
+        pub backup_keep: u32 = 7 => 1..,
     }
     check check_database;
 }

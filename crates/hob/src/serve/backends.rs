@@ -60,7 +60,10 @@ impl Backends {
 async fn check_store_owner(store: &Store, keys: &Keys, database: &Database) -> Result<()> {
     match nodes::claim(store, keys, database.id()).await {
         Ok(StoreClaim::Taken(other)) => {
-            bail!("this Redis belongs to another database ({other}); use that database or another Redis")
+            bail!(
+                "this Redis belongs to another database ({other}); use that database or another Redis, or delete Hob's keys \
+                 after a restore"
+            )
         }
         Ok(StoreClaim::Ours) => Ok(()),
         Err(error) => {

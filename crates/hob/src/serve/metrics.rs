@@ -12,6 +12,11 @@ const OWN: &[Metric] = &[
         "hob_log_dropped_lines_total",
         "Log lines dropped because standard error was not read in time.",
     ),
+    Metric::gauge(
+        "hob_database_backup_timestamp_seconds",
+        "When the last scheduled backup was made, as Unix time; only if backups are configured.",
+    ),
+    Metric::counter("hob_database_backup_failures_total", "Scheduled backups that failed."),
     Metric::gauge("hob_engine_memory_bytes", "Memory of the embedded engine."),
     Metric::gauge("hob_engine_keys", "Keys in the embedded engine."),
     Metric::summary("hob_store_operation_seconds", "Duration of store operations, by kind."),

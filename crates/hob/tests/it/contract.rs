@@ -170,6 +170,22 @@ impl Deployment {
     /// Stops the server and starts it again, with the same settings, database and Redis. The embedded engine starts empty.
     pub(crate) fn restart(&mut self) {
         self.server.terminate();
+        self.start_again();
+    }
+
+    /// [`restart`](Self::restart) after `kill -9`.
+    pub(crate) fn kill_and_restart(&mut self) {
+        self.server.kill();
+        self.start_again();
+    }
+
+    /// The file of a [`lasting_database`](Settings::lasting_database).
+    pub(crate) fn database_file(&self) -> &str {
+        let variable = self.settings.variables.iter().find(|(name, _)| name == "DATABASE_URL");
+        &variable.expect("the database does not last").1
+    }
+
+    fn start_again(&mut self) {
         self.server = self.settings.start(self.redis.as_ref().map(RedisServer::url).as_deref());
         if let Some(port) = self.server.store_port {
             self.port = port;

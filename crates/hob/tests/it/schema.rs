@@ -40,6 +40,30 @@ fn hobs_own_schemas_are_clean_and_documented() {
 }
 
 #[test]
+fn typed_keys_are_written_for_each_language() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.toml");
+    let text = "[schema]\nname = \"mine\"\nversion = 1\n[ids]\nuserId = {}\n[key.cart]\npattern = \"cart:<userId>\"\n\
+                type = \"set\"\n";
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    for (language, file, method) in [
+        ("typescript", "mine_keys.ts", "cart(userId: UserId): string"),
+        ("python", "mine_keys.py", "def cart(self, user_id: UserId) -> str:"),
+        ("go", "minekeys/minekeys.go", "func (k Keys) Cart(userID UserID) string"),
+    ] {
+        let printed = stdout(&schema(&["keys", "--language", language, path]), 0);
+        assert!(printed.contains(method), "{printed}");
+        let out = folder.path().join(language);
+        stdout(&schema(&["keys", "--language", language, "--out", out.to_str().unwrap(), path]), 0);
+        assert_eq!(std::fs::read_to_string(out.join(file)).unwrap(), printed);
+    }
+    let unknown = schema(&["keys", "--language", "cobol", path]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&unknown.stderr).contains("typescript, python, go"));
+}
+
+#[test]
 fn every_rule_has_an_explanation() {
     let list = stdout(&schema(&["explain"]), 0);
     assert!(list.lines().count() > 10, "{list}");
@@ -90,6 +114,18 @@ fn exit_code_follows_the_findings_and_a_baseline_hides_known_ones() {
     redis.command::<()>(&["LPUSH", "user:43:online", "x"]);
     let text = stdout(&schema(&known), 4);
     assert!(text.contains("chat.online"), "{text}");
+}
+
+#[test]
+fn snapshot_is_audited_without_a_server() {
+    let redis = seeded();
+    redis.command::<()>(&["SAVE"]);
+    let (_, folder): (String, String) = redis.command(&["CONFIG", "GET", "dir"]);
+    redis.stop();
+    let report = stdout(&schema(&["audit", "--rdb", &format!("{folder}/dump.rdb")]), 4);
+    assert!(report.contains("4 keys in the file") && report.contains("surprise"), "{report}");
+    let missing = stderr_line(&schema(&["audit", "--rdb", "missing.rdb"]));
+    assert!(missing.contains("missing.rdb"), "{missing}");
 }
 
 #[test]

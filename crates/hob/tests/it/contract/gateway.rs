@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
+use std::process::Command;
 
 use hob_testkit::{Postgres, wait_until};
 use serde_json::{Value, json};
@@ -36,6 +37,14 @@ fn request(server: &Server, line: &str, headers: &str) -> Response {
     let address = server.gateway.expect("the gateway does not listen");
     let head = format!("{line} HTTP/1.1\r\nHost: shop.example\r\nConnection: close\r\nContent-Length: 0\r\n");
     send(address, &format!("{head}{headers}\r\n")).expect("no response from the gateway")
+}
+
+/// The number of requests that a SQLite file has.
+fn saved_total(file: &str) -> String {
+    const READ: &str = "import sqlite3, sys; c = sqlite3.connect(f'file:{sys.argv[1]}?mode=ro', uri=True); \
+                        print(c.execute(\"SELECT CAST(sum(value) AS INTEGER) FROM gateway_total WHERE kind = 'total'\").fetchone()[0])";
+    let output = Command::new("python3").args(["-c", READ, file]).output().expect("python3 can be started");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 impl Gateway {
@@ -353,6 +362,55 @@ on_every_store! {
         }
         gateway.request("GET /api/users", 404);
         gateway.wait_for("ha:requests:total", 31);
+    }
+
+    /// G13: response times survive two clean stops, with their values and their times.
+    fn response_times_survive_a_restart(store: Store) {
+        let mut gateway = Gateway::start(store, "");
+        for _ in 0..30 {
+            gateway.request("GET /api/users", 200);
+        }
+        gateway.wait_for("ha:response_count:GET_/api/users", 30);
+        let key = "ha:response_times:GET_/api/users";
+        // Without the sequence in the last six digits.
+        let time = |(member, score): &(String, String)| (member[..member.len() - 6].to_owned(), digits(score));
+        let times = |gateway: &Gateway| {
+            let mut times: Vec<_> = gateway.entries(key).iter().map(time).collect();
+            times.sort();
+            times
+        };
+        let before = times(&gateway);
+        for _ in 0..2 {
+            gateway.deployment.restart();
+            wait_until("the response times", || gateway.deployment.run::<u64>(&["ZCARD", key]) == 30);
+            for ((took, at), (took_after, at_after)) in before.iter().zip(&times(&gateway)) {
+                // The time is saved in milliseconds of another clock.
+                assert!(took == took_after && at.abs_diff(*at_after) <= 1000, "{at} and {at_after}");
+            }
+        }
+        assert_eq!(gateway.counter("ha:response_count:GET_/api/users"), "30");
+        gateway.deployment.assert_audit_is_clean();
+    }
+
+    /// G3 G4 G7 G12: a killed instance loses only what it has not saved: on the embedded engine the counts of the last
+    /// second.
+    fn saved_totals_survive_a_kill(store: Store) {
+        let mut gateway = Gateway::start(store, "");
+        for _ in 0..30 {
+            gateway.request("GET /api/users", 404);
+        }
+        match store {
+            Store::Redis => gateway.wait_for("ha:requests:total", 30),
+            // The default of `checkpoint_interval` is ten seconds, but the embedded engine is saved every second.
+            Store::Embedded => wait_until("the totals to be in the database", || {
+                let saved = saved_total(gateway.deployment.database_file());
+                if saved == "30" { Ok(()) } else { Err(saved) }
+            }),
+        }
+        gateway.deployment.kill_and_restart();
+        for key in ["ha:requests:total", "ha:requests:endpoint:GET /api/users", "ha:errors:status:404"] {
+            gateway.wait_for(key, 30);
+        }
     }
 
     /// G1 G8 G19: every instance counts for itself and shows the counts of all. The connections of a killed one are gone

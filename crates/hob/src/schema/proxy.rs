@@ -1,0 +1,81 @@
+//! `hob schema proxy`: checks every write on its way to a Redis.
+
+mod metrics;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use hob_schema_proxy::{Mode, Options, Proxy, Slots, Totals, UndeclaredScriptKeys};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{address, catalog, layout, print};
+use crate::cli::{ProxyArgs, ProxyMode};
+use crate::exit::Exit;
+use crate::serve::log;
+
+pub(super) fn run(arguments: &ProxyArgs) -> Result<Exit> {
+    let _log = log::start();
+    super::wait(serve(arguments))
+}
+
+async fn serve(arguments: &ProxyArgs) -> Result<Exit> {
+    let declared = &arguments.declared;
+    let upstream = address(&arguments.upstream)?;
+    let tagged = declared.tagged || upstream.is_cluster();
+    ensure!(!arguments.report_every.is_zero(), "--report-every must not be zero");
+    let options = Options {
+        listen: arguments.listen,
+        upstream,
+        mode: match arguments.mode {
+            ProxyMode::Observe => Mode::Observe,
+            ProxyMode::Warn => Mode::Warn,
+            ProxyMode::Enforce => Mode::Enforce,
+        },
+        slots: if tagged { Slots::One } else { Slots::Any },
+        undeclared_script_keys: if arguments.strict_scripts {
+            UndeclaredScriptKeys::Always
+        } else {
+            UndeclaredScriptKeys::IfWritten
+        },
+        grace: arguments.grace,
+        reads_per_second: arguments.reads_per_second,
+        max_connections: arguments.max_clients,
+    };
+    let catalog = catalog(&declared.schema, &declared.with, layout(tagged))?;
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let metrics = match arguments.metrics {
+        Some(address) => Some(listen(address).await?),
+        None => None,
+    };
+    let proxy = Proxy::start(catalog, options).await?;
+    let totals = proxy.totals();
+    print(&format!("redis://{}", proxy.address()));
+    for (server, address) in proxy.servers() {
+        print(&format!("  {server} is at {address}"));
+    }
+    // A reader of a pipe waits for the address.
+    std::io::stdout().flush().context("cannot write to stdout")?;
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        () = log_totals(&totals, arguments.report_every) => {}
+        () = metrics::serve(metrics, totals.clone()) => {}
+    }
+    proxy.stop().await;
+    print(&totals.report());
+    Ok(Exit::by(totals.worst()))
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+async fn log_totals(totals: &Totals, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        totals.log();
+    }
+}
