@@ -134,19 +134,23 @@ impl Driver {
     }
 
     /// Waits for a permit of the host and a reservation of the quota; `None` if the run stops first, or the lease on the
-    /// item expires. One item per host waits at a time. No permit is held while the quota has no calls, so that other
-    /// runs can use it.
+    /// item expires. One item per host waits at a time. No permit is held or kept free while the quota has no calls, so
+    /// that other runs can use it.
     async fn admit(&self, claim: &HeldClaim, host: &str) -> Option<Admission> {
+        let permits = self.shared.host_permits(host, self.plan.http.per_host);
+        let demand = permits.demand(&self.run, self.plan.weight);
         let front = self.host_gate(host);
         let _front = unless_dropped(claim, front.lock()).await?;
-        let permits = self.shared.host_permits(host, self.plan.http.per_host);
         let hold = self.plan.http.timeout.get() + MAX_RESERVATION_AGE + MAX_RESERVATION_AGE;
         let (run, weight) = (self.run.to_string(), self.plan.weight);
         let new = NewReservation { id: NewReservation::random_id(), calls: 1, run, weight, hold };
         loop {
             let ask_at = *unless_dropped(claim, self.quota_gate.lock()).await?;
-            unless_dropped(claim, tokio::time::sleep_until(ask_at)).await?;
-            let permit = unless_dropped(claim, permits.acquire(&self.run, weight)).await?;
+            if ask_at > Instant::now() {
+                demand.pause();
+                unless_dropped(claim, tokio::time::sleep_until(ask_at)).await?;
+            }
+            let permit = unless_dropped(claim, demand.acquire()).await?;
             let mut ask_at = unless_dropped(claim, self.quota_gate.lock()).await?;
             let reserved = Instant::now();
             if *ask_at > reserved {
@@ -157,7 +161,7 @@ impl Driver {
             }
             let wait = match self.shared.quotas.reserve(&self.plan.quota, &new).await {
                 Ok(ReserveDecision::Granted(reservation)) => {
-                    permit.count_call(&self.run, weight);
+                    demand.count_call();
                     return Some(Admission { reservation, reserved, _permit: permit });
                 }
                 Ok(ReserveDecision::Wait { after, .. }) => after.min(MAX_QUOTA_WAIT),
