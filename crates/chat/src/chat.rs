@@ -141,6 +141,7 @@ impl Service for Chat {
 
     fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
+        crate::metrics::connections(0);
         let tasks = &self.inner.tasks;
         let chat = self.clone();
         tasks.spawn("chat node", move |task| chat.clone().keep_alive(task));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hob_database::{Migrations, migrations};
-use hob_service::{Live, Metric, ServiceContext, Task, Tasks};
+use hob_service::{Live, Metric, Samples, ServiceContext, Task, Tasks};
 use hob_web::{Card, Changes, Routes, Service};
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
@@ -138,6 +138,11 @@ impl Service for Gateway {
 
     async fn demo(&self) -> Result<(), Error> {
         demo::start(self);
+        Ok(())
+    }
+
+    async fn samples(&self, samples: &mut Samples) -> Result<(), Error> {
+        metrics::rule_limits(self.inner.admission.limiter(), samples);
         Ok(())
     }
 

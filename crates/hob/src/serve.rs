@@ -25,7 +25,6 @@ use hob_engine::Engine;
 use hob_net::Network;
 use hob_service::{Task, nodes};
 use hob_web::{App, DataKind, Web};
-use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -95,9 +94,7 @@ pub(crate) fn run(options: &Options, file: Option<&Path>) -> Result<()> {
 async fn serve(loaded: Loaded, options: &Options, file: Option<&Path>) -> Result<()> {
     let data = if options.demo { DataKind::Demo } else { DataKind::Real };
     // Before the first metric is recorded.
-    let recorder =
-        PrometheusBuilder::new().install_recorder().context("cannot install the metrics recorder")?;
-    metrics::describe();
+    let recorder = metrics::install()?;
     let socket = bind(options.listen.unwrap_or(loaded.config.server.listen), data).await?;
     let demo_folder = match data {
         DataKind::Demo => Some(tempfile::tempdir().context("cannot create a temporary folder")?),
@@ -116,6 +113,8 @@ async fn serve(loaded: Loaded, options: &Options, file: Option<&Path>) -> Result
     web.start();
     let demo = demo_folder.as_ref().map(tempfile::TempDir::path);
     let services = Services::open(&web, &live.services, services_of(options, &loaded), demo).await?;
+    metrics::start_at_zero(&services);
+    metrics::start_upkeep(&recorder, &context.tasks);
     backups::start(&context, &config.database);
     relay::start(&context, EventHandlers::new(&web, &services, Arc::clone(&live.services)));
     let endpoints = Endpoints::new(&config, &backends, services.urls());
@@ -125,6 +124,7 @@ async fn serve(loaded: Loaded, options: &Options, file: Option<&Path>) -> Result
         engine: backends.embedded.as_ref().map(|embedded| embedded.engine.clone()),
         stopping: stopping.clone(),
         metrics: recorder,
+        services: services.clone(),
     };
     let pages = pages::routes(&services, &web, &backends.keys, &endpoints)?;
     let app = App::new(&web, pages.merge(http::routes(status)), data);

@@ -12,9 +12,9 @@ const REQUESTS: &str = "hob_load_requests_total";
 const LATE: &str = "hob_load_late_p99_seconds";
 
 pub(crate) const METRICS: &[Metric] = &[
-    Metric::gauge(RUNS, "Pending and active runs on all nodes, by state."),
-    Metric::counter(ENDED, "Runs coordinated by this node that have ended, by state."),
-    Metric::counter(REQUESTS, "Requests of this node's generator, by outcome."),
+    Metric::gauge(RUNS, "Pending and active runs on all nodes, by state.").by(&["state"]),
+    Metric::counter(ENDED, "Runs coordinated by this node that have ended, by state.").by(&["state"]),
+    Metric::counter(REQUESTS, "Requests of this node's generator, by outcome.").by(&["outcome"]),
     Metric::gauge(LATE, "p99 of how late this node's generator started its iterations in the last second."),
 ];
 

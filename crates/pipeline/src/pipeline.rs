@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hob_database::{Migrations, Page, PageRequest, UnixMs};
-use hob_service::{Live, Metric, ServiceContext, Task};
+use hob_service::{Live, Metric, Samples, ServiceContext, Task};
 use hob_web::{Card, Changes, Routes, Service};
 use tokio::task::JoinSet;
 
@@ -121,6 +121,10 @@ impl Service for Pipelines {
 
     async fn demo(&self) -> Result<()> {
         demo::start(self).await
+    }
+
+    async fn samples(&self, samples: &mut Samples) -> Result<()> {
+        metrics::current(self, samples).await
     }
 }
 

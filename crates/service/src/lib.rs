@@ -12,7 +12,7 @@ mod tasks;
 
 pub use config::{Live, Period, SecretName, SecretRef, Section};
 pub use context::{NodeName, ServiceContext};
-pub use metric::{Metric, MetricKind};
+pub use metric::{Buckets, Metric, MetricKind, Samples};
 pub use tasks::{Task, TaskState, Tasks};
 
 /// Used only by the expansion of [`section!`].

@@ -26,7 +26,9 @@ use hob_service::config::Secrets;
 use parking_lot::RwLock;
 
 use crate::monitor::assertion::{self, Assertion, Facts};
-use crate::monitor::check::{AssertionResult, Check, CheckOutcome, Failure, FailureClass, Observation};
+use crate::monitor::check::{
+    AssertionResult, CertificateExpiry, Check, CheckOutcome, Failure, FailureClass, Observation,
+};
 
 use resolver::NameResolver;
 use tls::TlsConnectors;
@@ -95,7 +97,7 @@ impl Probe {
             started_at,
             phases: trace.phases,
             outcome,
-            certificate_days: trace.certificate_days,
+            certificate: trace.certificate,
             address: trace.address,
             assertions,
         }
@@ -132,7 +134,7 @@ fn evaluate(
         headers: response.map(|response| &response.headers),
         body: response.map(|response| response.body.as_slice()),
         latency: trace.phases.total.unwrap_or_default(),
-        certificate_days: trace.certificate_days,
+        certificate_days: trace.certificate.map(CertificateExpiry::days_left),
         mask: response.map(|response| &response.mask),
     };
     let results = assertion::evaluate(assertions, &facts);

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use hob_database::{Database, Migrations};
 use hob_schema::Shard;
-use hob_service::{Live, Metric, ServiceContext};
+use hob_service::{Live, Metric, Samples, ServiceContext};
 use hob_units::Secret;
 use hob_web::{Card, Changes, MemoryUsage, Routes, Service};
 use tokio::sync::{Mutex, Notify};
@@ -166,6 +166,10 @@ impl Service for Uptime {
 
     fn memory_usage(&self) -> Option<MemoryUsage> {
         *self.inner.memory_usage.lock()
+    }
+
+    async fn samples(&self, samples: &mut Samples) -> Result<()> {
+        metrics::monitors(self, samples).await
     }
 }
 

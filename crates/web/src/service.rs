@@ -12,7 +12,7 @@ use std::pin::Pin;
 use hob_database::Migrations;
 use hob_database::outbox::Event;
 use hob_service::config::{LiveSection, SectionType};
-use hob_service::{Live, Metric, Section, ServiceContext};
+use hob_service::{Live, Metric, Samples, Section, ServiceContext};
 
 use crate::{Card, Changes, MemoryUsage, Routes};
 
@@ -82,6 +82,12 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
     /// Its memory usage in the store, if it has been measured.
     fn memory_usage(&self) -> Option<MemoryUsage> {
         None
+    }
+
+    /// Adds the metrics that are read from the store or the database when `/metrics` is requested.
+    fn samples(&self, samples: &mut Samples) -> impl Future<Output = Result<(), Self::Error>> + Send {
+        let _ = samples;
+        future::ready(Ok(()))
     }
 }
 
@@ -182,6 +188,7 @@ pub trait AnyService: Send + Sync {
     fn relay<'a>(&'a self, events: &'a [Event]) -> BoxFuture<'a, Result<(), ServiceError>>;
     fn url(&self) -> Option<String>;
     fn memory_usage(&self) -> Option<MemoryUsage>;
+    fn samples<'a>(&'a self, samples: &'a mut Samples) -> BoxFuture<'a, Result<(), ServiceError>>;
 }
 
 /// A wrapper, so that the methods of [`AnyService`] do not conflict with those of [`Service`].
@@ -227,6 +234,10 @@ impl<S: Service> AnyService for Opened<S> {
 
     fn memory_usage(&self) -> Option<MemoryUsage> {
         self.0.memory_usage()
+    }
+
+    fn samples<'a>(&'a self, samples: &'a mut Samples) -> BoxFuture<'a, Result<(), ServiceError>> {
+        Box::pin(async { Ok(self.0.samples(samples).await?) })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hob_database::outbox::Event;
 use hob_fixtures::{Layout, Needs, TestApp, TestContext, every_service};
 use hob_service::keys::Keys;
-use hob_service::{Live, SecretRef};
+use hob_service::{Live, Samples, SecretRef};
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
 use hob_web::components::{Quantity, Tone};
@@ -89,6 +89,13 @@ impl AnyService for Showing {
 
     fn memory_usage(&self) -> Option<MemoryUsage> {
         self.memory_usage
+    }
+
+    fn samples<'a>(
+        &'a self,
+        _: &'a mut Samples,
+    ) -> Pin<Box<dyn Future<Output = Result<(), ServiceError>> + Send + 'a>> {
+        Box::pin(async { Ok(()) })
     }
 }
 

@@ -20,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::serve::backends::Backends;
+use crate::services::Services;
 
 /// The addresses of this process.
 #[derive(Clone, Debug)]
@@ -40,6 +41,7 @@ pub(crate) struct StatusState {
     pub(crate) engine: Option<Engine>,
     pub(crate) stopping: CancellationToken,
     pub(crate) metrics: PrometheusHandle,
+    pub(crate) services: Services,
 }
 
 pub(crate) fn routes(status: StatusState) -> Routes {
@@ -113,7 +115,7 @@ async fn metrics_page(State(status): State<StatusState>) -> Response {
         metrics::gauge!("hob_engine_keys").set(engine.len() as f64);
     }
     metrics::counter!("hob_log_dropped_lines_total").absolute(crate::serve::log::dropped_lines());
-    let text = status.metrics.render();
+    let text = super::metrics::render(&status.metrics, &status.services).await;
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

@@ -56,8 +56,13 @@ pub(super) fn routes_of(services: &Services, context: &ServiceContext, web: &Web
         services: Vec::new(),
     };
     let metrics = PrometheusBuilder::new().build_recorder().handle();
-    let status =
-        StatusState { context: context.clone(), engine: None, stopping: CancellationToken::new(), metrics };
+    let status = StatusState {
+        context: context.clone(),
+        engine: None,
+        stopping: CancellationToken::new(),
+        metrics,
+        services: services.clone(),
+    };
     let pages = pages::routes(services, web, &keys, &endpoints).unwrap();
     pages.merge(http::routes(status))
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hob_service::config::Secrets;
 use hob_uptime::monitor::check::{
-    Check, CheckOutcome, CheckSpec, HttpSpec, MonitorKind, Observation, Phases,
+    CertificateExpiry, Check, CheckOutcome, CheckSpec, HttpSpec, MonitorKind, Observation, Phases,
 };
 use hob_uptime::probe::Probe;
 use serde::Serialize;
@@ -127,7 +127,7 @@ impl<'a> Report<'a> {
             status_code,
             failure,
             address: seen.address.map(|address| address.to_string()),
-            certificate_days: seen.certificate_days,
+            certificate_days: seen.certificate.map(CertificateExpiry::days_left),
             phases_ms: times,
             assertions: asserted.collect(),
         }
@@ -154,7 +154,7 @@ fn draw(check: &Check, seen: &Observation) -> String {
         }
     }
     text.push('\n');
-    if let Some(days) = seen.certificate_days {
+    if let Some(days) = seen.certificate.map(CertificateExpiry::days_left) {
         let _ = writeln!(text, "  certificate: {days} days left");
     }
     match &seen.outcome {

@@ -19,6 +19,7 @@ mod mistakes;
 mod monitors;
 mod pipeline;
 mod program;
+mod prometheus;
 mod ready;
 mod schema;
 mod schema_proxy;

@@ -350,8 +350,9 @@ mod slow {
         loop {
             // It may have been killed after its last item.
             let mut child = plan_dir.run_again();
-            // Sometimes early, while the process opens its database; sometimes during its work.
-            let lifetime = Duration::from_millis(150 + kills * 619 % 2_500);
+            // Sometimes early, while the process opens its database; sometimes during its work. On a busy machine that comes
+            // later, so the range grows.
+            let lifetime = Duration::from_millis(150 + kills * 619 % (2_500 + kills * 100));
             let waited = tokio::time::timeout(lifetime, async {
                 while child.try_wait().expect("cannot poll hob").is_none() {
                     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -2,8 +2,8 @@
 //! smallest turn is next, and its turn grows by 1 / weight with each call.
 //!
 //! A run has one item in front, which waits for a permit and then reserves a call of the quota; the other items are
-//! behind it. Permits often become free in bursts. If they were given to whoever waits at that moment, two runs would
-//! take them alternately, whatever their weights, since each has one item in front. A free permit is therefore kept for
+//! behind it. Permits often become free in bursts. If the waiting item always got the next one, two runs would take
+//! them alternately, whatever their weights, since each has one item in front. A free permit is therefore kept for
 //! the run with the smallest turn while that run reserves its previous call, unless it waits for its quota.
 
 use std::collections::HashMap;

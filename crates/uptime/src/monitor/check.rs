@@ -14,7 +14,9 @@ use utoipa::ToSchema;
 
 use crate::monitor::assertion::Assertion;
 
-pub use observation::{AssertionResult, CheckOutcome, Failure, FailureClass, Observation, Phases};
+pub use observation::{
+    AssertionResult, CertificateExpiry, CheckOutcome, Failure, FailureClass, Observation, Phases,
+};
 pub use spec::{AuthSpec, CheckSpec, DnsSpec, HeartbeatSpec, HttpSpec};
 
 /// A valid check.

@@ -13,9 +13,7 @@ use url::Host;
 
 use super::Probe;
 use super::trace::{Stage, Trace};
-use crate::monitor::check::{Endpoint, Failure, FailureClass, HttpVersion};
-
-const DAY_S: i64 = 86_400;
+use crate::monitor::check::{CertificateExpiry, Endpoint, Failure, FailureClass, HttpVersion};
 
 /// Built once: a configuration costs more than a handshake.
 pub(super) struct TlsConnectors {
@@ -85,7 +83,7 @@ impl Probe {
         let stream = connected.map_err(|error| tls_failure(&error, trace))?;
         trace.phases.tls = Some(started.elapsed());
         let certificates = stream.get_ref().1.peer_certificates();
-        trace.certificate_days = certificates.and_then(|chain| chain.first()).and_then(days_left);
+        trace.certificate = certificates.and_then(|chain| chain.first()).and_then(expiry);
         Ok(stream)
     }
 
@@ -105,15 +103,9 @@ fn server_name<S: AsRef<str>>(host: &Host<S>) -> Result<ServerName<'static>, Fai
     }
 }
 
-/// Whole days until a certificate expires.
-fn days_left(certificate: &CertificateDer<'_>) -> Option<i64> {
+fn expiry(certificate: &CertificateDer<'_>) -> Option<CertificateExpiry> {
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
-    Some(days_until(parsed.validity().not_after.timestamp()))
-}
-
-fn days_until(end_s: i64) -> i64 {
-    let now = hob_units::unix_time().as_secs();
-    (end_s - now.cast_signed()).div_euclid(DAY_S)
+    Some(CertificateExpiry { unix_s: parsed.validity().not_after.timestamp() })
 }
 
 fn tls_failure(error: &std::io::Error, trace: &mut Trace) -> Failure {
@@ -124,7 +116,7 @@ fn tls_failure(error: &std::io::Error, trace: &mut Trace) -> Failure {
     match error {
         rustls::Error::InvalidCertificate(reason) => {
             if let CertificateError::ExpiredContext { not_after, .. } = reason {
-                trace.certificate_days = Some(days_until(not_after.as_secs().cast_signed()));
+                trace.certificate = Some(CertificateExpiry { unix_s: not_after.as_secs().cast_signed() });
             }
             tls(certificate_problem(reason))
         }

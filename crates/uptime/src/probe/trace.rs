@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::monitor::check::{Failure, FailureClass, Phases};
+use crate::monitor::check::{CertificateExpiry, Failure, FailureClass, Phases};
 
 #[derive(Debug)]
 pub(super) struct Trace {
@@ -12,7 +12,7 @@ pub(super) struct Trace {
     pub(super) stage: Stage,
     pub(super) phases: Phases,
     pub(super) address: Option<SocketAddr>,
-    pub(super) certificate_days: Option<i64>,
+    pub(super) certificate: Option<CertificateExpiry>,
 }
 
 /// What a check is waiting for.
@@ -34,7 +34,7 @@ impl Trace {
             stage: Stage::Name,
             phases: Phases::default(),
             address: None,
-            certificate_days: None,
+            certificate: None,
         }
     }
 
@@ -43,7 +43,7 @@ impl Trace {
         self.stage = Stage::Name;
         self.phases = Phases::default();
         self.address = None;
-        self.certificate_days = None;
+        self.certificate = None;
     }
 
     pub(super) fn timeout_failure(&self, timeout: Duration) -> Failure {

@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 use crate::incident::{Incident, Note, Resolution, unix_ms};
 use crate::monitor::Monitor;
 use crate::monitor::check::{
-    AssertionResult, CheckOutcome, DnsSpec, FailureClass, HeartbeatSpec, HttpSpec, MonitorKind, Observation,
-    Phases,
+    AssertionResult, CertificateExpiry, CheckOutcome, DnsSpec, FailureClass, HeartbeatSpec, HttpSpec,
+    MonitorKind, Observation, Phases,
 };
 use crate::monitor::history::{Downtime, Period, Point, ResultRow};
 use crate::pages::MAY_WRITE;
@@ -170,7 +170,7 @@ impl CheckView {
             error: observation.failure().map(|failure| failure.message().to_owned()),
             class: observation.failure().map(|failure| failure.class),
             address: observation.address.map(|address| address.to_string()),
-            certificate_days: observation.certificate_days,
+            certificate_days: observation.certificate.map(CertificateExpiry::days_left),
             phases: PhasesView::new(&observation.phases),
             assertions: observation.assertions.iter().map(assertion).collect(),
         }

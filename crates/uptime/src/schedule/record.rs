@@ -225,6 +225,9 @@ fn status_fields(result: &JudgedResult<'_>) -> Vec<(&'static str, String)> {
         fields.push(("status_code", status_code.to_string()));
         fields.push(("latency_ms", millis(total).to_string()));
         fields.push(("checked_at", (health.last_ms / 1000).to_string()));
+        // After an edit, the check may not use TLS any more.
+        let expiry = observation.certificate.map_or(0, |certificate| certificate.unix_s.max(0));
+        fields.push(("certificate_expires_at", expiry.to_string()));
     }
     fields
 }

@@ -66,6 +66,8 @@ pub struct MonitorStatus {
     /// Of the last check, in the order of the monitor's assertions.
     pub assertions: Vec<AssertionFinding>,
     pub error: Option<String>,
+    /// Of the last successful check.
+    pub certificate_expires_s: Option<u64>,
     pub recent: Vec<RecentResult>,
 }
 
@@ -249,6 +251,7 @@ impl MonitorStatus {
                 .filter_map(AssertionFinding::read)
                 .collect(),
             error: text("error").map(str::to_owned),
+            certificate_expires_s: number("certificate_expires_at").filter(|at| *at > 0),
             recent: text("recent").unwrap_or_default().split(' ').filter_map(RecentResult::read).collect(),
         }
     }

@@ -210,7 +210,10 @@ async fn invalid_certificates_are_reported() {
         for check in [get(&format!("https://{}/", target.address)), bare] {
             let seen = run(&probe, &check, &[]).await;
             assert_eq!(outcome(&seen), ("tls".to_owned(), message.to_owned()));
-            assert_eq!(seen.certificate_days.is_some_and(|days| days < -1000), flaw == Flaw::Expired);
+            assert_eq!(
+                seen.certificate.is_some_and(|certificate| certificate.days_left() < -1000),
+                flaw == Flaw::Expired
+            );
         }
     }
 }

@@ -125,7 +125,7 @@ async fn certificate_is_trusted_and_its_expiry_is_reported() {
     let probe = probe(Limits { roots: vec![authority.root()], ..Limits::default() });
     let seen = run(&probe, &get(&format!("https://{}/", target.address)), &["certificate days > 1000"]).await;
     assert_eq!(outcome(&seen).0, "ok", "{seen:?}");
-    assert!(seen.phases.tls.is_some() && seen.certificate_days.unwrap() > 1000);
+    assert!(seen.phases.tls.is_some() && seen.certificate.unwrap().days_left() > 1000);
 
     let bare = check(&format!(r#"{{"kind":"certificate","target":"{}"}}"#, target.address));
     let seen = run(&probe, &bare, &["certificate days > 1000000"]).await;

@@ -13,8 +13,7 @@ pub struct Observation {
     pub started_at: SystemTime,
     pub phases: Phases,
     pub outcome: CheckOutcome,
-    /// Days until the certificate expires; negative if it has expired.
-    pub certificate_days: Option<i64>,
+    pub certificate: Option<CertificateExpiry>,
     /// The address of the last connection.
     pub address: Option<SocketAddr>,
     /// In the order of the monitor's assertions. If one does not hold, the check has failed.
@@ -30,6 +29,12 @@ pub struct Phases {
     pub tls: Option<Duration>,
     pub first_byte: Option<Duration>,
     pub total: Option<Duration>,
+}
+
+/// When the certificate of a server expires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CertificateExpiry {
+    pub unix_s: i64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +96,15 @@ pub struct AssertionResult {
     pub found: String,
 }
 
+impl CertificateExpiry {
+    /// Whole days from now; negative if it has expired.
+    #[must_use]
+    pub fn days_left(self) -> i64 {
+        let now_s = hob_units::unix_time().as_secs().cast_signed();
+        (self.unix_s - now_s).div_euclid(86_400)
+    }
+}
+
 impl Observation {
     /// A check that failed before it connected.
     #[must_use]
@@ -99,7 +113,7 @@ impl Observation {
             started_at: SystemTime::now(),
             phases: Phases::default(),
             outcome: CheckOutcome::Failed(Failure::new(class, message)),
-            certificate_days: None,
+            certificate: None,
             address: None,
             assertions: Vec::new(),
         }
