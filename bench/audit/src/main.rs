@@ -31,7 +31,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for (name, pace) in [("audit", Pace::Full), ("audit at 100,000 keys/s", Pace::KeysPerSecond(100_000))] {
         let watch = Watch::start(&server);
         let store = connect(&server.url().parse()?).await?;
-        let report = audit(&store, &catalog, AuditOptions { pace }, &mut |_| {}).await?;
+        let report =
+            audit(&store, &catalog, AuditOptions { pace, ..AuditOptions::default() }, &mut |_| {}).await?;
         assert_eq!(report.keys, keys, "every key is audited once");
         watch.print(name);
     }

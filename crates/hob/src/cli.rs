@@ -12,7 +12,8 @@ use hob_web::Scope;
 
 use crate::services;
 pub(crate) use schema::{
-    AuditArgs, CiArgs, CleanArgs, Declared, InferArgs, ProxyArgs, ProxyMode, ReportFormat, SchemaCommand,
+    AuditArgs, CiArgs, CleanArgs, Declared, HistoryFormat, InferArgs, ProxyArgs, ProxyMode, ReportFormat,
+    SampleArgs, SchemaCommand, WatchArgs,
 };
 
 /// The version, and for a released program the commit and its date, which `cargo xtask dist` sets.

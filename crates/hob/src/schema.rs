@@ -1,29 +1,35 @@
 //! `hob schema`: the schema language as a tool for any Redis.
 
 mod ci;
+mod metrics;
 mod proxy;
 mod ready;
 mod report;
 mod versions;
+mod watch;
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use hob_schema::code::{self, Language};
 use hob_schema::diff::{self, Change};
 use hob_schema::lint::{self, Finding, Severity};
 use hob_schema::{Catalog, Layout, Schema};
 use hob_schema_audit::{
-    AuditOptions, AuditReport, Baseline, CleanAction, CleanOptions, InferOptions, Pace, Progress, audit_rdb,
-    connect,
+    AuditOptions, AuditReport, Baseline, CleanAction, CleanOptions, History, HistoryEntry, InferOptions,
+    Pace, Progress, Sampling, audit_rdb, connect, growth_text,
 };
 use hob_store::Address;
+use hob_units::unix_ms;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::{AuditArgs, CiArgs, CleanArgs, Declared, InferArgs, ReportFormat, SchemaCommand};
+use crate::cli::{
+    AuditArgs, CiArgs, CleanArgs, Declared, HistoryFormat, InferArgs, ReportFormat, SampleArgs, SchemaCommand,
+};
 use crate::exit::Exit;
 use crate::services;
 use report::{ListFormat, audit_entries, diff_entries, lint_entries, render};
@@ -57,6 +63,8 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
         SchemaCommand::Ready { name } => Ok(print(&ready::show(name.as_deref())?)),
         SchemaCommand::Infer(arguments) => wait(infer(arguments)),
         SchemaCommand::Audit(arguments) => wait(audit(arguments)),
+        SchemaCommand::History { file, format } => history(file, *format),
+        SchemaCommand::Watch(arguments) => watch::run(arguments),
         SchemaCommand::Clean(arguments) => wait(clean(arguments)),
         SchemaCommand::Proxy(arguments) => proxy::run(arguments),
     }
@@ -134,7 +142,7 @@ fn ci(arguments: &CiArgs) -> Result<Exit> {
     ci::run_tests(&arguments.command, &server.url())?;
     let address = address(&server.url())?;
     let catalog = declared_catalog(&arguments.declared, &address)?;
-    let audited = wait(run_audit(&address, &catalog, Pace::Full))?;
+    let audited = wait(run_audit(&address, &catalog, AuditOptions::default()))?;
     print(&match ListFormat::of(arguments.format) {
         Some(format) => {
             let entries =
@@ -248,9 +256,14 @@ async fn audit(arguments: &AuditArgs) -> Result<Exit> {
         (None, url) => {
             let address = address(url.as_deref().unwrap_or_default())?;
             let catalog = declared_catalog(declared, &address)?;
-            let report = run_audit(&address, &catalog, pace(arguments.pace)).await?;
+            let options = AuditOptions { pace: pace(arguments.pace), sampling: sampling(&arguments.sample) };
+            let report = run_audit(&address, &catalog, options).await?;
             (catalog, report)
         }
+    };
+    let report = match &arguments.history {
+        Some(path) => remember(path, report)?,
+        None => report,
     };
     let report = match baseline {
         Some(baseline) => baseline.only_new(report),
@@ -264,14 +277,32 @@ async fn audit(arguments: &AuditArgs) -> Result<Exit> {
     Ok(Exit::by(report.worst()))
 }
 
-async fn run_audit(address: &Address, catalog: &Catalog, pace: Pace) -> Result<AuditReport> {
+async fn run_audit(address: &Address, catalog: &Catalog, options: AuditOptions) -> Result<AuditReport> {
     let store = connect(address).await?;
     let bar = Bar::new();
-    let options = AuditOptions { pace };
     let report =
         hob_schema_audit::audit(&store, catalog, options, &mut |progress| bar.show(progress)).await?;
     bar.clear();
     Ok(report)
+}
+
+/// Adds a report to a history, and what has grown to the report.
+fn remember(path: &Path, mut report: AuditReport) -> Result<AuditReport> {
+    let entry = HistoryEntry::new(&report, unix_ms() / 1_000);
+    report.growth = History::append(path, entry)?.growth();
+    Ok(report)
+}
+
+fn history(path: &Path, format: HistoryFormat) -> Result<Exit> {
+    ensure!(path.exists(), "{} does not exist; `hob schema audit --history FILE` writes it", path.display());
+    let history = History::load(path)?;
+    Ok(print(&match format {
+        HistoryFormat::Json => serde_json::to_string_pretty(&history.growth())?,
+        HistoryFormat::Text => match history.entries().len() {
+            0 | 1 => "the history needs at least two audits to compare\n".to_owned(),
+            _ => growth_text(&history.growth()),
+        },
+    }))
 }
 
 fn read_baseline(path: &Path) -> Result<Baseline> {
@@ -299,6 +330,14 @@ async fn clean(arguments: &CleanArgs) -> Result<Exit> {
 
 fn pace(keys_per_second: Option<u32>) -> Pace {
     keys_per_second.map_or(Pace::Full, Pace::KeysPerSecond)
+}
+
+/// The part of the keys to check. Each audit chooses other keys, unless a seed is given.
+fn sampling(arguments: &SampleArgs) -> Option<Sampling> {
+    // Short enough to copy.
+    let seed = || RandomState::new().hash_one(0_u8) >> 32;
+    let size = arguments.sample?;
+    Some(Sampling { size, seed: arguments.sample_seed.unwrap_or_else(seed) })
 }
 
 /// A progress bar; none if stderr is not a terminal.

@@ -1,9 +1,11 @@
 //! Compares the keys of a Redis with its schemas: read-only, pipelined, paced, in bounded memory.
 
 pub(crate) mod baseline;
+pub(crate) mod estimate;
 pub(crate) mod findings;
 pub(crate) mod probe;
 pub(crate) mod report;
+pub(crate) mod sampling;
 mod sums;
 
 use std::time::Instant;
@@ -18,11 +20,14 @@ use crate::scan::{Pace, Progress, db_size, other_databases, pages};
 use findings::Findings;
 use probe::{MemoryUse, Prober};
 use report::AuditReport;
+use sampling::{Sampling, Selection};
 
 /// How to audit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AuditOptions {
     pub pace: Pace,
+    /// Check only a part of the keys.
+    pub sampling: Option<Sampling>,
 }
 
 /// Audits a store, one master after the other.
@@ -38,8 +43,9 @@ pub async fn audit(
     for master in &masters {
         expected += db_size(master).await?;
     }
-    let mut findings = Findings::new(catalog);
-    let prober = Prober::new(catalog, findings.identified(), MemoryUse::Sampled);
+    let selection = Selection::new(options.sampling, expected);
+    let mut findings = Findings::new(catalog, selection);
+    let prober = Prober::new(catalog, findings.identified(), MemoryUse::Sampled, selection);
     let mut idle_times = IdleTimes::Kept;
     for store in &masters {
         let mut report_keys = |keys| {

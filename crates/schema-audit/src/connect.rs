@@ -15,21 +15,28 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(60);
 /// Connects to a server, a Sentinel set or a Cluster, and waits until every master answers. If a server belongs to a
 /// Cluster, the whole Cluster is opened.
 pub async fn connect(address: &Address) -> Result<Store, Error> {
+    Ok(connect_resolved(address).await?.0)
+}
+
+/// The same, with the address that was opened: that of the Cluster if a server belongs to one.
+pub(crate) async fn connect_resolved(address: &Address) -> Result<(Store, Address), Error> {
     if *address == Address::Embedded {
         return Err(Error::Embedded);
     }
     let open = |address| Store::open(address).map_err(Error::Connect);
     let mut store = open(address)?.with_deadline(CONNECT_LIMIT);
+    let mut opened = address.clone();
     if let Address::Server { host, access, .. } = address
         && belongs_to_cluster(&store).await?
     {
         let cluster = Address::Cluster { seeds: vec![host.clone()], access: access.clone() };
         store = open(&cluster)?.with_deadline(CONNECT_LIMIT);
+        opened = cluster;
     }
     for master in store.masters().await.map_err(Error::Connect)? {
         db_size(&master).await?;
     }
-    Ok(store.with_deadline(COMMAND_LIMIT))
+    Ok((store.with_deadline(COMMAND_LIMIT), opened))
 }
 
 async fn belongs_to_cluster(store: &Store) -> Result<bool, Error> {

@@ -16,6 +16,7 @@ use hob_schema::check::{Expiry, Facts};
 use crate::audit::findings::Findings;
 use crate::audit::probe::{MemoryUse, Prober};
 use crate::audit::report::AuditReport;
+use crate::audit::sampling::Selection;
 use input::Input;
 
 /// The newest version of the format that is read.
@@ -39,8 +40,8 @@ pub enum RdbError {
 /// Audits the keys of one database in an RDB file. The sizes in the report are those in the file, not in memory.
 pub fn audit_rdb(reader: impl Read, catalog: &Catalog, database: u64) -> Result<AuditReport, RdbError> {
     let started = Instant::now();
-    let mut findings = Findings::new(catalog);
-    let prober = Prober::new(catalog, findings.identified(), MemoryUse::Unread);
+    let mut findings = Findings::new(catalog, Selection::All);
+    let prober = Prober::new(catalog, findings.identified(), MemoryUse::Unread, Selection::All);
     let mut file = File::open(reader)?;
     let mut elsewhere = 0_u64;
     while let Some(entry) = file.next()? {

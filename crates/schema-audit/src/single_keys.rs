@@ -7,6 +7,7 @@ use hob_schema::{Catalog, FamilyId};
 use hob_store::Store;
 
 use crate::audit::probe::{MemoryUse, ProbedKey, Prober};
+use crate::audit::sampling::Selection;
 use crate::error::Error;
 use crate::master::Master;
 
@@ -32,7 +33,7 @@ impl KeyChecker {
     /// Reads type, TTL, length and some values of each key, as an audit does, and returns the keys that do not match. A key
     /// that does not exist matches.
     pub async fn check(&self, catalog: &Catalog, keys: Vec<Vec<u8>>) -> Result<Vec<MismatchedKey>, Error> {
-        let prober = Prober::new(catalog, HashSet::new(), MemoryUse::Unread);
+        let prober = Prober::new(catalog, HashSet::new(), MemoryUse::Unread, Selection::All);
         let probed = prober.probe(&self.master, catalog, keys).await?;
         Ok(probed.into_iter().filter_map(|probed| mismatch(catalog, probed)).collect())
     }

@@ -120,7 +120,7 @@ impl Nodes {
             shared: Arc::clone(&self.shared),
             upstream: Upstream::new(host.clone(), &self.access)?,
             database: self.database,
-            checks: Checks::default(),
+            checks: Checks::new(self.shared.options.grace),
             routes: (self.kind == Kind::Cluster).then(|| self.itself.upgrade()).flatten(),
             store: open_store(host, self.database, &self.access)?,
         });

@@ -31,4 +31,4 @@ pub use model::{
 };
 pub use parse::snake;
 pub use parse::source::{ParseError, ParseErrors, Position};
-pub use units::{format_count, format_duration, format_size, parse_duration, parse_size};
+pub use units::{format_about, format_count, format_duration, format_size, parse_duration, parse_size};

@@ -18,7 +18,7 @@ pub fn parse_size(text: &str) -> Option<u64> {
 }
 
 /// A rounded duration in at most two units: `13h 49m`.
-pub(crate) fn format_about(duration: Duration) -> String {
+pub fn format_about(duration: Duration) -> String {
     let text = format_duration(duration);
     text.split(' ').take(2).collect::<Vec<_>>().join(" ")
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use hob_schema::code::Language;
+use hob_schema_audit::SampleSize;
 
 /// The format of a report.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -18,6 +19,13 @@ pub(crate) enum ReportFormat {
     Junit,
     /// Annotations of GitHub Actions
     Github,
+}
+
+/// The format of a comparison.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum HistoryFormat {
+    Text,
+    Json,
 }
 
 #[derive(Debug, Subcommand)]
@@ -94,6 +102,17 @@ pub(crate) enum SchemaCommand {
     Infer(InferArgs),
     /// Check the keys of a Redis against schemas; read-only
     Audit(AuditArgs),
+    /// Show what has grown between the audits of a history file, which `audit --history` writes
+    History {
+        file: PathBuf,
+        #[arg(long, value_enum, default_value = "text")]
+        format: HistoryFormat,
+    },
+    /// Keep running: audit a Redis again and again, check keys soon after they are written, and serve metrics; read-only
+    ///
+    /// Logs each new kind of finding once, and runs until SIGTERM or Ctrl-C. Keys are checked soon after a write if the
+    /// server has keyspace notifications (`notify-keyspace-events`); otherwise the next audit finds them.
+    Watch(WatchArgs),
     /// Delete the keys of a declared family, or add missing TTLs; a dry run without --apply
     Clean(CleanArgs),
     /// Check every write on its way to a Redis: a proxy that counts, logs or refuses what breaks the schemas
@@ -139,7 +158,7 @@ pub(crate) struct AuditArgs {
     #[arg(required_unless_present = "rdb")]
     pub(crate) url: Option<String>,
     /// Audit an RDB file (dump.rdb) instead of a server
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "pace"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "pace", "sample"])]
     pub(crate) rdb: Option<PathBuf>,
     /// The database in the RDB file
     #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "rdb")]
@@ -154,6 +173,50 @@ pub(crate) struct AuditArgs {
     /// Maximum number of keys to check per second, to limit the load on the server [default: no limit]
     #[arg(long, value_name = "KEYS_PER_SECOND", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) pace: Option<u32>,
+    #[command(flatten)]
+    pub(crate) sample: SampleArgs,
+    /// Append a line with the sizes and findings to this file, and report what has grown since earlier audits
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+}
+
+/// A part of the keys.
+#[derive(Args, Debug)]
+pub(crate) struct SampleArgs {
+    /// Check only a part of the keys, such as 1% or 10000, and estimate the rest [default: all keys]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) sample: Option<SampleSize>,
+    /// The seed of an earlier sample, to check the same keys [default: random]
+    #[arg(long, value_name = "NUMBER", requires = "sample")]
+    pub(crate) sample_seed: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchArgs {
+    /// redis://, rediss://, redis+sentinel:// or redis+cluster://; without a scheme, redis://
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) declared: Declared,
+    /// The time from the start of an audit to the start of the next
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = hob_units::parse_duration)]
+    pub(crate) every: Duration,
+    /// Maximum number of keys to audit per second
+    #[arg(long, value_name = "KEYS_PER_SECOND", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) pace: u32,
+    #[command(flatten)]
+    pub(crate) sample: SampleArgs,
+    /// Append a line for each audit to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+    /// Serve Prometheus metrics at http://ADDRESS/metrics
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// How long after a write a key is read
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = hob_units::parse_duration)]
+    pub(crate) grace: Duration,
+    /// Maximum number of written keys to read per second, on each server
+    #[arg(long, value_name = "KEYS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) reads_per_second: u32,
 }
 
 #[derive(Args, Debug)]

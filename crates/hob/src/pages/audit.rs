@@ -122,7 +122,13 @@ impl BackgroundAudit {
         let mut progress = |progress: &Progress| {
             self.state().run = AuditRun::Running { keys: progress.keys, expected: progress.expected };
         };
-        audit(&self.inner.store, &self.inner.catalog, AuditOptions { pace: PACE }, &mut progress).await
+        audit(
+            &self.inner.store,
+            &self.inner.catalog,
+            AuditOptions { pace: PACE, ..AuditOptions::default() },
+            &mut progress,
+        )
+        .await
     }
 
     fn finish(&self, audited: Result<AuditReport, Error>) {

@@ -1,17 +1,13 @@
 //! `hob schema proxy`: checks every write on its way to a Redis.
 
-mod metrics;
-
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hob_schema_proxy::{Mode, Options, Proxy, Slots, Totals, UndeclaredScriptKeys};
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{address, catalog, layout, print};
+use super::{address, catalog, layout, metrics, print};
 use crate::cli::{ProxyArgs, ProxyMode};
 use crate::exit::Exit;
 use crate::serve::log;
@@ -46,12 +42,13 @@ async fn serve(arguments: &ProxyArgs) -> Result<Exit> {
     };
     let catalog = catalog(&declared.schema, &declared.with, layout(tagged))?;
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let metrics = match arguments.metrics {
-        Some(address) => Some(listen(address).await?),
+    let listener = match arguments.metrics {
+        Some(address) => Some(metrics::listen(address).await?),
         None => None,
     };
     let proxy = Proxy::start(catalog, options).await?;
     let totals = proxy.totals();
+    let served = totals.clone();
     print(&format!("redis://{}", proxy.address()));
     for (server, address) in proxy.servers() {
         print(&format!("  {server} is at {address}"));
@@ -62,15 +59,11 @@ async fn serve(arguments: &ProxyArgs) -> Result<Exit> {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         () = log_totals(&totals, arguments.report_every) => {}
-        () = metrics::serve(metrics, totals.clone()) => {}
+        () = metrics::serve(listener, move || served.metrics()) => {}
     }
     proxy.stop().await;
     print(&totals.report());
     Ok(Exit::by(totals.worst()))
-}
-
-async fn listen(address: SocketAddr) -> Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
 async fn log_totals(totals: &Totals, every: Duration) {

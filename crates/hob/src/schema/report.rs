@@ -93,7 +93,7 @@ pub(super) fn audit_entries(report: &AuditReport, catalog: &Catalog) -> Vec<Entr
         let (file, position) = place(&group.family);
         let example = group.examples.first().map(|example| format!("{} {}", example.key, example.message));
         let message =
-            format!("{}: {} keys, such as {}", group.family, group.keys, example.unwrap_or_default());
+            format!("{}: {}, such as {}", group.family, group.amount(), example.unwrap_or_default());
         let rule = group.breach.as_str().to_owned();
         entries.push(Entry { rule, severity: Some(group.severity), file, position, message });
     }

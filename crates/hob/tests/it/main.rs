@@ -23,6 +23,7 @@ mod prometheus;
 mod ready;
 mod schema;
 mod schema_proxy;
+mod schema_watch;
 mod script;
 mod serve;
 mod sign_in;

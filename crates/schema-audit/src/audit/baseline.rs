@@ -27,6 +27,13 @@ struct EarlierViolation {
     family: String,
     breach: String,
     keys: u64,
+    estimate: Option<EarlierEstimate>,
+}
+
+/// In a sample, only an estimate above the upper bound of the earlier one has surely grown.
+#[derive(Deserialize)]
+struct EarlierEstimate {
+    high: u64,
 }
 
 #[derive(Deserialize)]
@@ -39,8 +46,9 @@ impl Baseline {
     /// Reads the JSON of an earlier report.
     pub fn from_json(json: &str) -> Result<Baseline, Error> {
         let report: EarlierReport = serde_json::from_str(json).map_err(Error::Baseline)?;
+        let most = |group: &EarlierViolation| group.estimate.as_ref().map_or(group.keys, |known| known.high);
         let violations =
-            report.violations.iter().map(|group| (violation(&group.family, &group.breach), group.keys));
+            report.violations.iter().map(|group| (violation(&group.family, &group.breach), most(group)));
         let undeclared = report.undeclared.iter().map(|group| (undeclared(&group.pattern), group.keys));
         Ok(Baseline { known: violations.chain(undeclared).collect() })
     }
@@ -61,7 +69,8 @@ impl Baseline {
             Some(_) => false,
         };
         report.violations.retain(|group| {
-            let new = is_new(violation(&group.family, group.breach.as_str()), group.keys);
+            let keys = group.estimate.map_or(group.keys, |estimate| estimate.low);
+            let new = is_new(violation(&group.family, group.breach.as_str()), keys);
             new || group.breach == Breach::Unreadable
         });
         report.undeclared.retain(|group| is_new(undeclared(&group.pattern), group.keys));

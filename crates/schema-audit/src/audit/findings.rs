@@ -6,8 +6,10 @@ use std::collections::{BTreeMap, HashSet};
 use hob_schema::check::{Breach, Sample, check_facts};
 use hob_schema::{Catalog, Family, FamilyId, Tag, format_count};
 
+use super::estimate::{Drawn, Estimate};
 use super::probe::ProbedKey;
 use super::report::{AuditReport, BigKey, Example, FamilyUse, UndeclaredGroup, ViolationGroup};
+use super::sampling::{Choice, Selection};
 use super::sums::Sums;
 use crate::display::{display_key, family_name};
 use crate::patterns::{KeyPattern, Merge, PatternTree, display_pattern};
@@ -19,7 +21,9 @@ const MAX_UNDECLARED: usize = 200;
 #[derive(Debug)]
 pub(crate) struct Findings<'c> {
     catalog: &'c Catalog,
+    selection: Selection,
     keys: u64,
+    checked: u64,
     families: BTreeMap<FamilyId, KeyTotals>,
     violations: BTreeMap<(FamilyId, Breach), ViolationTotals>,
     undeclared: PatternTree<UndeclaredKeys>,
@@ -31,6 +35,9 @@ pub(crate) struct Findings<'c> {
 #[derive(Debug, Default)]
 struct KeyTotals {
     keys: u64,
+    /// Keys that were checked in any case, and those that the sample chose from the others.
+    always: u64,
+    chosen: u64,
     measured: u64,
     bytes: u64,
     longest: u64,
@@ -46,6 +53,11 @@ impl KeyTotals {
         }
     }
 
+    /// The part of the keys from which the sample was drawn.
+    fn drawn(&self) -> Drawn {
+        Drawn { population: self.keys - self.always, sample: self.chosen }
+    }
+
     fn estimated_bytes(&self) -> u64 {
         if self.measured == 0 {
             return 0;
@@ -58,6 +70,8 @@ impl KeyTotals {
 #[derive(Debug, Default)]
 struct ViolationTotals {
     keys: u64,
+    /// Of these, the keys that the sample chose.
+    chosen: u64,
     examples: Vec<Example>,
 }
 
@@ -86,15 +100,21 @@ impl Merge for UndeclaredKeys {
 }
 
 impl<'c> Findings<'c> {
-    pub(crate) fn new(catalog: &'c Catalog) -> Findings<'c> {
+    pub(crate) fn new(catalog: &'c Catalog, selection: Selection) -> Findings<'c> {
         Findings {
             catalog,
+            selection,
             keys: 0,
+            checked: 0,
             families: BTreeMap::new(),
             violations: BTreeMap::new(),
             undeclared: PatternTree::default(),
             biggest: Vec::new(),
-            sums: Sums::new(catalog),
+            // A part of the keys does not add up to a total.
+            sums: match selection {
+                Selection::All => Sums::new(catalog),
+                Selection::Part { .. } => Sums::default(),
+            },
         }
     }
 
@@ -117,15 +137,26 @@ impl<'c> Findings<'c> {
             self.add_undeclared(probed);
             return;
         };
-        self.families.entry(id).or_default().add(probed.bytes, probed.facts.len);
+        let totals = self.families.entry(id).or_default();
+        totals.add(probed.bytes, probed.facts.len);
+        match probed.choice {
+            Choice::LeftOut => return,
+            Choice::Always => totals.always += 1,
+            Choice::Chosen => totals.chosen += 1,
+        }
+        self.checked += 1;
+        let chosen = probed.choice == Choice::Chosen;
         if let Some(reason) = &probed.refused {
-            self.add_violation(id, Breach::Unreadable, &probed.key, reason.clone(), 1);
+            self.add_violation(id, Breach::Unreadable, &probed.key, reason.clone());
+            self.count_violation(id, Breach::Unreadable, chosen);
         }
         let mut last = None;
         for violation in check_facts(self.catalog.schema(id), self.catalog.family(id), &probed.facts) {
             // Two wrong fields are two examples, but one key.
-            let keys = u64::from(last.replace(violation.breach) != Some(violation.breach));
-            self.add_violation(id, violation.breach, &probed.key, violation.message, keys);
+            if last.replace(violation.breach) != Some(violation.breach) {
+                self.count_violation(id, violation.breach, chosen);
+            }
+            self.add_violation(id, violation.breach, &probed.key, violation.message);
         }
         if let Sample::Text(value) = &probed.facts.sample {
             self.sums.add(id, &probed.ids, value);
@@ -145,9 +176,14 @@ impl<'c> Findings<'c> {
         }
     }
 
-    fn add_violation(&mut self, family: FamilyId, breach: Breach, key: &[u8], message: String, keys: u64) {
+    fn count_violation(&mut self, family: FamilyId, breach: Breach, chosen: bool) {
         let found = self.violations.entry((family, breach)).or_default();
-        found.keys += keys;
+        found.keys += 1;
+        found.chosen += u64::from(chosen);
+    }
+
+    fn add_violation(&mut self, family: FamilyId, breach: Breach, key: &[u8], message: String) {
+        let found = self.violations.entry((family, breach)).or_default();
         if found.examples.len() < MAX_EXAMPLES {
             found.examples.push(Example { key: display_key(key), message });
         }
@@ -177,8 +213,13 @@ impl<'c> Findings<'c> {
         if self.sums.incomplete() {
             notes.push("too many totals (`sums`) to check at once; some were not checked".to_owned());
         }
+        if matches!(self.selection, Selection::Part { .. })
+            && self.catalog.families().any(|(_, family)| family.sums.is_some())
+        {
+            notes.push("totals (`sums`) are not checked in a sample".to_owned());
+        }
+        let violations = self.violation_groups();
         let families = self.family_uses();
-        let violations = violation_groups(self.catalog, self.violations);
         let mut undeclared = undeclared_groups(self.undeclared);
         if undeclared.len() > MAX_UNDECLARED {
             notes.push(format!(
@@ -189,6 +230,7 @@ impl<'c> Findings<'c> {
         }
         AuditReport {
             keys: self.keys,
+            sampling: self.selection.facts(self.checked),
             families,
             violations,
             undeclared,
@@ -198,9 +240,36 @@ impl<'c> Findings<'c> {
         }
     }
 
+    /// The worst first.
+    fn violation_groups(&mut self) -> Vec<ViolationGroup> {
+        let found = std::mem::take(&mut self.violations);
+        let group = |((id, breach), found): ((FamilyId, Breach), ViolationTotals)| ViolationGroup {
+            family: family_name(self.catalog, id),
+            breach,
+            severity: breach.severity(),
+            keys: found.keys,
+            estimate: self.estimate(id, breach, &found),
+            examples: found.examples,
+        };
+        let mut groups: Vec<ViolationGroup> = found.into_iter().map(group).collect();
+        groups.sort_by_key(|group| Reverse(group.severity));
+        groups
+    }
+
+    /// The number of keys in the whole family, if only a sample of them was checked.
+    fn estimate(&self, id: FamilyId, breach: Breach, found: &ViolationTotals) -> Option<Estimate> {
+        if matches!(self.selection, Selection::All) || breach == Breach::TooManyKeys {
+            return None;
+        }
+        let rest = self.families.get(&id)?.drawn().estimate(found.chosen);
+        let certain = found.keys - found.chosen;
+        let Estimate { keys, low, high } = rest;
+        Some(Estimate { keys: certain + keys, low: certain + low, high: certain + high })
+    }
+
     /// Every declared family, used or not.
     fn family_uses(&mut self) -> Vec<FamilyUse> {
-        let catalog = self.catalog;
+        let (catalog, is_sample) = (self.catalog, matches!(self.selection, Selection::Part { .. }));
         let family_use = |(id, family): (FamilyId, &Family)| {
             let totals = self.families.remove(&id).unwrap_or_default();
             FamilyUse {
@@ -209,6 +278,8 @@ impl<'c> Findings<'c> {
                 keys: totals.keys,
                 bytes: totals.estimated_bytes(),
                 longest: totals.longest,
+                checked: totals.always + totals.chosen,
+                unseen_at_most: is_sample.then(|| totals.drawn().unseen()),
             }
         };
         catalog.families().map(family_use).collect()
@@ -225,7 +296,8 @@ impl<'c> Findings<'c> {
             if keys > max {
                 let message = format!("{} keys, more than {}", format_count(keys), format_count(max));
                 let glob = space.glob(id.family);
-                self.add_violation(id, Breach::TooManyKeys, &glob, message, 1);
+                self.add_violation(id, Breach::TooManyKeys, &glob, message);
+                self.count_violation(id, Breach::TooManyKeys, false);
             }
         }
     }
@@ -235,26 +307,10 @@ impl<'c> Findings<'c> {
             let space = &self.catalog.spaces()[mismatch.family.schema];
             let ids: Vec<&str> = mismatch.ids.iter().map(String::as_str).collect();
             let key = space.key(mismatch.family.family, &ids, None);
-            self.add_violation(mismatch.family, Breach::BrokenSum, key.as_bytes(), mismatch.message, 1);
+            self.add_violation(mismatch.family, Breach::BrokenSum, key.as_bytes(), mismatch.message);
+            self.count_violation(mismatch.family, Breach::BrokenSum, false);
         }
     }
-}
-
-/// The worst first.
-fn violation_groups(
-    catalog: &Catalog,
-    found: BTreeMap<(FamilyId, Breach), ViolationTotals>,
-) -> Vec<ViolationGroup> {
-    let group = |((id, breach), found): ((FamilyId, Breach), ViolationTotals)| ViolationGroup {
-        family: family_name(catalog, id),
-        breach,
-        severity: breach.severity(),
-        keys: found.keys,
-        examples: found.examples,
-    };
-    let mut groups: Vec<ViolationGroup> = found.into_iter().map(group).collect();
-    groups.sort_by_key(|group| Reverse(group.severity));
-    groups
 }
 
 /// The most frequent first.

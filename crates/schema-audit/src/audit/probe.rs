@@ -7,6 +7,7 @@ use hob_schema::check::{Expiry, Facts, Sample};
 use hob_schema::{Catalog, Content, FamilyId};
 use hob_store::{Cmd, Value};
 
+use super::sampling::{Choice, Selection};
 use crate::batch::{Batch, Reply, decode, next, value};
 use crate::error::Error;
 use crate::master::Master;
@@ -35,6 +36,8 @@ pub(crate) struct ProbedKey {
     pub(crate) refused: Option<String>,
     /// Its number in its family, which decides whether it is sampled.
     number: u64,
+    /// Whether the facts are read; otherwise only the name is known.
+    pub(super) choice: Choice,
 }
 
 /// Decides which keys are sampled; shared by all pages that are read at once.
@@ -43,6 +46,7 @@ pub(crate) struct Prober {
     families: Vec<Vec<FamilyCounters>>,
     undeclared: FamilyCounters,
     memory: MemoryUse,
+    selection: Selection,
     /// Families whose keys are reported with their ids.
     identified: HashSet<FamilyId>,
 }
@@ -76,10 +80,15 @@ fn sampled(number: u64, always: u64) -> bool {
 }
 
 impl Prober {
-    pub(crate) fn new(catalog: &Catalog, identified: HashSet<FamilyId>, memory: MemoryUse) -> Prober {
+    pub(crate) fn new(
+        catalog: &Catalog,
+        identified: HashSet<FamilyId>,
+        memory: MemoryUse,
+        selection: Selection,
+    ) -> Prober {
         let counters = |count: usize| (0..count).map(|_| FamilyCounters::default()).collect();
         let families = catalog.spaces().iter().map(|space| counters(space.schema().families.len())).collect();
-        Prober { families, undeclared: FamilyCounters::default(), memory, identified }
+        Prober { families, undeclared: FamilyCounters::default(), memory, selection, identified }
     }
 
     fn counters(&self, family: Option<FamilyId>) -> &FamilyCounters {
@@ -109,8 +118,23 @@ impl Prober {
             _ => Vec::new(),
         };
         let number = self.counters(family).next();
+        let choice = self.selection.choose(&key, number);
         let facts = Facts::default();
-        ProbedKey { key, family, ids, facts, bytes: None, gone: false, refused: None, number }
+        ProbedKey { key, family, ids, facts, bytes: None, gone: false, refused: None, number, choice }
+    }
+
+    /// Whether longer values are read. In a sample, everything is read of the keys that were chosen, so that all findings have
+    /// the same bounds.
+    fn reads_values(&self, entry: &ProbedKey) -> bool {
+        match self.selection {
+            Selection::All => sampled(entry.number, ALWAYS_VALUES),
+            Selection::Part { .. } => entry.choice != Choice::LeftOut,
+        }
+    }
+
+    /// The TTL is read of every key that must expire, and of a sample of those that must not.
+    fn reads_ttl(&self, catalog: &Catalog, id: FamilyId, entry: &ProbedKey) -> bool {
+        catalog.family(id).ttl.rule.longest().is_some() || self.reads_values(entry)
     }
 
     /// TTL and length of declared keys, the type of some others.
@@ -123,12 +147,13 @@ impl Prober {
         let mut batch = Batch::with_capacity(probed.len() * 2);
         for entry in probed.iter() {
             match entry.family {
-                None if sampled(entry.number, ALWAYS_VALUES) => {
+                None if self.reads_values(entry) => {
                     batch.cmd("TYPE").arg(&entry.key);
                 }
                 None => {}
+                Some(_) if entry.choice == Choice::LeftOut => {}
                 Some(id) => {
-                    if asks_ttl(catalog, id, entry.number) {
+                    if self.reads_ttl(catalog, id, entry) {
                         batch.cmd("PTTL").arg(&entry.key);
                     }
                     length_command(&mut batch, &catalog.family(id).content, &entry.key);
@@ -138,13 +163,14 @@ impl Prober {
         let mut replies = batch.read(master).await?.into_iter();
         for entry in probed.iter_mut() {
             match entry.family {
-                None if sampled(entry.number, ALWAYS_VALUES) => {
+                None if self.reads_values(entry) => {
                     entry.facts.kind = next(&mut replies, &mut entry.refused);
                     entry.gone = entry.facts.kind.as_deref() == Some("none");
                 }
                 None => {}
+                Some(_) if entry.choice == Choice::LeftOut => {}
                 Some(id) => {
-                    if asks_ttl(catalog, id, entry.number) {
+                    if self.reads_ttl(catalog, id, entry) {
                         let ttl_ms: Option<i64> = next(&mut replies, &mut entry.refused);
                         entry.gone = ttl_ms == Some(-2);
                         entry.facts.expiry = expiry(ttl_ms);
@@ -166,7 +192,8 @@ impl Prober {
     ) -> Result<(), Error> {
         let mut batch = Batch::default();
         let mut questions = Vec::new();
-        for (index, entry) in probed.iter().enumerate().filter(|(_, entry)| !entry.gone) {
+        let read = |entry: &ProbedKey| !entry.gone && entry.choice != Choice::LeftOut;
+        for (index, entry) in probed.iter().enumerate().filter(|(_, entry)| read(entry)) {
             questions.extend(self.question(&mut batch, catalog, index, entry));
         }
         let mut replies = batch.read(master).await?.into_iter();
@@ -196,7 +223,7 @@ impl Prober {
             batch.cmd("MEMORY").arg("USAGE").arg(&entry.key);
         }
         let values = match (entry.family, len) {
-            (Some(id), Some(len)) if sampled(entry.number, ALWAYS_VALUES) => {
+            (Some(id), Some(len)) if self.reads_values(entry) => {
                 value_commands(batch, &catalog.family(id).content, &entry.key, len)
             }
             _ => 0,
@@ -230,11 +257,6 @@ impl Question {
             entry.facts.sample = sample.unwrap_or_default();
         }
     }
-}
-
-/// The TTL is read of every key that must expire, and of a sample of those that must not.
-fn asks_ttl(catalog: &Catalog, id: FamilyId, number: u64) -> bool {
-    catalog.family(id).ttl.rule.longest().is_some() || sampled(number, ALWAYS_VALUES)
 }
 
 fn expiry(ttl_ms: Option<i64>) -> Expiry {

@@ -7,6 +7,10 @@ use hob_schema::lint::Severity;
 use hob_schema::{format_count, format_size};
 use serde::{Deserialize, Serialize};
 
+use super::estimate::Estimate;
+use super::sampling::{ALWAYS_CHECKED, SampleFacts};
+use crate::history::{Growth, growth_text};
+
 /// The result of an audit. Its size does not depend on the number of keys.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct AuditReport {
@@ -14,6 +18,9 @@ pub struct AuditReport {
     pub nodes: usize,
     pub keys: u64,
     pub elapsed_ms: u64,
+    /// `None` if all keys were checked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SampleFacts>,
     pub families: Vec<FamilyUse>,
     pub violations: Vec<ViolationGroup>,
     pub undeclared: Vec<UndeclaredGroup>,
@@ -21,6 +28,9 @@ pub struct AuditReport {
     /// Whether reading the keys counted as use of them.
     pub idle_times_reset: bool,
     pub notes: Vec<String>,
+    /// What has grown since earlier audits, if there is a history.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<Growth>,
 }
 
 /// How many keys a family has, and how much memory they use.
@@ -33,6 +43,11 @@ pub struct FamilyUse {
     /// Estimated from a sample.
     pub bytes: u64,
     pub longest: u64,
+    /// Keys that were checked; all, unless the audit took a sample.
+    pub checked: u64,
+    /// In a sample: a kind of violation that was not found concerns at most so many keys (95 %).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen_at_most: Option<u64>,
 }
 
 /// All violations of one kind in one family.
@@ -41,7 +56,11 @@ pub struct ViolationGroup {
     pub family: String,
     pub breach: Breach,
     pub severity: Severity,
+    /// Keys that were found.
     pub keys: u64,
+    /// In a sample: the number of keys in the whole family.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Estimate>,
     /// The first few.
     pub examples: Vec<Example>,
 }
@@ -90,11 +109,22 @@ impl AuditReport {
             1 => "on 1 server".to_owned(),
             nodes => format!("on {nodes} servers"),
         };
-        let _ = writeln!(out, "{} keys {place} in {seconds:.1} s\n", format_count(self.keys));
+        let _ = writeln!(out, "{} keys {place} in {seconds:.1} s", format_count(self.keys));
+        if let Some(sample) = &self.sampling {
+            let _ = writeln!(
+                out,
+                "{} of them were checked: the first {ALWAYS_CHECKED} of each family, and {} of the others (seed {})",
+                format_count(sample.checked),
+                format_share(sample.share),
+                sample.seed
+            );
+        }
+        out.push('\n');
         self.family_table(&mut out);
         self.violation_list(&mut out);
         self.undeclared_table(&mut out);
         self.biggest_table(&mut out);
+        out.push_str(&growth_text(&self.growth));
         for note in &self.notes {
             let _ = writeln!(out, "note: {note}");
         }
@@ -115,6 +145,9 @@ impl AuditReport {
         let unreadable = self.violations.iter().filter(|group| group.breach == Breach::Unreadable);
         let unreadable: u64 = unreadable.map(|group| group.keys).sum();
         match self.worst() {
+            None if self.sampling.is_some() => {
+                "all keys of the sample match the schemas, and every key belongs to a family".to_owned()
+            }
             None => "all keys match the schemas".to_owned(),
             Some(_) if unreadable > 0 => format!(
                 "{} keys could not be read and were not checked; {} distinct errors, {} distinct warnings, {} \
@@ -135,25 +168,31 @@ impl AuditReport {
 
     fn family_table(&self, out: &mut String) {
         let used = self.families.iter().filter(|family| family.keys > 0);
-        let rows: Vec<[String; 4]> = used
-            .map(|family| {
-                [
-                    family.family.clone(),
-                    family.pattern.clone(),
-                    format_count(family.keys),
-                    format_size(family.bytes),
-                ]
-            })
-            .collect();
-        table(out, ["family", "pattern", "keys", "memory"], &rows);
+        if self.sampling.is_none() {
+            let row = |family: &FamilyUse| {
+                let [keys, bytes] = [format_count(family.keys), format_size(family.bytes)];
+                [family.family.clone(), family.pattern.clone(), keys, bytes]
+            };
+            table(out, ["family", "pattern", "keys", "memory"], &used.map(row).collect::<Vec<_>>());
+            return;
+        }
+        let row = |family: &FamilyUse| {
+            let unseen = format!("at most {}", format_count(family.unseen_at_most.unwrap_or_default()));
+            let [keys, bytes] = [format_count(family.keys), format_size(family.bytes)];
+            [family.family.clone(), family.pattern.clone(), keys, bytes, format_count(family.checked), unseen]
+        };
+        let titles = ["family", "pattern", "keys", "memory", "checked", "unseen"];
+        table(out, titles, &used.map(row).collect::<Vec<_>>());
+        let _ = writeln!(
+            out,
+            "unseen: the number of keys that a kind of violation concerns which is not listed below (95 %)\n"
+        );
     }
 
     fn violation_list(&self, out: &mut String) {
         for group in &self.violations {
             let (severity, breach) = (group.severity.as_str(), group.breach.as_str());
-            let keys = if group.keys == 1 { "key" } else { "keys" };
-            let _ =
-                writeln!(out, "{severity}[{breach}] {}: {} {keys}", group.family, format_count(group.keys));
+            let _ = writeln!(out, "{severity}[{breach}] {}: {}", group.family, group.amount());
             for example in &group.examples {
                 let _ = writeln!(out, "    {}  {}", example.key, example.message);
             }
@@ -192,8 +231,34 @@ impl AuditReport {
     }
 }
 
+impl ViolationGroup {
+    /// The number of keys, with the bounds of an estimate.
+    pub fn amount(&self) -> String {
+        let keys = |count: u64| {
+            let noun = if count == 1 { "key" } else { "keys" };
+            format!("{} {noun}", format_count(count))
+        };
+        match self.estimate {
+            Some(Estimate { keys: about, low, high }) if low < high => format!(
+                "{} found, about {} in the family (95 %: {} to {})",
+                keys(self.keys),
+                format_count(about),
+                format_count(low),
+                format_count(high)
+            ),
+            _ => keys(self.keys),
+        }
+    }
+}
+
+/// `1 %`, `0.025 %`
+fn format_share(share: f64) -> String {
+    let text = format!("{:.4}", share * 100.0);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Left-aligned columns under their titles; nothing if there are no rows.
-fn table(out: &mut String, titles: [&str; 4], rows: &[[String; 4]]) {
+pub(crate) fn table<const N: usize>(out: &mut String, titles: [&str; N], rows: &[[String; N]]) {
     if rows.is_empty() {
         return;
     }
@@ -201,8 +266,8 @@ fn table(out: &mut String, titles: [&str; 4], rows: &[[String; 4]]) {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([titles[column].len()]).max().unwrap_or(0)
     };
-    let widths: [usize; 4] = std::array::from_fn(width);
-    let mut line = |cells: [&str; 4]| {
+    let widths: [usize; N] = std::array::from_fn(width);
+    let mut line = |cells: [&str; N]| {
         let padded: Vec<String> =
             cells.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         let _ = writeln!(out, "{}", padded.join("  ").trim_end());

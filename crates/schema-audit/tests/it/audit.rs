@@ -256,7 +256,7 @@ async fn paced_audit_keeps_its_rate_and_reports_progress() {
     }
     pipe.query::<()>(&mut server.connect()).unwrap();
     let mut steps = Vec::new();
-    let options = AuditOptions { pace: Pace::KeysPerSecond(2_000) };
+    let options = AuditOptions { pace: Pace::KeysPerSecond(2_000), ..AuditOptions::default() };
     let report = audit(&open(&server.url()).await, &catalog, options, &mut |progress| {
         assert_eq!(progress.expected, 1_000);
         steps.push(progress.keys);
@@ -349,7 +349,7 @@ async fn restart_during_an_audit_is_an_error() {
     }
     pipe.query::<()>(&mut server.connect()).unwrap();
     let store = open(&server.url()).await;
-    let options = AuditOptions { pace: Pace::KeysPerSecond(2_000) };
+    let options = AuditOptions { pace: Pace::KeysPerSecond(2_000), ..AuditOptions::default() };
     let mut restarted = false;
     let mut restart_once = |_: &Progress| {
         if !std::mem::replace(&mut restarted, true) {

@@ -6,6 +6,8 @@ mod connect;
 mod documents;
 mod infer;
 mod round_trip;
+mod sampling;
+mod watch;
 
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,14 @@
-//! The metrics of a proxy over HTTP.
+//! Metrics over HTTP, for `hob schema proxy` and `hob schema watch`.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse as _;
 use hob_net::{Client, Handler, Server, ServerLimits};
-use hob_schema_proxy::Totals;
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -22,16 +23,24 @@ const LIMITS: ServerLimits = ServerLimits {
     drain_timeout: Duration::ZERO,
 };
 
-/// Serves `/metrics`, until the future is dropped. Without a listener, waits for that.
-pub(super) async fn serve(listener: Option<TcpListener>, totals: Totals) {
+/// Opens the port before anything else starts, so that a mistake in the address is found at once.
+pub(super) async fn listen(address: SocketAddr) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Serves the text of `metrics` at `/metrics`, until the future is dropped. Without a listener, waits for that.
+pub(super) async fn serve<F>(listener: Option<TcpListener>, metrics: F)
+where
+    F: Fn() -> String + Clone + Send + Sync + 'static,
+{
     let Some(listener) = listener else { return std::future::pending().await };
-    Server::new(LIMITS, None).serve(&Metrics(totals), &listener, &CancellationToken::new()).await;
+    Server::new(LIMITS, None).serve(&Metrics(metrics), &listener, &CancellationToken::new()).await;
 }
 
 #[derive(Clone)]
-struct Metrics(Totals);
+struct Metrics<F>(F);
 
-impl Handler for Metrics {
+impl<F: Fn() -> String + Clone + Send + Sync + 'static> Handler for Metrics<F> {
     type Guard = ();
     type ConnectionState = ();
     type Body = Body;
@@ -44,6 +53,6 @@ impl Handler for Metrics {
         if request.uri().path() != "/metrics" {
             return (StatusCode::NOT_FOUND, "the metrics are at /metrics\n").into_response();
         }
-        ([(CONTENT_TYPE, "text/plain; version=0.0.4")], self.0.metrics()).into_response()
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4")], (self.0)()).into_response()
     }
 }
