@@ -1,6 +1,7 @@
 //! Compares the keys of a Redis with its schemas: read-only, pipelined, paced, in bounded memory.
 
 pub(crate) mod baseline;
+mod details;
 pub(crate) mod estimate;
 pub(crate) mod findings;
 pub(crate) mod probe;
@@ -46,7 +47,7 @@ pub async fn audit(
     let selection = Selection::new(options.sampling, expected);
     let mut findings = Findings::new(catalog, selection);
     let prober = Prober::new(catalog, findings.identified(), MemoryUse::Sampled, selection);
-    let mut idle_times = IdleTimes::Kept;
+    let (mut idle_times, mut field_ttls) = (IdleTimes::Kept, true);
     for store in &masters {
         let mut report_keys = |keys| {
             progress(&Progress { node: store.name().to_owned(), keys, expected });
@@ -55,10 +56,16 @@ pub async fn audit(
         if master.idle_times() == IdleTimes::Reset {
             idle_times = IdleTimes::Reset;
         }
+        field_ttls &= master.has_field_ttls();
         audit_master(&master, catalog, &prober, options, &mut findings, &mut report_keys).await?;
     }
     let mut report = findings.report();
     report.nodes = masters.len();
+    if !field_ttls && catalog.families().any(|(_, family)| family.field_ttl.is_some()) {
+        report
+            .notes
+            .push("TTLs of fields (`field_ttl`) were not checked: the server has no HPTTL".to_owned());
+    }
     report.idle_times_reset = idle_times == IdleTimes::Reset && report.keys > 0;
     if report.keys == 0 {
         report.notes.extend(other_databases(store).await);

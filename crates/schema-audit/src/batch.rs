@@ -97,6 +97,8 @@ fn readable(command: &'static str, reply: hob_store::Result<Value>) -> Result<Re
         "WRONGTYPE" => Ok(Reply::Absent),
         // The report can do without MEMORY USAGE, which some servers that speak Redis's protocol do not implement.
         _ if command == "MEMORY" && (code == "NOPERM" || detail.contains("unknown")) => Ok(Reply::Absent),
+        // The stream was deleted after the scan.
+        _ if command == "XINFO" && detail.contains("no such key") => Ok(Reply::Absent),
         "NOPERM" => Ok(Reply::Refused(format!("{command}: NOPERM {detail}"))),
         "MOVED" | "ASK" | "TRYAGAIN" => {
             Ok(Reply::Refused("moved to another server during the scan".to_owned()))

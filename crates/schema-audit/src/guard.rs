@@ -51,7 +51,7 @@ fn facts(changes: &mut Changes<'_>, key: &[u8]) -> Option<Facts> {
         Reply::Int(len) => u64::try_from(len).ok(),
         _ => None,
     };
-    Some(Facts { kind: Some(kind), expiry, len, sample })
+    Some(Facts { kind: Some(kind), expiry, len, sample, ..Facts::default() })
 }
 
 fn bytes(reply: Reply) -> Option<Vec<u8>> {

@@ -274,6 +274,7 @@ async fn sample_values(
             expiry: Expiry::Unknown,
             len: None,
             sample: sample.clone().unwrap_or_default(),
+            ..Facts::default()
         };
         let stats = match sorting.recognizer.take(&key.key, &facts) {
             Some(stats) => stats,

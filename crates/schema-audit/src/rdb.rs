@@ -1,6 +1,6 @@
 //! Audits an RDB file, which Redis and Valkey write with `SAVE`, `BGSAVE` and `redis-cli --rdb`, without a server.
 //!
-//! Reads the versions 6 to 12 of the format: Redis 3.2 to 7.4, and Valkey 8.
+//! Reads the versions 6 to 12 of the format (Redis 3.2 to 8.0, and Valkey 8), and version 80 of Valkey 9.
 
 mod input;
 mod lzf;
@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::time::Instant;
 
 use hob_schema::Catalog;
-use hob_schema::check::{Expiry, Facts};
+use hob_schema::check::{Expiry, Facts, StreamFacts};
 
 use crate::audit::findings::Findings;
 use crate::audit::probe::{MemoryUse, Prober};
@@ -19,15 +19,18 @@ use crate::audit::report::AuditReport;
 use crate::audit::sampling::Selection;
 use input::Input;
 
-/// The newest version of the format that is read.
+/// The newest version of the format that is read, and that of Valkey, which has its own versions since Valkey 9.
 const MAX_VERSION: u32 = 12;
+const VALKEY_VERSION: u32 = 80;
+/// The type of a hash whose fields may have TTLs. Redis has another type with this number.
+const VALKEY_HASH: u8 = 22;
 
 /// Why a file could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RdbError {
     #[error("cannot read the RDB file: {0}")]
     Read(#[source] io::Error),
-    #[error("not an RDB file: it does not start with REDIS and a version")]
+    #[error("not an RDB file: it does not start with REDIS or VALKEY and a version")]
     NotRdb,
     #[error("the RDB file has the version {0}; versions up to {MAX_VERSION} can be read")]
     Version(u32),
@@ -73,8 +76,16 @@ struct Entry {
     bytes: u64,
 }
 
+/// Whose numbers the types of values have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    Redis,
+    Valkey,
+}
+
 struct File<R> {
     input: Input<R>,
+    format: Format,
     database: u64,
     /// When the file was written, if it says so.
     written_ms: Option<u64>,
@@ -84,13 +95,16 @@ impl<R: Read> File<R> {
     fn open(reader: R) -> Result<File<R>, RdbError> {
         let mut input = Input::new(reader);
         let head: [u8; 9] = input.bytes().map_err(|_| RdbError::NotRdb)?;
-        let version =
-            head.strip_prefix(b"REDIS").and_then(|version| std::str::from_utf8(version).ok()?.parse().ok());
-        match version {
-            None => Err(RdbError::NotRdb),
-            Some(version) if version > MAX_VERSION => Err(RdbError::Version(version)),
-            Some(_) => Ok(File { input, database: 0, written_ms: None }),
-        }
+        let version = |magic: &[u8]| -> Option<u32> {
+            std::str::from_utf8(head.strip_prefix(magic)?).ok()?.parse().ok()
+        };
+        let format = match (version(b"REDIS"), version(b"VALKEY")) {
+            (Some(version), _) if version <= MAX_VERSION => Format::Redis,
+            (_, Some(VALKEY_VERSION)) => Format::Valkey,
+            (Some(version), _) | (_, Some(version)) => return Err(RdbError::Version(version)),
+            (None, None) => return Err(RdbError::NotRdb),
+        };
+        Ok(File { input, format, database: 0, written_ms: None })
     }
 
     /// The next key; `None` at the end of the file.
@@ -139,16 +153,32 @@ impl<R: Read> File<R> {
     fn entry(&mut self, kind: u8, expires_ms: Option<u64>) -> Result<Entry, RdbError> {
         let start = self.input.offset();
         let key = self.input.string()?;
-        let value = self.input.value(kind)?;
-        let left_ms = expires_ms.map(|expires| expires.checked_sub(self.written_ms.unwrap_or(0)));
-        let expiry = match left_ms {
-            None => Expiry::Never,
-            // Without the time of the file, it is only known that there is a TTL.
-            Some(Some(left)) if self.written_ms.is_some() => Expiry::InMillis(left),
-            Some(_) => Expiry::Unknown,
+        let value = match (self.format, kind) {
+            (Format::Valkey, VALKEY_HASH) => self.input.valkey_hash()?,
+            _ => self.input.value(kind)?,
         };
-        let facts = Facts { kind: Some(value.kind), expiry, len: value.len, sample: value.sample };
-        let expired = left_ms == Some(None);
+        // The time of the file has no milliseconds, so it may be up to a second later than it says. Without the time, it is
+        // only known whether there is a TTL.
+        let latest_ms = self.written_ms.map(|written| written.saturating_add(999));
+        let expiry = |expires: Option<u64>| match (expires, latest_ms) {
+            (None, _) => Expiry::Never,
+            (Some(expires), Some(latest)) => Expiry::InMillis(expires.saturating_sub(latest)),
+            (Some(_), None) => Expiry::Unknown,
+        };
+        let age = |id_ms: u64| Some(self.written_ms?.saturating_sub(id_ms));
+        let facts = Facts {
+            kind: Some(value.kind),
+            expiry: expiry(expires_ms),
+            len: value.len,
+            sample: value.sample,
+            stream: StreamFacts { groups: value.groups, oldest_ms: value.oldest_id_ms.and_then(age) },
+            field_expiry: value
+                .field_expires_ms
+                .into_iter()
+                .map(|(name, expires)| (name, expiry(expires)))
+                .collect(),
+        };
+        let expired = expires_ms.is_some_and(|expires| expires < self.written_ms.unwrap_or(0));
         Ok(Entry { key, database: self.database, facts, expired, bytes: self.input.offset() - start })
     }
 }

@@ -10,20 +10,27 @@ struct File {
     name: &'static str,
     text: &'static str,
     families: Option<usize>,
+    /// Other prefixes that are common, so that `infer` recognizes them.
+    prefixes: &'static [&'static str],
 }
 
 macro_rules! file {
     ($name:literal, $families:expr) => {
+        file!($name, $families, &[])
+    };
+    ($name:literal, $families:expr, $prefixes:expr) => {
         File {
             name: $name,
             text: include_str!(concat!("../../../schemas/ready/", $name, ".toml")),
             families: $families,
+            prefixes: $prefixes,
         }
     };
 }
 
 const FILES: &[File] = &[
-    file!("bullmq", Some(3)),
+    // Its documentation recommends the second prefix for a Cluster.
+    file!("bullmq", Some(3), &["{bull}:"]),
     file!("celery", Some(1)),
     file!("centrifugo", Some(1)),
     file!("connect_redis", Some(1)),
@@ -72,11 +79,17 @@ pub fn ready_schema(choice: &str) -> Result<Schema, Error> {
 
 /// The ready-made schemas that `infer` recognizes.
 pub fn recognizable() -> Result<Vec<Known>, Error> {
-    let known = |file: &File| {
-        let families = file.families?;
-        Some(parse(file).map(|schema| Known { name: ready_name(&schema), schema, families }))
-    };
-    FILES.iter().filter_map(known).collect()
+    let mut all = Vec::new();
+    for file in FILES {
+        let Some(families) = file.families else { continue };
+        let schema = parse(file)?;
+        for prefix in file.prefixes {
+            let name = format!("{}={prefix}", ready_name(&schema));
+            all.push(Known { schema: ready_schema(&name)?, name, families });
+        }
+        all.push(Known { name: ready_name(&schema), schema, families });
+    }
+    Ok(all)
 }
 
 fn parse(file: &File) -> Result<Schema, Error> {
@@ -107,7 +120,10 @@ mod tests {
     fn prefix_can_be_replaced_and_unknown_names_are_refused() {
         assert_eq!(ready_schema("connect-redis").unwrap().prefix.value, "sess:");
         assert_eq!(ready_schema("connect-redis=app:sess:").unwrap().prefix.value, "app:sess:");
-        assert!(matches!(ready_schema("connect-redis=a b"), Err(Error::BadPrefix(_))));
+        assert_eq!(ready_schema("bullmq={bull}:").unwrap().prefix.value, "{bull}:");
+        for bad in ["a b", "{bull", "bull}:", "{}:", "{a}{b}:", "{*}:"] {
+            assert!(matches!(ready_schema(&format!("bullmq={bad}")), Err(Error::BadPrefix(_))), "{bad}");
+        }
         assert!(ready_schema("nope").unwrap_err().to_string().contains("nope"));
     }
 }

@@ -17,7 +17,7 @@ type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Whether a declared value is so short that one GETRANGE returns it whole.
 pub(crate) fn is_scalar(value: &Declared) -> bool {
-    !matches!(value, Declared::Any | Declared::Text { .. } | Declared::Json { .. })
+    !matches!(value, Declared::Any | Declared::HyperLogLog) && value.max_bytes().is_none()
 }
 
 /// Adds commands that read values of a key with `len` elements; returns the number of replies to expect.
@@ -29,7 +29,9 @@ pub(crate) fn value_commands(batch: &mut Batch, content: &Content, key: &[u8], l
 fn commands(batch: &mut Batch, content: &Content, key: &[u8], len: u64, scanned: u64) -> usize {
     let last = ELEMENTS - 1;
     match content {
-        Content::String(value) if is_scalar(value) || *value == Declared::Any => return 0,
+        Content::String(value) if is_scalar(value) => return 0,
+        // Of a bitmap only the size is declared.
+        Content::String(Declared::Any | Declared::Bitmap { .. }) => return 0,
         Content::String(_) if len > MAX_VALUE_BYTES => return 0,
         Content::String(_) => batch.cmd("GET").arg(key),
         Content::Hash(fields) if fields.is_empty() => return 0,

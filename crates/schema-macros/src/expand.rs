@@ -172,6 +172,17 @@ fn limits(index: usize, family: &Family) -> TokenStream {
             }
         });
     }
+    items.extend(family.stream.max_age.as_ref().map(|limit| ttl("MAX_AGE", limit)));
+    let field_ttl = family.field_ttl.as_ref().and_then(TtlRule::longest).map(Limit::fixed);
+    items.extend(field_ttl.map(|limit| ttl("FIELD_TTL_MAX", &limit)));
+    if let Some(limit) = &family.stream.max_pending {
+        let (name, value) = (constant(&family.name, "MAX_PENDING"), limit.value);
+        let doc = limit_doc(&value.to_string(), limit);
+        items.push(quote! {
+            #[doc = #doc]
+            pub const #name: u64 = #value;
+        });
+    }
     for (what, limit) in [("max_len", &family.max_len), ("max_keys", &family.max_keys)] {
         let Some(limit) = limit else { continue };
         let (name, value) = (constant(&family.name, &what.to_ascii_uppercase()), limit.value);

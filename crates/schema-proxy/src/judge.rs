@@ -211,10 +211,9 @@ fn judge_text(value: &Value, schema: &Schema, request: &Request<'_>, at: usize) 
         (Some(bytes), _) => value.fits(bytes, schema).err()?.to_string(),
         (None, Some(Some(length))) if at == request.words.len() => {
             let max = match value {
-                Value::Any => return None,
-                Value::Text { max_bytes } | Value::Json { max_bytes, .. } => *max_bytes,
+                Value::Any | Value::HyperLogLog => return None,
                 // Numbers, words, times and ids are short.
-                _ => 0,
+                value => value.max_bytes().unwrap_or(0),
             };
             if length as u64 <= max {
                 return None;

@@ -1,7 +1,11 @@
 //! Checks one key against the family that declares it. Works on facts that the caller has read, without a connection or a
 //! clock; strict tests and the audit share it.
 
+mod stream;
+
 use serde::Serialize;
+
+pub use stream::{GroupFacts, StreamFacts};
 
 use crate::catalog::Catalog;
 use crate::lint::Severity;
@@ -18,6 +22,10 @@ pub struct Facts {
     /// Items, members or fields; bytes of a string.
     pub len: Option<u64>,
     pub sample: Sample,
+    /// Only of a stream.
+    pub stream: StreamFacts,
+    /// Fields of a hash, all or some, with their TTLs.
+    pub field_expiry: Vec<(Vec<u8>, Expiry)>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +69,12 @@ pub enum Breach {
     MisfitValue,
     MissingField,
     UndeclaredField,
+    MissingFieldTtl,
+    LongFieldTtl,
+    UnexpectedFieldTtl,
+    UndeclaredGroup,
+    OverPending,
+    OldEntry,
     TooManyKeys,
     BrokenSum,
     /// The keys of a command are not in one Cluster slot.
@@ -78,6 +92,12 @@ hob_units::names!(Breach {
     MisfitValue = "misfit-value",
     MissingField = "missing-field",
     UndeclaredField = "undeclared-field",
+    MissingFieldTtl = "missing-field-ttl",
+    LongFieldTtl = "long-field-ttl",
+    UnexpectedFieldTtl = "unexpected-field-ttl",
+    UndeclaredGroup = "undeclared-group",
+    OverPending = "over-pending",
+    OldEntry = "old-entry",
     TooManyKeys = "too-many-keys",
     BrokenSum = "broken-sum",
     CrossSlot = "cross-slot",
@@ -91,12 +111,18 @@ impl Breach {
             | Breach::MissingTtl
             | Breach::OverLong
             | Breach::MisfitValue
+            | Breach::MissingFieldTtl
+            | Breach::OverPending
             | Breach::CrossSlot => Severity::Error,
             Breach::UndeclaredKey
             | Breach::LongTtl
             | Breach::UnexpectedTtl
             | Breach::MissingField
             | Breach::UndeclaredField
+            | Breach::LongFieldTtl
+            | Breach::UnexpectedFieldTtl
+            | Breach::UndeclaredGroup
+            | Breach::OldEntry
             | Breach::TooManyKeys
             | Breach::BrokenSum => Severity::Warning,
         }
@@ -132,7 +158,35 @@ pub fn check_facts(schema: &Schema, family: &Family, facts: &Facts) -> Vec<Viola
         violations.push(violation(Breach::OverLong, format!("has {len} elements, more than {}", max.value)));
     }
     check_sample(schema, &family.content, &facts.sample, &mut violations);
+    // Of a long value only the length is known.
+    if let (Content::String(value), Sample::Unread, Some(len)) = (&family.content, &facts.sample, facts.len)
+        && let Err(mismatch) = value.fits_len(len)
+    {
+        violations.push(violation(Breach::MisfitValue, mismatch.to_string()));
+    }
+    stream::check(&family.stream, &facts.stream, &mut violations);
+    if let Some(rule) = &family.field_ttl {
+        check_field_ttls(rule, &facts.field_expiry, &mut violations);
+    }
     violations
+}
+
+/// At most one violation of each kind.
+fn check_field_ttls(rule: &TtlRule, fields: &[(Vec<u8>, Expiry)], violations: &mut Vec<Violation>) {
+    let mut found: Vec<Violation> = Vec::new();
+    for (name, expiry) in fields {
+        let Some(broken) = check_ttl(rule, *expiry) else { continue };
+        let breach = match broken.breach {
+            Breach::MissingTtl => Breach::MissingFieldTtl,
+            Breach::LongTtl => Breach::LongFieldTtl,
+            _ => Breach::UnexpectedFieldTtl,
+        };
+        if found.iter().all(|known| known.breach != breach) {
+            let name = quoted(&String::from_utf8_lossy(name));
+            found.push(violation(breach, format!("field {name} {}", broken.message)));
+        }
+    }
+    violations.append(&mut found);
 }
 
 /// All violations of a key, which may also be undeclared.
@@ -316,6 +370,73 @@ mod tests {
         assert_eq!(ttl(after, Expiry::Never), ["missing-ttl"]);
         assert_eq!(ttl(after, Expiry::InMillis(4_000)), [""; 0]);
         assert_eq!(ttl(after, Expiry::InMillis(6_000)), ["long-ttl"]);
+    }
+
+    #[test]
+    fn ttls_of_fields_are_checked() {
+        let fields = |rule: &str, expiry: &[Expiry]| {
+            let field_expiry = expiry.iter().map(|expiry| (b"f".to_vec(), *expiry)).collect();
+            let facts = Facts { field_expiry, ..Facts::default() };
+            violations_of(&format!("type = \"hash\"\nfield_ttl = {rule}"), &facts)
+        };
+        let (never, soon, late) = (Expiry::Never, Expiry::InMillis(900), Expiry::InMillis(5_000));
+        assert_eq!(fields("{ max = \"1s\" }", &[soon, soon]), [""; 0]);
+        assert_eq!(
+            fields("{ max = \"1s\" }", &[never, late, never, late]),
+            ["missing-field-ttl", "long-field-ttl"]
+        );
+        assert_eq!(fields("{ late = \"1s\", why = \"x\" }", &[never, soon]), [""; 0]);
+        assert_eq!(fields("{ none = \"x\" }", &[never, soon]), ["unexpected-field-ttl"]);
+    }
+
+    #[test]
+    fn groups_and_age_of_streams_are_checked() {
+        let stream = "type = \"stream\"\ngroups = [\"billing\"]\nmax_pending = 10\nmax_age = \"1h\"";
+        let facts = |groups: &[(&str, u64)], oldest_ms| {
+            let group = |(name, pending): &(&str, u64)| GroupFacts {
+                name: name.as_bytes().to_vec(),
+                pending: *pending,
+            };
+            let stream = StreamFacts { groups: groups.iter().map(group).collect(), oldest_ms };
+            Facts { stream, ..Facts::default() }
+        };
+        assert_eq!(violations_of(stream, &facts(&[("billing", 10)], Some(3_600_000))), [""; 0]);
+        assert_eq!(
+            violations_of(stream, &facts(&[("other", 11)], None)),
+            ["undeclared-group", "over-pending"]
+        );
+        assert_eq!(violations_of(stream, &facts(&[], Some(3_600_001))), ["old-entry"]);
+        assert_eq!(violations_of("type = \"stream\"", &facts(&[("other", 11)], Some(u64::MAX))), [""; 0]);
+    }
+
+    #[test]
+    fn length_of_an_unread_string_is_checked() {
+        let facts = |len| Facts { len: Some(len), ..Facts::default() };
+        let bitmap = "type = \"string\"\nvalue = { bitmap = \"1 KiB\" }";
+        assert_eq!(violations_of(bitmap, &facts(1_024)), [""; 0]);
+        assert_eq!(violations_of(bitmap, &facts(1_025)), ["misfit-value"]);
+    }
+
+    #[test]
+    fn binary_forms_and_places_are_checked() {
+        let text = |form: &str, value: &[u8]| {
+            let facts = Facts { sample: Sample::Text(value.to_vec()), ..Facts::default() };
+            violations_of(&format!("type = \"string\"\nvalue = {form}"), &facts)
+        };
+        assert_eq!(text("{ bitmap = 2 }", b"\xff\x00"), [""; 0]);
+        assert_eq!(text("{ bitmap = 2 }", b"\xff\x00\x01"), ["misfit-value"]);
+        assert_eq!(text("{ msgpack = 8 }", b"\x81\xa1a\x01"), [""; 0]);
+        assert_eq!(text("{ msgpack = 3 }", b"\x81\xa1a\x01"), ["misfit-value"]);
+        assert_eq!(text("{ msgpack = 8 }", b"text"), ["misfit-value"]);
+        assert_eq!(text("{ protobuf = 8 }", b"\x08\x96\x01"), [""; 0]);
+        assert_eq!(text("\"hyperloglog\"", b"text"), ["misfit-value"]);
+        let place =
+            |score| Facts { sample: Sample::Scored(vec![(b"Palermo".to_vec(), score)]), ..Facts::default() };
+        let places = "type = \"zset\"\nscore = \"geo\"";
+        assert_eq!(violations_of(places, &place(3_479_099_956_230_698.0)), [""; 0]);
+        for wrong in [1.5, -1.0, 4_503_599_627_370_496.0] {
+            assert_eq!(violations_of(places, &place(wrong)), ["misfit-value"]);
+        }
     }
 
     #[test]

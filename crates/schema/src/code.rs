@@ -204,6 +204,13 @@ fn constants(family: &Family) -> Vec<Constant> {
     constants.extend(
         family.max_keys.as_ref().map(|limit| count("max_keys", limit, "The most keys of the family")),
     );
+    let pending = "The most pending entries of a consumer group";
+    constants.extend(family.stream.max_pending.as_ref().map(|limit| count("max_pending", limit, pending)));
+    constants.extend(
+        family.stream.max_age.as_ref().map(|limit| time("max_age", limit, "The greatest age of an entry")),
+    );
+    let field_ttl = family.field_ttl.as_ref().and_then(TtlRule::longest).map(Limit::fixed);
+    constants.extend(field_ttl.map(|limit| time("field_ttl_max", &limit, "The longest TTL of a field")));
     constants
 }
 

@@ -2,6 +2,7 @@
 //! still use the old version.
 
 mod forms;
+mod limits;
 
 use std::fmt::Write as _;
 
@@ -210,6 +211,8 @@ impl<'s> Differ<'s> {
         }
         self.content(old, new, subject);
         self.ttl(&old.ttl.rule, &new.ttl.rule, subject);
+        self.field_ttl(old, new, subject);
+        self.stream(&old.stream, &new.stream, subject);
         self.limit(old.max_len.as_ref(), new.max_len.as_ref(), "max_len", WRITES, subject);
         self.limit(old.max_keys.as_ref(), new.max_keys.as_ref(), "max_keys", &[Effect::Data], subject);
         if self.changes.len() == before && words(old) != words(new) {

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::examples::{example_key, example_publish, example_read, example_write, shell_words};
 use crate::keyspace::{Keyspace, Layout};
-use crate::model::{Content, Family, Schema, Tag};
+use crate::model::{Content, Family, Schema, StreamRules, Tag};
 use crate::units::format_size;
 
 /// The whole page.
@@ -113,6 +113,20 @@ impl Page<'_> {
         }
     }
 
+    fn stream(&self, rules: &StreamRules, out: &mut String) {
+        if let Some(groups) = &rules.groups {
+            let groups: Vec<String> = groups.iter().map(|group| format!("`{group}`")).collect();
+            let groups = if groups.is_empty() { "none".to_owned() } else { groups.join(", ") };
+            let _ = writeln!(out, "- **Consumer groups**: {groups}.");
+        }
+        if let Some(limit) = &rules.max_pending {
+            let _ = writeln!(out, "- **Pending entries** of each group: at most {}.", words::count(limit));
+        }
+        if let Some(limit) = &rules.max_age {
+            let _ = writeln!(out, "- **Age of the oldest entry**: at most {}.", words::duration(limit));
+        }
+    }
+
     fn family(&self, index: usize, family: &Family, out: &mut String) {
         let schema = self.schema;
         let _ = writeln!(out, "### {}\n\n`{}{}`\n", family.name, schema.prefix.value, family.pattern.text);
@@ -128,6 +142,10 @@ impl Page<'_> {
             }
         }
         let _ = writeln!(out, "- **TTL**: {}", words::ttl_sentence(family));
+        if let Some(rule) = &family.field_ttl {
+            let _ = writeln!(out, "- **TTL of each field**: {}", words::rule_sentence(rule));
+        }
+        self.stream(&family.stream, out);
         if let Some(limit) = &family.max_len {
             let _ = writeln!(out, "- **Length**: at most {}.", words::count(limit));
         }

@@ -22,6 +22,11 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
     let value = |value: &Value| given(None).unwrap_or_else(|| example_value(value, schema));
     let ttl_ms = written_ttl_ms(declared);
     let mut commands = vec![match &declared.content {
+        Content::String(Value::Bitmap { .. }) => command(&["SETBIT", &key, "7", "1"]),
+        Content::String(Value::HyperLogLog) => command(&["PFADD", &key, "element"]),
+        Content::Zset { member, score: Value::Geo } => {
+            command(&["GEOADD", &key, "13.361389", "38.115556", &value(member)])
+        }
         Content::String(shape) => {
             let mut set = command(&["SET", &key, &value(shape)]);
             set.extend(ttl_ms.map(ttl_words).unwrap_or_default());
@@ -62,7 +67,12 @@ pub fn example_write(space: &Keyspace, family: usize) -> Vec<Command> {
 /// The command that reads a key of a family.
 pub fn example_read(space: &Keyspace, family: usize) -> Command {
     let key = example_key(space, family);
-    match space.schema().families[family].content {
+    match &space.schema().families[family].content {
+        Content::String(Value::Bitmap { .. }) => command(&["BITCOUNT", &key]),
+        Content::String(Value::HyperLogLog) => command(&["PFCOUNT", &key]),
+        Content::Zset { score: Value::Geo, .. } => {
+            command(&["GEOSEARCH", &key, "FROMLONLAT", "15", "37", "BYRADIUS", "200", "km", "ASC"])
+        }
         Content::String(_) => command(&["GET", &key]),
         Content::Hash(_) => command(&["HGETALL", &key]),
         Content::List(_) => command(&["LRANGE", &key, "0", "9"]),
@@ -156,6 +166,12 @@ pub fn example_value(value: &Value, schema: &Schema) -> String {
         Value::UnixMillis => (NOW_S * 1_000).to_string(),
         Value::Id(id) => schema.ids[*id].example.clone(),
         Value::Json { form, .. } => example_json(form, schema, 0),
+        // The number 42; and a field with it.
+        Value::MsgPack { .. } => "*".to_owned(),
+        Value::Protobuf { .. } => "(*".to_owned(),
+        // Their examples are commands.
+        Value::Bitmap { .. } | Value::HyperLogLog => "bits".to_owned(),
+        Value::Geo => "3479099956230698".to_owned(),
     }
 }
 

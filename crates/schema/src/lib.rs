@@ -24,10 +24,12 @@ pub use json_schema::json_schema;
 pub use keyspace::{Keyspace, Layout, Shard};
 pub use model::id::{IdError, IdForm, IdRule, LAST_UNIX_MS, RawChars, SEPARATOR, Without};
 pub use model::pattern::{Pattern, Segment};
-pub use model::value::{JsonForm, Member, Mismatch, Shape, Value, is_iso8601, is_rfc3339, quoted};
+pub use model::value::{
+    JsonForm, Member, Mismatch, Shape, Value, is_hyperloglog, is_iso8601, is_rfc3339, quoted,
+};
 pub use model::{
     Allow, BadEnv, Channel, Content, EnvVar, Example, Family, Field, FieldName, KeyType, Limit, Prefix,
-    Presence, Renewal, Role, Schema, Tag, Ttl, TtlRule,
+    Presence, Renewal, Role, Schema, StreamRules, Tag, Ttl, TtlRule,
 };
 pub use parse::snake;
 pub use parse::source::{ParseError, ParseErrors, Position};

@@ -43,10 +43,16 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// Whether a text can be a prefix: none of its characters has a special meaning.
+    /// Whether a text can be a prefix: none of its characters has a special meaning, except for one hash tag such as
+    /// `{bull}:`, which puts all keys into one slot of a Cluster.
     pub fn accepts(text: &str) -> bool {
         let special = |char: char| char.is_control() || " {}<>*?[]\\%\"'".contains(char);
-        !text.contains(special)
+        match text.split_once('{') {
+            None => !text.contains(special),
+            Some((before, rest)) => rest.split_once('}').is_some_and(|(tag, after)| {
+                !tag.is_empty() && ![before, tag, after].iter().any(|part| part.contains(special))
+            }),
+        }
     }
 }
 
@@ -82,6 +88,10 @@ pub struct Family {
     pub max_len: Option<Limit<u64>>,
     pub max_keys: Option<Limit<u64>>,
     pub ttl: Ttl,
+    /// Only of a hash: how long its fields may live.
+    pub field_ttl: Option<TtlRule>,
+    /// Only of a stream.
+    pub stream: StreamRules,
     pub tag: Tag,
     pub role: Option<Role>,
     /// Families that a script uses together with this one.
@@ -99,6 +109,17 @@ pub struct Family {
     pub position: Position,
 }
 
+/// What a stream may hold, besides its length and the fields of its entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamRules {
+    /// The names of its consumer groups; `None` allows any.
+    pub groups: Option<Vec<String>>,
+    /// Maximum number of pending entries of each group.
+    pub max_pending: Option<Limit<u64>>,
+    /// Maximum age of the oldest entry, by the time in its id.
+    pub max_age: Option<Limit<Duration>>,
+}
+
 /// An example for the documentation: a value, an item or a member, or some fields of a hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Example {
@@ -108,15 +129,7 @@ pub struct Example {
 
 impl Family {
     pub fn kind(&self) -> KeyType {
-        match self.content {
-            Content::String(_) => KeyType::String,
-            Content::Hash(_) => KeyType::Hash,
-            Content::List(_) => KeyType::List,
-            Content::Set(_) => KeyType::Set,
-            Content::Zset { .. } => KeyType::Zset,
-            Content::Stream(_) => KeyType::Stream,
-            Content::Module(_) => KeyType::Module,
-        }
+        self.content.kind()
     }
 
     /// The type as `TYPE` names it.
@@ -143,6 +156,20 @@ pub enum Content {
     Stream(Vec<Field>),
     /// The type of this name, which only its module can read.
     Module(String),
+}
+
+impl Content {
+    pub fn kind(&self) -> KeyType {
+        match self {
+            Content::String(_) => KeyType::String,
+            Content::Hash(_) => KeyType::Hash,
+            Content::List(_) => KeyType::List,
+            Content::Set(_) => KeyType::Set,
+            Content::Zset { .. } => KeyType::Zset,
+            Content::Stream(_) => KeyType::Stream,
+            Content::Module(_) => KeyType::Module,
+        }
+    }
 }
 
 /// One field of a hash, or a rule for many.
@@ -207,6 +234,15 @@ impl TtlRule {
             TtlRule::After { keep, backstop, .. } => {
                 Some(backstop.as_ref().map_or(keep.value, |backstop| backstop.value.max(keep.value)))
             }
+        }
+    }
+
+    fn limits_mut(&mut self) -> Vec<&mut Limit<Duration>> {
+        match self {
+            TtlRule::Undeclared | TtlRule::None { .. } => Vec::new(),
+            TtlRule::Max(limit) | TtlRule::Exact(limit) | TtlRule::Late { max: limit, .. } => vec![limit],
+            TtlRule::Range(min, max) => vec![min, max],
+            TtlRule::After { keep, backstop, .. } => std::iter::once(keep).chain(backstop).collect(),
         }
     }
 
@@ -329,7 +365,8 @@ impl Schema {
     pub fn apply_env(&mut self, env: &dyn Fn(&str) -> Option<String>) -> Result<(), BadEnv> {
         if let Some((variable, text)) = self.prefix.env.as_ref().and_then(|name| Some((name, env(name)?))) {
             if !Prefix::accepts(&text) {
-                let expected = "a prefix without braces, stars, spaces or control characters";
+                let expected =
+                    "a prefix without stars, spaces or control characters, and with at most one hash tag";
                 return Err(BadEnv { variable: variable.clone(), text, expected });
             }
             self.prefix.value = text;
@@ -339,24 +376,14 @@ impl Schema {
         }
         read_count(&mut self.shards, env)?;
         for family in &mut self.families {
-            for limit in family.max_len.iter_mut().chain(&mut family.max_keys) {
+            let counts = family.max_len.iter_mut().chain(&mut family.max_keys);
+            for limit in counts.chain(&mut family.stream.max_pending) {
                 read_count(limit, env)?;
             }
-            match &mut family.ttl.rule {
-                TtlRule::Undeclared | TtlRule::None { .. } => {}
-                TtlRule::Max(limit) | TtlRule::Exact(limit) | TtlRule::Late { max: limit, .. } => {
-                    read_duration(limit, env)?;
-                }
-                TtlRule::Range(min, max) => {
-                    read_duration(min, env)?;
-                    read_duration(max, env)?;
-                }
-                TtlRule::After { keep, backstop, .. } => {
-                    read_duration(keep, env)?;
-                    if let Some(backstop) = backstop {
-                        read_duration(backstop, env)?;
-                    }
-                }
+            let durations = family.ttl.rule.limits_mut().into_iter();
+            let durations = durations.chain(family.field_ttl.iter_mut().flat_map(TtlRule::limits_mut));
+            for limit in durations.chain(&mut family.stream.max_age) {
+                read_duration(limit, env)?;
             }
         }
         Ok(())

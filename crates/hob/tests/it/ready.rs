@@ -34,15 +34,17 @@ fn work(script: &str, redis: &RedisServer, arguments: &[&str]) {
 
 /// The workload leaves keys of at least so many families, and all of them match.
 #[track_caller]
-fn audited(name: &str, families: usize, script: &str, arguments: &[&str]) {
+fn audited(name: &str, families: usize, script: &str, arguments: &[&str]) -> RedisServer {
     let redis = RedisServer::start();
     work(script, &redis, arguments);
     let report = stdout(&schema(&["audit", "--with", name, &redis.url()]), 0);
     assert!(report.contains("all keys match the schemas"), "{report}");
+    let name = name.split('=').next().unwrap_or(name);
     let prefix = format!("{}.", name.replace('-', "_"));
     let used = report.lines().take_while(|line| !line.starts_with("biggest keys"));
     let used = used.filter(|line| line.starts_with(&prefix)).count();
     assert!(used >= families, "{used} families: {report}");
+    redis
 }
 
 #[test]
@@ -88,6 +90,15 @@ mod slow {
     #[test]
     fn bullmq_is_clean() {
         audited("bullmq", 20, "bullmq.js", &[]);
+    }
+
+    /// Its documentation recommends a hash tag for a Cluster.
+    #[test]
+    fn bullmq_with_a_hash_tag_is_clean_and_recognized() {
+        let redis = audited("bullmq={bull}:", 20, "bullmq.js", &["{bull}"]);
+        let proposal = stdout(&schema(&["infer", &redis.url()]), 0);
+        assert!(proposal.contains(" keys of bullmq={bull}:"), "{proposal}");
+        assert!(!proposal.contains("[key."), "{proposal}");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use hob_schema::check::{Expiry, Facts, Sample};
 use hob_schema::{Catalog, Content, FamilyId};
 use hob_store::{Cmd, Value};
 
+use super::details::{field_ttl_command, read_field_ttls, read_stream, stream_commands};
 use super::sampling::{Choice, Selection};
 use crate::batch::{Batch, Reply, decode, next, value};
 use crate::error::Error;
@@ -105,6 +106,9 @@ impl Prober {
         let mut probed: Vec<ProbedKey> = keys.into_iter().map(|key| self.recognize(catalog, key)).collect();
         self.read_lengths(master, catalog, &mut probed).await?;
         self.read_samples(master, catalog, &mut probed).await?;
+        if master.has_field_ttls() {
+            read_field_lifetimes(master, catalog, &mut probed).await?;
+        }
         Ok(probed)
     }
 
@@ -198,7 +202,7 @@ impl Prober {
         }
         let mut replies = batch.read(master).await?.into_iter();
         for question in questions {
-            question.read(catalog, &mut probed[question.index], &mut replies);
+            question.read(catalog, &mut probed[question.index], &mut replies, master.now_ms());
         }
         Ok(())
     }
@@ -228,7 +232,12 @@ impl Prober {
             }
             _ => 0,
         };
-        (kind || memory || values > 0).then_some(Question { index, kind, memory, values })
+        let details = match (entry.family, len) {
+            (Some(id), Some(_)) => stream_commands(batch, &catalog.family(id).stream, &entry.key),
+            _ => 0,
+        };
+        let asked = kind || memory || values > 0 || details > 0;
+        asked.then_some(Question { index, kind, memory, values, details })
     }
 }
 
@@ -237,12 +246,19 @@ struct Question {
     index: usize,
     kind: bool,
     memory: bool,
-    /// How many replies hold values.
+    /// How many replies hold values, and how many the consumer groups and the age of a stream.
     values: usize,
+    details: usize,
 }
 
 impl Question {
-    fn read(&self, catalog: &Catalog, entry: &mut ProbedKey, replies: &mut impl Iterator<Item = Reply>) {
+    fn read(
+        &self,
+        catalog: &Catalog,
+        entry: &mut ProbedKey,
+        replies: &mut impl Iterator<Item = Reply>,
+        now_ms: u64,
+    ) {
         if self.kind {
             entry.facts.kind = next(replies, &mut entry.refused);
             entry.gone = entry.facts.kind.as_deref() == Some("none");
@@ -251,15 +267,43 @@ impl Question {
             entry.bytes = next(replies, &mut entry.refused);
         }
         if let Some(id) = entry.family.filter(|_| self.values > 0) {
-            let values: Vec<Value> =
-                replies.take(self.values).filter_map(|reply| value(reply, &mut entry.refused)).collect();
+            let values: Vec<Value> = replies
+                .by_ref()
+                .take(self.values)
+                .filter_map(|reply| value(reply, &mut entry.refused))
+                .collect();
             let sample = read_sample(catalog.family(id).kind(), values, entry.facts.len);
             entry.facts.sample = sample.unwrap_or_default();
+        }
+        if let Some(id) = entry.family.filter(|_| self.details > 0) {
+            let rules = &catalog.family(id).stream;
+            entry.facts.stream = read_stream(rules, replies, &mut entry.refused, now_ms);
         }
     }
 }
 
-fn expiry(ttl_ms: Option<i64>) -> Expiry {
+/// The TTLs of the fields of hashes that were read, where the schema has a rule for them.
+async fn read_field_lifetimes(
+    master: &Master,
+    catalog: &Catalog,
+    probed: &mut [ProbedKey],
+) -> Result<(), Error> {
+    let mut batch = Batch::default();
+    let mut questions = Vec::new();
+    for (index, entry) in probed.iter().enumerate() {
+        if entry.family.is_some_and(|id| catalog.family(id).field_ttl.is_some()) {
+            questions.extend(field_ttl_command(&mut batch, entry).map(|names| (index, names)));
+        }
+    }
+    let mut replies = batch.read(master).await?.into_iter();
+    for (index, names) in questions {
+        let entry = &mut probed[index];
+        entry.facts.field_expiry = read_field_ttls(names, replies.next(), &mut entry.refused);
+    }
+    Ok(())
+}
+
+pub(super) fn expiry(ttl_ms: Option<i64>) -> Expiry {
     match ttl_ms {
         Some(-1) => Expiry::Never,
         Some(ms) => u64::try_from(ms).map_or(Expiry::Unknown, Expiry::InMillis),

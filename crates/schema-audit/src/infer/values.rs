@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use hob_schema::{LAST_UNIX_MS, is_iso8601, is_rfc3339};
+use hob_schema::{LAST_UNIX_MS, is_hyperloglog, is_iso8601, is_rfc3339};
 use serde_json::Value as Json;
 
 /// A JSON object with more members than this has no shape.
@@ -15,6 +15,7 @@ const MAX_MEMBERS: usize = 64;
 pub(super) struct ValueStats {
     values: u64,
     longest: u64,
+    hyperloglog: bool,
     text: bool,
     flag: bool,
     int: bool,
@@ -33,6 +34,7 @@ impl Default for ValueStats {
         ValueStats {
             values: 0,
             longest: 0,
+            hyperloglog: true,
             text: true,
             flag: true,
             int: true,
@@ -52,6 +54,7 @@ impl ValueStats {
     pub(super) fn add(&mut self, value: &[u8]) {
         self.values += 1;
         self.longest = self.longest.max(value.len() as u64);
+        self.hyperloglog = self.hyperloglog && is_hyperloglog(value);
         let Ok(text) = std::str::from_utf8(value) else {
             *self = ValueStats { text: false, ..self.only_text() };
             return;
@@ -72,7 +75,7 @@ impl ValueStats {
     pub(super) fn add_unread(&mut self, len: u64) {
         self.values += 1;
         let text = self.text;
-        *self = ValueStats { text, ..self.only_text() };
+        *self = ValueStats { text, hyperloglog: false, ..self.only_text() };
         self.longest = self.longest.max(len);
     }
 
@@ -81,6 +84,7 @@ impl ValueStats {
         ValueStats {
             values: self.values,
             longest: self.longest,
+            hyperloglog: self.hyperloglog,
             text: self.text,
             flag: false,
             int: false,
@@ -125,6 +129,7 @@ impl ValueStats {
         }
         self.values += other.values;
         self.longest = self.longest.max(other.longest);
+        self.hyperloglog &= other.hyperloglog;
         self.text &= other.text;
         self.flag &= other.flag;
         self.int &= other.int;
@@ -150,7 +155,9 @@ impl ValueStats {
     pub(super) fn form(&self, name: &str, shapes: &mut Shapes) -> String {
         let max = (self.longest * 2).next_power_of_two().max(64);
         let word = match () {
-            () if self.values == 0 || !self.text => "any",
+            () if self.values == 0 => "any",
+            () if self.hyperloglog => "hyperloglog",
+            () if !self.text => "any",
             () if self.flag => return "{ enum = [\"true\", \"false\"] }".to_owned(),
             () if self.unix_ms => "unix_ms",
             () if self.unix_s => "unix_s",

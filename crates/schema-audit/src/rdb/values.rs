@@ -2,11 +2,11 @@
 
 use std::io::Read;
 
-use hob_schema::check::Sample;
+use hob_schema::check::{GroupFacts, Sample};
 
 use super::RdbError;
 use super::input::Input;
-use super::packed::{Elements, Pairs, integers, listpack, stream_entries, ziplist, zipmap};
+use super::packed::{Elements, integers, listpack, stream_entries, ziplist, zipmap};
 
 /// Longer values are not checked.
 const MAX_VALUE: u64 = 64 << 10;
@@ -23,10 +23,36 @@ pub(super) struct ReadValue {
     pub(super) kind: String,
     pub(super) len: Option<u64>,
     pub(super) sample: Sample,
+    /// When fields of a hash expire, in Unix milliseconds; `None` if they do not.
+    pub(super) field_expires_ms: Vec<(Vec<u8>, Option<u64>)>,
+    /// The time in the id of the oldest entry of a stream.
+    pub(super) oldest_id_ms: Option<u64>,
+    pub(super) groups: Vec<GroupFacts>,
 }
 
 fn value(kind: &str, len: u64, sample: Sample) -> ReadValue {
-    ReadValue { kind: kind.to_owned(), len: Some(len), sample }
+    ReadValue {
+        kind: kind.to_owned(),
+        len: Some(len),
+        sample,
+        field_expires_ms: Vec::new(),
+        oldest_id_ms: None,
+        groups: Vec::new(),
+    }
+}
+
+fn hash_value(len: u64, fields: Vec<ReadField>) -> ReadValue {
+    let whole = fields.len() as u64 == len;
+    let expires = fields.iter().map(|field| (field.name.clone(), field.expires_ms)).collect();
+    let fields = fields.into_iter().map(|field| (field.name, field.value)).collect();
+    ReadValue { field_expires_ms: expires, ..value("hash", len, Sample::Hash { fields, whole }) }
+}
+
+/// A field of a hash, and when it expires.
+struct ReadField {
+    name: Vec<u8>,
+    value: Vec<u8>,
+    expires_ms: Option<u64>,
 }
 
 impl<R: Read> Input<R> {
@@ -115,26 +141,46 @@ impl<R: Read> Input<R> {
         text.parse().map_err(|_| self.error("a score is not a number"))
     }
 
-    /// Fields and values; the later types have a time of expiry before each field.
+    /// Fields and values; the later types have a time of expiry before each field, which one of them counts from the earliest
+    /// one.
     fn hash(&mut self, kind: u8) -> Result<ReadValue, RdbError> {
-        if kind == 24 {
-            // The earliest time at which a field expires.
-            self.skip(8)?;
-        }
+        let earliest_ms = if kind == 24 { u64::from_le_bytes(self.bytes()?) } else { 1 };
         let len = self.length()?;
-        let mut fields: Pairs = Vec::new();
+        let mut fields = Vec::new();
         for _ in 0..len {
-            if kind != 4 {
-                self.length()?;
-            }
-            let (name, name_len) = self.string_up_to(MAX_VALUE)?;
-            let (text, text_len) = self.string_up_to(MAX_VALUE)?;
-            if fields.len() < MAX_ELEMENTS && name_len <= MAX_VALUE && text_len <= MAX_VALUE {
-                fields.push((name, text));
+            let time = if kind == 4 { 0 } else { self.length()? };
+            let expires_ms = (time > 0).then(|| time.saturating_add(earliest_ms.saturating_sub(1)));
+            let kept = self.field(&mut fields)?;
+            if let Some(field) = fields.last_mut().filter(|_| kept) {
+                field.expires_ms = expires_ms;
             }
         }
-        let whole = fields.len() as u64 == len;
-        Ok(value("hash", len, Sample::Hash { fields, whole }))
+        Ok(hash_value(len, fields))
+    }
+
+    /// A hash of Valkey 9: after each value is the time at which the field expires.
+    pub(super) fn valkey_hash(&mut self) -> Result<ReadValue, RdbError> {
+        let len = self.length()?;
+        let mut fields = Vec::new();
+        for _ in 0..len {
+            let kept = self.field(&mut fields)?;
+            let expires = i64::from_le_bytes(self.bytes()?);
+            if let Some(field) = fields.last_mut().filter(|_| kept) {
+                field.expires_ms = u64::try_from(expires).ok();
+            }
+        }
+        Ok(hash_value(len, fields))
+    }
+
+    /// Reads a field, and says whether it was kept.
+    fn field(&mut self, fields: &mut Vec<ReadField>) -> Result<bool, RdbError> {
+        let (name, name_len) = self.string_up_to(MAX_VALUE)?;
+        let (value, value_len) = self.string_up_to(MAX_VALUE)?;
+        let kept = fields.len() < MAX_ELEMENTS && name_len <= MAX_VALUE && value_len <= MAX_VALUE;
+        if kept {
+            fields.push(ReadField { name, value, expires_ms: None });
+        }
+        Ok(kept)
     }
 
     fn block(&mut self, read: fn(&[u8]) -> Elements) -> Result<Vec<Vec<u8>>, RdbError> {
@@ -152,14 +198,14 @@ impl<R: Read> Input<R> {
     /// Fields and values, or with `width` three also the times at which the fields expire.
     fn packed_pairs(&mut self, read: fn(&[u8]) -> Elements, width: usize) -> Result<ReadValue, RdbError> {
         let elements = self.block(read)?;
-        let len = elements.len() / width;
-        let fields: Pairs = elements
-            .chunks_exact(width)
-            .take(MAX_ELEMENTS)
-            .map(|field| (field[0].clone(), field[1].clone()))
-            .collect();
-        let whole = fields.len() == len;
-        Ok(value("hash", len as u64, Sample::Hash { fields, whole }))
+        let time = |text: &Vec<u8>| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+        let field = |field: &[Vec<u8>]| ReadField {
+            name: field[0].clone(),
+            value: field[1].clone(),
+            expires_ms: field.get(2).and_then(time).filter(|time| *time > 0),
+        };
+        let fields = elements.chunks_exact(width).take(MAX_ELEMENTS).map(field).collect();
+        Ok(hash_value((elements.len() / width) as u64, fields))
     }
 
     fn packed_scores(&mut self, read: fn(&[u8]) -> Elements) -> Result<ReadValue, RdbError> {
@@ -191,8 +237,11 @@ impl<R: Read> Input<R> {
 
     fn stream(&mut self, kind: u8) -> Result<ReadValue, RdbError> {
         let mut entries = Vec::new();
+        let mut oldest_id_ms = None;
         for _ in 0..self.length()? {
-            self.skip_string()?;
+            // The id of the first entry of the block.
+            let id = self.string()?;
+            oldest_id_ms = oldest_id_ms.or(id.first_chunk().map(|ms| u64::from_be_bytes(*ms)));
             let bytes = self.string()?;
             if entries.len() < MAX_ELEMENTS {
                 let read = stream_entries(&bytes);
@@ -201,23 +250,32 @@ impl<R: Read> Input<R> {
             }
         }
         let len = self.length()?;
-        // The last id; then the first id, the last deleted id and a count.
+        // The last id; then the first id, the last deleted id and a count. The first entry of a block may be deleted.
         let ids = if kind >= STREAM_2 { 7 } else { 2 };
-        for _ in 0..ids {
-            self.length()?;
+        for at in 0..ids {
+            let part = self.length()?;
+            if at == 2 {
+                oldest_id_ms = Some(part);
+            }
         }
+        let mut groups = Vec::new();
         for _ in 0..self.length()? {
-            self.group(kind)?;
+            let group = self.group(kind)?;
+            if groups.len() < MAX_ELEMENTS {
+                groups.push(group);
+            }
         }
-        Ok(value("stream", len, Sample::Entries(entries)))
+        let oldest_id_ms = oldest_id_ms.filter(|_| len > 0);
+        Ok(ReadValue { oldest_id_ms, groups, ..value("stream", len, Sample::Entries(entries)) })
     }
 
-    fn group(&mut self, kind: u8) -> Result<(), RdbError> {
-        self.skip_string()?;
+    fn group(&mut self, kind: u8) -> Result<GroupFacts, RdbError> {
+        let name = self.string()?;
         for _ in 0..if kind >= STREAM_2 { 3 } else { 2 } {
             self.length()?;
         }
-        for _ in 0..self.length()? {
+        let pending = self.length()?;
+        for _ in 0..pending {
             // The id and the time of the delivery, and the number of deliveries.
             self.skip(16 + 8)?;
             self.length()?;
@@ -225,17 +283,17 @@ impl<R: Read> Input<R> {
         for _ in 0..self.length()? {
             self.skip_string()?;
             self.skip(if kind >= STREAM_3 { 16 } else { 8 })?;
-            let pending = self.length()?;
-            self.skip(pending.saturating_mul(16))?;
+            let own = self.length()?;
+            self.skip(own.saturating_mul(16))?;
         }
-        Ok(())
+        Ok(GroupFacts { name, pending })
     }
 
     /// The value of a module, which only the module can read; its parts are marked so that others can skip it.
     fn module(&mut self) -> Result<ReadValue, RdbError> {
         let id = self.length()?;
         self.skip_module()?;
-        Ok(ReadValue { kind: module_name(id), len: None, sample: Sample::Unread })
+        Ok(ReadValue { len: None, ..value(&module_name(id), 0, Sample::Unread) })
     }
 
     pub(super) fn skip_module(&mut self) -> Result<(), RdbError> {
@@ -278,9 +336,15 @@ mod tests {
 
     #[test]
     fn hash_fields_with_a_ttl_are_read() {
-        let bytes = [&[0; 8][..], &[2, 5, 1, b'a', 1, b'x', 0, 1, b'b', 1, b'y']].concat();
+        let bytes = [&1_000_u64.to_le_bytes()[..], &[2, 5, 1, b'a', 1, b'x', 0, 1, b'b', 1, b'y']].concat();
         let read = Input::new(bytes.as_slice()).value(24).unwrap();
         let Sample::Hash { fields, whole: true } = read.sample else { panic!("{:?}", read.sample) };
         assert_eq!(fields, [(b"a".to_vec(), b"x".to_vec()), (b"b".to_vec(), b"y".to_vec())]);
+        assert_eq!(read.field_expires_ms, [(b"a".to_vec(), Some(1_004)), (b"b".to_vec(), None)]);
+        let none = [0xff; 8];
+        let bytes =
+            [&[2, 1, b'a', 1, b'x'][..], &1_004_u64.to_le_bytes(), &[1, b'b', 1, b'y'], &none].concat();
+        let valkey = Input::new(bytes.as_slice()).valkey_hash().unwrap();
+        assert_eq!(valkey.field_expires_ms, read.field_expires_ms);
     }
 }

@@ -7,6 +7,7 @@ mod documents;
 mod infer;
 mod round_trip;
 mod sampling;
+mod types;
 mod watch;
 
 use std::path::{Path, PathBuf};

@@ -35,7 +35,7 @@ var (
 	intForm      = regexp.MustCompile(`^(?:0|[1-9][0-9]*)$`)
 	hourForm     = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}_[0-9]{2}$`)
 	endpointForm = regexp.MustCompile(`^(?:[a-z]+|[A-Z-]+ /(?:[^\x00-\x20\x7f%?\[\]{}\\"]|%(?:[013-9A-F][0-9A-F]|2[0-689B-F]))*)$`)
-	notInPrefix  = regexp.MustCompile(`[\x00-\x20\x7f-\x{9f}{}<>*?\[\]\\%"']`)
+	prefixForm   = regexp.MustCompile(`^[^\x00-\x20\x7f-\x{9f}{}<>*?\[\]\\%"']*(?:\{[^\x00-\x20\x7f-\x{9f}{}<>*?\[\]\\%"']+\}[^\x00-\x20\x7f-\x{9f}{}<>*?\[\]\\%"']*)?$`)
 	shardsForm   = regexp.MustCompile(`^0*[1-9][0-9]{0,8}$`)
 )
 
@@ -152,7 +152,7 @@ func FromEnv(layout Layout, lookup func(string) (string, bool)) (Keys, error) {
 	if prefix, found := lookup(prefixEnv); found && prefixEnv != "" {
 		keys.prefix = prefix
 	}
-	if !utf8.ValidString(keys.prefix) || notInPrefix.MatchString(keys.prefix) {
+	if !utf8.ValidString(keys.prefix) || !prefixForm.MatchString(keys.prefix) {
 		return Keys{}, fmt.Errorf("%s: %q cannot be a prefix", prefixEnv, keys.prefix)
 	}
 	shards := strconv.Itoa(defaultShards)

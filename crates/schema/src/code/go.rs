@@ -194,7 +194,7 @@ fn json_type(form: &JsonForm) -> String {
 fn scanned_type(value: &Value) -> &'static str {
     match value {
         Value::Int { .. } | Value::UnixSeconds | Value::UnixMillis => "int64",
-        Value::Float { .. } => "float64",
+        Value::Float { .. } | Value::Geo => "float64",
         Value::Bool => "bool",
         _ => "string",
     }

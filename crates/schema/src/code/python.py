@@ -35,7 +35,8 @@ _ENDPOINT = re.compile(
     r'[a-z]+|[A-Z-]+ /(?:[^\x00-\x20\x7f%?\[\]{}\\"]|%(?:[013-9A-F][0-9A-F]|2[0-689B-F]))*'
 )
 _SPECIAL = re.compile(r"""[\x00-\x20"%'*/:?\[\\\]{}\x7f]""")
-_NOT_IN_PREFIX = re.compile(r"""[\x00-\x20\x7f-\x9f{}<>*?\[\]\\%"']""")
+_IN_PREFIX = r"""[^\x00-\x20\x7f-\x9f{}<>*?\[\]\\%"']"""
+_PREFIX_FORM = re.compile(_IN_PREFIX + r"*(?:\{" + _IN_PREFIX + r"+\}" + _IN_PREFIX + r"*)?")
 _SHARDS = re.compile(r"0*[1-9][0-9]{0,8}")
 
 
@@ -119,7 +120,7 @@ class _Space:
         prefix = read(self._PREFIX_ENV)
         self.layout: Final = layout
         self.prefix: Final = self._PREFIX if prefix is None else prefix
-        if _NOT_IN_PREFIX.search(self.prefix):
+        if not _PREFIX_FORM.fullmatch(self.prefix):
             raise ValueError(f"{self._PREFIX_ENV}: {self.prefix!r} cannot be a prefix")
         shards = read(self._SHARDS_ENV) or str(self._SHARDS)
         if not _SHARDS.fullmatch(shards):

@@ -153,6 +153,9 @@ fn text_type(value: &Value, schema: &Schema) -> String {
     match value {
         Value::Bool => "Literal[\"0\", \"1\"]".into(),
         Value::OneOf(words) => format!("Literal[{}]", literals(words)),
+        Value::Bitmap { .. } | Value::HyperLogLog | Value::MsgPack { .. } | Value::Protobuf { .. } => {
+            "bytes".into()
+        }
         Value::Id(id) => {
             let rule = &schema.ids[*id];
             type_name(rule.of.as_deref().unwrap_or(&rule.name))

@@ -137,6 +137,10 @@ fn text_type(value: &Value, schema: &Schema) -> String {
         Value::Any | Value::Text { .. } | Value::Rfc3339 | Value::Iso8601 | Value::Json { .. } => {
             "string".into()
         }
+        Value::Geo => "FloatText".into(),
+        Value::Bitmap { .. } | Value::HyperLogLog | Value::MsgPack { .. } | Value::Protobuf { .. } => {
+            "Uint8Array".into()
+        }
     }
 }
 

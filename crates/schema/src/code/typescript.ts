@@ -154,7 +154,7 @@ class _Space {
     const read = (name: string | undefined) => (name === undefined ? undefined : env[name]);
     this.layout = layout;
     this.prefix = read(settings.prefixEnv) ?? settings.prefix;
-    if (/[\x00-\x20\x7f-\x9f{}<>*?[\]\\%"']/.test(this.prefix)) {
+    if (!/^[^\x00-\x20\x7f-\x9f{}<>*?[\]\\%"']*(?:\{[^\x00-\x20\x7f-\x9f{}<>*?[\]\\%"']+\}[^\x00-\x20\x7f-\x9f{}<>*?[\]\\%"']*)?$/.test(this.prefix)) {
       throw new RangeError(`${settings.prefixEnv}: ${JSON.stringify(this.prefix)} cannot be a prefix`);
     }
     const shards = read(settings.shardsEnv) ?? String(settings.shards);

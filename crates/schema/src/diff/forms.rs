@@ -82,7 +82,15 @@ fn value_accepts(wide: (&Value, &Schema), narrow: (&Value, &Schema)) -> bool {
             Value::Text { max_bytes },
             Value::Int { .. } | Value::Bool | Value::UnixSeconds | Value::UnixMillis,
         ) => *max_bytes >= NUMBER_BYTES,
-        (Value::Text { max_bytes }, Value::Json { max_bytes: narrow, .. }) => max_bytes >= narrow,
+        (Value::Text { max_bytes }, Value::Json { max_bytes: narrow, .. })
+        | (Value::MsgPack { max_bytes }, Value::MsgPack { max_bytes: narrow })
+        | (Value::Protobuf { max_bytes }, Value::Protobuf { max_bytes: narrow }) => max_bytes >= narrow,
+        // A bitmap is any string.
+        (Value::Bitmap { max_bytes }, narrow) => {
+            narrow.max_bytes().is_some_and(|narrow| *max_bytes >= narrow)
+        }
+        (Value::Int { min, max }, Value::Geo) => *min <= 0 && *max >= 1 << 52,
+        (Value::Float { min, max }, Value::Geo) => *min <= 0.0 && *max >= (1_u64 << 52) as f64,
         (Value::Json { form, max_bytes }, Value::Json { form: narrow_form, max_bytes: narrow }) => {
             max_bytes >= narrow && json_accepts(form, narrow_form)
         }

@@ -29,6 +29,8 @@ fn content_bytes(schema: &Schema, content: &Content, items: u64) -> u64 {
     match content {
         // Small numbers live in the header itself.
         Content::String(Value::Int { .. } | Value::UnixSeconds | Value::UnixMillis) => 0,
+        // Some elements, without the empty registers.
+        Content::String(Value::HyperLogLog) => text_bytes(64),
         Content::String(value) => text_bytes(size(value)),
         Content::Hash(fields) => {
             let named = fields.iter().filter(|field| matches!(field.name, FieldName::Exact(_)));

@@ -22,7 +22,17 @@ pub fn ttl(rule: &TtlRule) -> String {
 
 /// A sentence or two.
 pub fn ttl_sentence(family: &Family) -> String {
-    let mut text = match &family.ttl.rule {
+    let mut text = rule_sentence(&family.ttl.rule);
+    match family.ttl.renewal {
+        Renewal::Unspecified => {}
+        Renewal::EachWrite => text += " Each write renews it.",
+        Renewal::Never => text += " Writes do not renew it.",
+    }
+    text
+}
+
+pub(super) fn rule_sentence(rule: &TtlRule) -> String {
+    match rule {
         TtlRule::Undeclared => "not declared.".to_owned(),
         TtlRule::Max(limit) => format!("always set, at most {}.", duration(limit)),
         TtlRule::Exact(limit) => format!("always set, to {}.", duration(limit)),
@@ -33,16 +43,10 @@ pub fn ttl_sentence(family: &Family) -> String {
             let until = backstop.as_ref().map(|backstop| format!(", and {} until then", duration(backstop)));
             format!("{} after {event}{}.", duration(keep), until.unwrap_or_default())
         }
-    };
-    match family.ttl.renewal {
-        Renewal::Unspecified => {}
-        Renewal::EachWrite => text += " Each write renews it.",
-        Renewal::Never => text += " Writes do not renew it.",
     }
-    text
 }
 
-fn duration(limit: &Limit<std::time::Duration>) -> String {
+pub(super) fn duration(limit: &Limit<std::time::Duration>) -> String {
     format!("{}{}", format_duration(limit.value), env(limit.env.as_ref()))
 }
 
@@ -126,6 +130,13 @@ pub fn value(value: &Value, schema: &Schema) -> String {
         Value::Json { form, max_bytes } => {
             format!("JSON {}, at most {}", json(form), format_size(*max_bytes))
         }
+        Value::Bitmap { max_bytes } => format!("a bitmap of at most {}", format_size(*max_bytes)),
+        Value::HyperLogLog => "a HyperLogLog".into(),
+        Value::MsgPack { max_bytes } => format!("MessagePack of at most {}", format_size(*max_bytes)),
+        Value::Protobuf { max_bytes } => {
+            format!("a Protocol Buffers message of at most {}", format_size(*max_bytes))
+        }
+        Value::Geo => "a place (geohash)".into(),
     }
 }
 

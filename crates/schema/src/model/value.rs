@@ -1,9 +1,16 @@
 //! Values: what a string, a field, an item, a member or a score may be.
 
+mod binary;
+
 use serde_json::Value as Json;
+
+pub use binary::is_hyperloglog;
 
 use crate::model::Schema;
 use crate::model::id::IdRule;
+
+/// A geohash has 52 bits.
+const GEOHASH_END: f64 = (1_u64 << 52) as f64;
 
 /// The declared form of one value of a key.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +42,22 @@ pub enum Value {
         form: JsonForm,
         max_bytes: u64,
     },
+    /// Bits, written with `SETBIT` and `BITFIELD`.
+    Bitmap {
+        max_bytes: u64,
+    },
+    /// A set of which only the size can be estimated, written with `PFADD`.
+    HyperLogLog,
+    /// One MessagePack value.
+    MsgPack {
+        max_bytes: u64,
+    },
+    /// A Protocol Buffers message.
+    Protobuf {
+        max_bytes: u64,
+    },
+    /// Only for scores: a place, written with `GEOADD`.
+    Geo,
 }
 
 /// The declared form of a part of a JSON value.
@@ -91,14 +114,28 @@ impl Value {
 
     /// Checks that the bytes have this form. `schema` is used to look up shapes and ids.
     pub fn fits(&self, bytes: &[u8], schema: &Schema) -> Result<(), Mismatch> {
-        if matches!(self, Value::Any) {
-            return Ok(());
+        match self {
+            Value::Any => return Ok(()),
+            Value::Bitmap { max_bytes } => return at_most(bytes.len(), *max_bytes),
+            Value::HyperLogLog => return binary::hyperloglog(bytes),
+            Value::MsgPack { max_bytes } => {
+                return at_most(bytes.len(), *max_bytes).and_then(|()| binary::msgpack(bytes));
+            }
+            Value::Protobuf { max_bytes } => {
+                return at_most(bytes.len(), *max_bytes).and_then(|()| binary::protobuf(bytes));
+            }
+            _ => {}
         }
         let Ok(text) = std::str::from_utf8(bytes) else {
             return mismatch("is not UTF-8");
         };
         match self {
-            Value::Any => Ok(()),
+            Value::Any
+            | Value::Bitmap { .. }
+            | Value::HyperLogLog
+            | Value::MsgPack { .. }
+            | Value::Protobuf { .. }
+            | Value::Geo => Ok(()),
             Value::Int { min, max } => match text.parse::<i64>() {
                 Ok(number) if number < *min => mismatch(format!("{number} is below {min}")),
                 Ok(number) if number > *max => mismatch(format!("{number} is above {max}")),
@@ -128,6 +165,26 @@ impl Value {
         }
     }
 
+    /// The maximum size, if the form declares one.
+    pub fn max_bytes(&self) -> Option<u64> {
+        match self {
+            Value::Text { max_bytes }
+            | Value::Json { max_bytes, .. }
+            | Value::Bitmap { max_bytes }
+            | Value::MsgPack { max_bytes }
+            | Value::Protobuf { max_bytes } => Some(*max_bytes),
+            _ => None,
+        }
+    }
+
+    /// Checks that a value of so many bytes, which were not read, can have this form.
+    pub fn fits_len(&self, bytes: u64) -> Result<(), Mismatch> {
+        match self.max_bytes() {
+            Some(max) => at_most(usize::try_from(bytes).unwrap_or(usize::MAX), max),
+            None => Ok(()),
+        }
+    }
+
     /// Checks that a score has this form. Scores are doubles.
     pub fn fits_score(&self, score: f64) -> Result<(), Mismatch> {
         match self {
@@ -140,6 +197,8 @@ impl Value {
             Value::Float { min, max } => within(score, *min, *max),
             Value::UnixSeconds => in_era(score),
             Value::UnixMillis => in_era(score / 1_000.0),
+            Value::Geo if score.fract() == 0.0 && (0.0..GEOHASH_END).contains(&score) => Ok(()),
+            Value::Geo => mismatch(format!("score {score} is not a geohash of 52 bits, as GEOADD writes it")),
             _ => Ok(()),
         }
     }

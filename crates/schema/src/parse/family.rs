@@ -5,9 +5,12 @@ use super::table::{Item, Reader, Table};
 use super::value::{Names, read_fields, read_value};
 use crate::model::pattern::Pattern;
 use crate::model::value::Value;
-use crate::model::{Allow, Channel, Content, Example, Family, KeyType, Renewal, Role, Tag, Ttl, TtlRule};
+use crate::model::{
+    Allow, Channel, Content, Example, Family, Field, FieldName, KeyType, Presence, Renewal, Role,
+    StreamRules, Tag, Ttl, TtlRule,
+};
 
-pub(crate) const FAMILY_KEYS: [&str; 22] = [
+pub(crate) const FAMILY_KEYS: [&str; 26] = [
     "pattern",
     "type",
     "also",
@@ -19,6 +22,10 @@ pub(crate) const FAMILY_KEYS: [&str; 22] = [
     "max_len",
     "max_keys",
     "ttl",
+    "field_ttl",
+    "groups",
+    "max_pending",
+    "max_age",
     "tag",
     "role",
     "with",
@@ -59,7 +66,16 @@ pub(super) fn read_family(
         }
         _ => {}
     }
-    let (pattern, content) = (pattern?, content?);
+    let (pattern, mut content) = (pattern?, content?);
+    only_for(table, &["groups", "max_pending", "max_age"], &content, KeyType::Stream, reader);
+    only_for(table, &["field_ttl"], &content, KeyType::Hash, reader);
+    // To check their TTLs, the fields have to be read.
+    if let Content::Hash(fields) = &mut content
+        && fields.is_empty()
+        && table.get("field_ttl").is_some()
+    {
+        fields.push(Field { name: FieldName::Any, value: Value::Any, presence: Presence::Optional });
+    }
     Some(Family {
         name: name.to_owned(),
         content,
@@ -67,6 +83,12 @@ pub(super) fn read_family(
         max_len,
         max_keys: table.get("max_keys").and_then(|item| read_count(item, reader)),
         ttl: read_ttl(table.get("ttl"), reader),
+        field_ttl: table.get("field_ttl").map(|item| read_ttl(Some(item), reader).rule),
+        stream: StreamRules {
+            groups: table.get("groups").map(|item| item.texts(reader)),
+            max_pending: table.get("max_pending").and_then(|item| read_count(item, reader)),
+            max_age: table.get("max_age").and_then(|item| read_duration(item, reader)),
+        },
         tag: read_tag(table.get("tag"), &pattern, names, reader),
         role: table.get("role").and_then(|item| read_role(item, reader)),
         with: texts(table, "with", reader),
@@ -116,6 +138,18 @@ pub(super) fn read_channel(
     })
 }
 
+/// Reports keys that another type of family has.
+fn only_for(table: &Table<'_>, keys: &[&str], content: &Content, kind: KeyType, reader: &mut Reader<'_>) {
+    for key in keys {
+        if let Some(item) = table.get(key)
+            && content.kind() != kind
+        {
+            let message = format!("a {} has no `{key}`", content.kind().as_str());
+            reader.report(item.at, message, format!("type = \"{}\"", kind.as_str()));
+        }
+    }
+}
+
 fn texts(table: &Table<'_>, name: &str, reader: &mut Reader<'_>) -> Vec<String> {
     table.get(name).map(|item| item.texts(reader)).unwrap_or_default()
 }
@@ -156,7 +190,13 @@ fn read_content(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>) ->
         }
     }
     let value = |key: &str, reader: &mut Reader<'_>| match table.get(key) {
-        Some(item) => read_value(item, names, reader),
+        Some(item) => {
+            let value = read_value(item, names, reader)?;
+            if value == Value::Geo && key != "score" {
+                reader.report(item.at, "\"geo\" is the form of a score", "score = \"geo\" of a sorted set");
+            }
+            Some(value)
+        }
         None => Some(Value::Any),
     };
     let fields = |reader: &mut Reader<'_>| {

@@ -6,10 +6,23 @@ use crate::model::id::IdRule;
 use crate::model::value::{JsonForm, Member, Shape, Value};
 use crate::model::{Field, FieldName, Presence};
 
-pub(crate) const VALUE_WORDS: [&str; 9] =
-    ["any", "int", "float", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms", "json"];
-pub(crate) const VALUE_KEYS: [&str; 9] =
-    ["int", "float", "enum", "text", "id", "json", "max_bytes", "is", "optional"];
+pub(crate) const VALUE_WORDS: [&str; 11] =
+    ["any", "int", "float", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms", "json", "hyperloglog", "geo"];
+/// The keys that name a form come first.
+pub(crate) const VALUE_KEYS: [&str; 12] = [
+    "int",
+    "float",
+    "enum",
+    "text",
+    "id",
+    "json",
+    "bitmap",
+    "msgpack",
+    "protobuf",
+    "max_bytes",
+    "is",
+    "optional",
+];
 pub(crate) const JSON_WORDS: [&str; 9] =
     ["any", "string", "int", "number", "bool", "rfc3339", "iso8601", "unix_s", "unix_ms"];
 pub(crate) const JSON_KEYS: [&str; 4] = ["enum", "list", "shape", "optional"];
@@ -32,7 +45,7 @@ pub(super) fn read_value(item: Item<'_>, names: Names<'_>, reader: &mut Reader<'
     table.only(&VALUE_KEYS, reader);
     let value = read_value_table(&table, names, reader);
     if value.is_none() {
-        let said = VALUE_KEYS.iter().take(6).any(|key| table.get(key).is_some()) || table.get("is").is_some();
+        let said = VALUE_KEYS.iter().take(9).any(|key| table.get(key).is_some()) || table.get("is").is_some();
         if !said {
             reader.report(
                 item.at,
@@ -68,6 +81,8 @@ fn value_word(word: &str) -> Option<Value> {
         "unix_s" => Value::UnixSeconds,
         "unix_ms" => Value::UnixMillis,
         "json" => Value::Json { form: JsonForm::Any, max_bytes: DEFAULT_JSON_BYTES },
+        "hyperloglog" => Value::HyperLogLog,
+        "geo" => Value::Geo,
         _ => return None,
     })
 }
@@ -92,6 +107,16 @@ fn read_value_table(table: &Table<'_>, names: Names<'_>, reader: &mut Reader<'_>
     }
     if let Some(item) = table.get("text") {
         return Some(Value::Text { max_bytes: read_count(item, reader)?.value });
+    }
+    let bytes = |key: &str, reader: &mut Reader<'_>| Some(read_count(table.get(key)?, reader)?.value);
+    if let Some(max_bytes) = bytes("bitmap", reader) {
+        return Some(Value::Bitmap { max_bytes });
+    }
+    if let Some(max_bytes) = bytes("msgpack", reader) {
+        return Some(Value::MsgPack { max_bytes });
+    }
+    if let Some(max_bytes) = bytes("protobuf", reader) {
+        return Some(Value::Protobuf { max_bytes });
     }
     if let Some(item) = table.get("id") {
         let name = item.text(reader)?;

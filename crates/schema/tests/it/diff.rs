@@ -142,3 +142,30 @@ fn report_names_file_line_and_reason() {
                     1 breaking, 0 migration, 0 compatible\n";
     assert_eq!(text, expected);
 }
+
+#[test]
+fn edits_of_streams_fields_and_binary_values_are_classified() {
+    let change = |kind: &str, from: &str, to: &str| {
+        let schema = |rules: &str| {
+            let head = "[schema]\nname = \"t\"\nversion = 1\n[key.k]\npattern = \"k\"\n";
+            parse(&format!("{head}type = \"{kind}\"\n{rules}\n"))
+        };
+        diff(&schema(from), &schema(to)).iter().map(|change| change.class.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(change("stream", "groups = [\"a\"]", "groups = [\"a\", \"b\"]"), ["compatible"]);
+    assert_eq!(change("stream", "groups = [\"a\", \"b\"]", "groups = [\"a\"]"), ["breaking"]);
+    assert_eq!(change("stream", "", "groups = []"), ["breaking"]);
+    assert_eq!(change("stream", "groups = []", ""), ["compatible"]);
+    assert_eq!(change("stream", "max_pending = 5", "max_pending = 4"), ["migration"]);
+    assert_eq!(change("stream", "max_age = \"1h\"", "max_age = \"2h\""), ["compatible"]);
+    assert_eq!(change("stream", "", "max_age = \"2h\""), ["breaking"]);
+    assert_eq!(
+        change("hash", "field_ttl = { max = \"1h\" }", "field_ttl = { max = \"2h\" }"),
+        ["compatible"]
+    );
+    assert_eq!(change("hash", "field_ttl = { max = \"2h\" }", "field_ttl = { max = \"1h\" }"), ["breaking"]);
+    assert_eq!(change("string", "value = { msgpack = 5 }", "value = { msgpack = 5 }"), [""; 0]);
+    assert_eq!(change("string", "value = { msgpack = 5 }", "value = { msgpack = 4 }"), ["breaking"]);
+    assert_eq!(change("string", "value = { bitmap = 5 }", "value = \"hyperloglog\""), ["breaking"]);
+    assert_eq!(change("zset", "score = \"geo\"", "score = \"geo\""), [""; 0]);
+}

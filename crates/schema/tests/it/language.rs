@@ -155,3 +155,47 @@ fn pattern_with_a_tag_keeps_it_under_both_layouts() {
         assert_eq!(space.key(0, &["7"], None), "a:{7}:b");
     }
 }
+
+#[test]
+fn rules_of_one_type_are_refused_for_another() {
+    for (body, expected) in [
+        ("type = \"set\"\ngroups = [\"a\"]", "a set has no `groups`"),
+        ("type = \"hash\"\nmax_age = \"1h\"", "a hash has no `max_age`"),
+        ("type = \"stream\"\nfield_ttl = { max = \"1h\" }", "a stream has no `field_ttl`"),
+        ("type = \"zset\"\nmember = \"geo\"", "\"geo\" is the form of a score"),
+        ("type = \"string\"\nvalue = { bitmap = \"much\" }", "expected"),
+    ] {
+        let found = family(&format!("pattern = \"k:<userId>\"\n{body}"));
+        assert!(found.len() == 1 && found[0].contains(expected), "{body}: {found:?}");
+    }
+}
+
+#[test]
+fn limits_of_streams_and_fields_come_from_the_environment() {
+    let text = "[schema]\nname = \"t\"\nversion = 1\n[key.s]\npattern = \"s\"\ntype = \"stream\"\n\
+                max_pending = { env = \"PENDING\", default = 5 }\nmax_age = { env = \"AGE\", default = \"1h\" }\n\
+                [key.h]\npattern = \"h\"\ntype = \"hash\"\n\
+                field_ttl = { max = { env = \"FIELD\", default = \"1h\" } }\n";
+    let mut schema = Schema::parse("t.toml", text).unwrap();
+    schema.apply_env(&|name| Some(if name == "PENDING" { "9" } else { "2h" }.to_owned())).unwrap();
+    let rules = &schema.families[0].stream;
+    assert_eq!(rules.max_pending.as_ref().unwrap().value, 9);
+    let hours = std::time::Duration::from_hours(2);
+    assert_eq!(rules.max_age.as_ref().unwrap().value, hours);
+    assert_eq!(schema.families[1].field_ttl.as_ref().unwrap().longest(), Some(hours));
+}
+
+#[test]
+fn prefix_may_have_one_hash_tag() {
+    let key = |prefix: &str| {
+        let text = format!(
+            "[schema]\nname = \"t\"\nversion = 1\nprefix = \"{prefix}\"\n[key.k]\npattern = \"k\"\ntype = \"set\"\n"
+        );
+        let schema = Schema::parse("t.toml", &text).map_err(|errors| errors.to_string())?;
+        Ok::<_, String>(Keyspace::new(schema, Layout::Plain).key(0, &[], None))
+    };
+    assert_eq!(key("{bull}:").unwrap(), "{bull}:k");
+    for bad in ["{bull", "bull}", "{}:", "{a}{b}:", "{a*}:"] {
+        assert!(key(bad).is_err(), "{bad}");
+    }
+}

@@ -85,7 +85,7 @@ fn prefix() -> BoxedStrategy<Option<String>> {
     prop_oneof![
         8 => Just(None),
         2 => select(&["", "x:", "ä-", "a/b.", "1"][..]).prop_map(|text| Some(text.to_owned())),
-        1 => select(&["a b", "{x}", "a*", "\n", "\u{85}", "50%", "a'b", "<x>"][..]).prop_map(|text| Some(text.to_owned())),
+        1 => select(&["a b", "{x}", "{a", "{a}{b}", "{}", "a*", "\n", "\u{85}", "50%", "a'b", "<x>"][..]).prop_map(|text| Some(text.to_owned())),
     ]
     .boxed()
 }
