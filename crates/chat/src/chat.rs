@@ -109,7 +109,7 @@ impl Service for Chat {
         let store = context.store.clone();
         let node = Node::new(&store, &keys, &context.node, now.node_lease.get());
         let inner = Inner {
-            tokens: Tokens::from_config(&now)?,
+            tokens: Tokens::from_config(&now, &context.outbound)?,
             api_key: read_api_key(&now)?,
             database: context.database.clone(),
             rate_limit_store: store.with_deadline(RATE_LIMIT_TIMEOUT),

@@ -1,10 +1,12 @@
 //! The `[chat]` section of `hob.toml`.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use hob_net::client_tls;
 use hob_service::config::{Mistakes, check_origin};
 use hob_service::{Period, SecretRef, section};
+use hob_web::ProtectedUrl;
 use serde::{Deserialize, Serialize};
 
 use crate::namespace::{self, Namespace};
@@ -18,8 +20,20 @@ section! {
         pub token_secret: Option<SecretRef> = None,
         /// Public keys in PEM files. RSA keys verify RS256, P-256 keys verify ES256.
         pub token_public_keys: Vec<String> = Vec::new(),
+        /// A URL with public keys (JWKS), such as that of an identity provider. They verify RS256 and ES256. Must start with https://,
+        /// except on this machine. Set token_audience, too, if the provider signs tokens for other applications.
+        pub token_jwks_url: Option<ProtectedUrl> = None,
+        /// The keys are fetched again after this time, and at most every 30 seconds when a token names an unknown key. A key that was
+        /// withdrawn is accepted for up to this time.
+        pub token_jwks_refresh: Period = Period::from_secs(600) => Period::from_secs(1)..,
+        /// How long fetched keys are used while the URL is not reachable. After that, tokens are not accepted.
+        pub token_jwks_max_age: Period = Period::from_secs(86_400) => Period::from_secs(1)..,
+        /// A PEM file with the certificate authorities of token_jwks_url. Default: the public ones.
+        pub token_jwks_ca_file: Option<PathBuf> = None,
         /// The required audience (`aud`) of tokens. Not checked if empty.
         pub token_audience: String = String::new(),
+        /// The required issuer (`iss`) of tokens. Not checked if empty.
+        pub token_issuer: String = String::new(),
         /// How long a connection stays open after its token expired, so that the client can refresh it.
         pub token_grace: Period = Period::from_secs(5),
         /// Other origins whose pages may connect, for example https://shop.example. This server's own pages and
@@ -102,5 +116,6 @@ fn check_files(config: &Config, mistakes: &mut Mistakes) {
     if let Some(source) = &config.api_key {
         mistakes.check("api_key", read_secret(source));
     }
+    mistakes.check("token_jwks_ca_file", client_tls(config.token_jwks_ca_file.as_deref()));
     mistakes.check_each("token_public_keys", &config.token_public_keys, |path| public_key(Path::new(path)));
 }

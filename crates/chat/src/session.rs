@@ -179,7 +179,7 @@ impl Session {
         } else if command.ping.is_some() {
             Ok(ReplyResult::Ping(protocol::Empty {}))
         } else if let Some(refresh) = command.sub_refresh {
-            self.refresh_subscription(client, &refresh)
+            self.refresh_subscription(client, &refresh).await
         } else if command.connect.is_some() {
             return Err(Disconnect::BAD_REQUEST.with_detail("already connected"));
         } else {

@@ -60,10 +60,11 @@ mod service;
 mod web;
 
 pub use access::audit::{self, Audit};
+pub use access::jwks;
 pub use access::oidc::{Issuer, OidcConfig, RedirectUrl, RoleRule, Roles, SignInConfig};
 pub use access::{
-    Access, ApiKeyCheck, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken, Role,
-    Scope, Scopes, Token, TokenCreation, TokenId, Tokens, random_secret,
+    Access, ApiKeyCheck, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken,
+    ProtectedUrl, Role, Scope, Scopes, Token, TokenCreation, TokenId, Tokens, random_secret,
 };
 pub use config::Config;
 /// The URL of an asset, for pages with their own layout: `asset("hob.css")`.

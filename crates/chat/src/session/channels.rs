@@ -33,7 +33,7 @@ impl Session {
         let (channel, namespace) = namespace::find(&config, &request.channel).ok_or_else(unknown_channel)?;
         let mut admission = Admission::default();
         if !request.token.is_empty() {
-            admission = self.verify_subscription(client, &channel, &request.token)?.into();
+            admission = self.verify_subscription(client, &channel, &request.token).await?.into();
         } else if !namespace.admits(&channel, &client.user) {
             return Err(ReplyError::PERMISSION_DENIED);
         }
@@ -68,20 +68,21 @@ impl Session {
     }
 
     /// The token of a subscription must be for this channel and this user.
-    fn verify_subscription(
+    async fn verify_subscription(
         &self,
         client: &Client,
         channel: &NamedChannel,
         token: &str,
     ) -> Result<VerifiedSubscription, ReplyError> {
-        match self.chat.inner.tokens.verify_subscription(token, now_s()) {
+        match self.chat.inner.tokens.verify_subscription(token, now_s()).await {
             Ok(verified) if verified.user == client.user && verified.channel == *channel => Ok(verified),
             Err(BadToken::Expired) => Err(ReplyError::TOKEN_EXPIRED),
+            Err(BadToken::Unavailable) => Err(ReplyError::INTERNAL),
             Ok(_) | Err(BadToken::Invalid) => Err(ReplyError::PERMISSION_DENIED),
         }
     }
 
-    pub(super) fn refresh_subscription(
+    pub(super) async fn refresh_subscription(
         &self,
         client: &Client,
         request: &SubRefreshRequest,
@@ -92,7 +93,7 @@ impl Session {
         }
         let config = self.chat.config();
         let (channel, _) = namespace::find(&config, &request.channel).ok_or_else(unknown_channel)?;
-        let verified = self.verify_subscription(client, &channel, &request.token)?;
+        let verified = self.verify_subscription(client, &channel, &request.token).await?;
         let expires_s = verified.expires_s;
         if !self.chat.inner.namespaces.set_expiry(&channel, &client.socket, expires_s) {
             return Err(ReplyError::PERMISSION_DENIED);

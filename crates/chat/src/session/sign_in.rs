@@ -16,6 +16,8 @@ use crate::{Error, Refusal};
 enum SignInError {
     /// The client must not try again with a token of this kind.
     Invalid,
+    /// The token cannot be verified now: the client tries again.
+    Unverified,
     /// The token has expired, or is revoked: the client requests a new one.
     Expired,
     Failed(Error),
@@ -32,6 +34,7 @@ impl Session {
         let sign_in = match self.verify(token).await {
             Ok(sign_in) => sign_in,
             Err(SignInError::Invalid) => return Err(Disconnect::INVALID_TOKEN),
+            Err(SignInError::Unverified) => return Err(Disconnect::SERVER_ERROR),
             Err(SignInError::Expired) => return Err(self.reject_expired(id)),
             Err(SignInError::Failed(error)) => return Err(setup_failed(&error)),
         };
@@ -65,6 +68,7 @@ impl Session {
         let sign_in = match self.verify(token).await {
             Ok(sign_in) if sign_in.verified.user == client.user => sign_in,
             Ok(_) | Err(SignInError::Invalid) => return Err(Disconnect::INVALID_TOKEN),
+            Err(SignInError::Unverified) => return Ok(Some(ReplyResult::Error(ReplyError::INTERNAL))),
             Err(SignInError::Expired) => return Ok(Some(ReplyResult::Error(ReplyError::TOKEN_EXPIRED))),
             Err(SignInError::Failed(error)) => return Ok(Some(ReplyResult::Error(super::internal(error)))),
         };
@@ -83,9 +87,11 @@ impl Session {
     /// Verifies a token and the credential that issued it. The credential is watched before it is checked, so that no
     /// revocation is missed.
     async fn verify(&self, token: &str) -> Result<SignIn, SignInError> {
-        let verified = self.chat.inner.tokens.verify(token, now_s()).map_err(|reason| match reason {
+        let verified = self.chat.inner.tokens.verify(token, now_s()).await;
+        let verified = verified.map_err(|reason| match reason {
             BadToken::Invalid => SignInError::Invalid,
             BadToken::Expired => SignInError::Expired,
+            BadToken::Unavailable => SignInError::Unverified,
         })?;
         let Some(reference) = &verified.credential else {
             return Ok(SignIn { verified, credential: CredentialWatch::default() });

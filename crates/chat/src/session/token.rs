@@ -1,12 +1,15 @@
 //! JSON Web Tokens, which identify users. Each key has exactly one algorithm, so a token cannot choose how it is
 //! verified, and `none` is never accepted.
 
+mod published;
+
 use std::fmt;
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hob_database::UnixMs;
+use hob_net::Outbound;
 use hob_service::SecretRef;
 use hob_service::config::Secret;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
@@ -16,6 +19,7 @@ use serde_json::value::RawValue;
 use crate::keys::{NamedChannel, UserId};
 use crate::session::protocol::{one_line, raw};
 use crate::{Config, Error};
+use published::PublishedKeys;
 
 /// Longer tokens are rejected unread.
 const MAX_BYTES: usize = 8 * 1024;
@@ -32,9 +36,11 @@ const P256_PREFIX: &str = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE";
 /// The keys that verify tokens, and the one that signs them.
 pub struct Tokens {
     verifiers: Vec<Verifier>,
+    published: Option<PublishedKeys>,
     /// Signs the tokens that this process issues.
     signing_key: Option<EncodingKey>,
     audience: Option<String>,
+    issuer: Option<String>,
 }
 
 /// A key and the one algorithm that it is for.
@@ -71,6 +77,8 @@ pub(crate) struct VerifiedSubscription {
 pub enum BadToken {
     Invalid,
     Expired,
+    /// The keys that could verify it are not available now.
+    Unavailable,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +99,8 @@ struct Claims {
     hob_credential: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     aud: Option<Audience>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    iss: Option<String>,
     /// The channel of a token for a subscription. The token of a connection has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
@@ -107,7 +117,7 @@ enum Audience {
 
 impl Tokens {
     /// Loads the keys that the configuration names. If it names none, generates a secret for this process.
-    pub fn from_config(config: &Config) -> Result<Self, Error> {
+    pub fn from_config(config: &Config, outbound: &Outbound) -> Result<Self, Error> {
         let mut verifiers = Vec::new();
         let mut secret = None;
         if let Some(source) = &config.token_secret {
@@ -119,20 +129,22 @@ impl Tokens {
             let key = public_key(Path::new(path));
             verifiers.push(key.map_err(|reason| Error::Config(format!("token_public_keys: {reason}")))?);
         }
-        if secret.is_none() && verifiers.is_empty() {
+        let published = PublishedKeys::from_config(config, outbound)?;
+        if secret.is_none() && verifiers.is_empty() && published.is_none() {
             secret = Some(rand::random::<[u8; 32]>().to_vec());
         }
         if let Some(secret) = &secret {
             verifiers.push(Verifier { algorithm: Algorithm::HS256, key: DecodingKey::from_secret(secret) });
         }
         let signing_key = secret.map(|secret| EncodingKey::from_secret(&secret));
-        let audience = Some(config.token_audience.clone()).filter(|audience| !audience.is_empty());
-        Ok(Self { verifiers, signing_key, audience })
+        let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+        let (audience, issuer) = (some(&config.token_audience), some(&config.token_issuer));
+        Ok(Self { verifiers, published, signing_key, audience, issuer })
     }
 
     /// Verifies the token of a connection at a time in Unix seconds.
-    pub fn verify(&self, token: &str, now_s: i64) -> Result<Verified, BadToken> {
-        let claims = self.claims(token)?;
+    pub async fn verify(&self, token: &str, now_s: i64) -> Result<Verified, BadToken> {
+        let claims = self.claims(token).await?;
         // A token for one channel must not sign in.
         if claims.channel.is_some() {
             return Err(BadToken::Invalid);
@@ -141,12 +153,12 @@ impl Tokens {
     }
 
     /// Verifies the token of a subscription.
-    pub(crate) fn verify_subscription(
+    pub(crate) async fn verify_subscription(
         &self,
         token: &str,
         now_s: i64,
     ) -> Result<VerifiedSubscription, BadToken> {
-        let claims = self.claims(token)?;
+        let claims = self.claims(token).await?;
         let channel = claims.channel.as_ref().and_then(|channel| NamedChannel::new(channel.as_str()).ok());
         let channel = channel.ok_or(BadToken::Invalid)?;
         if claims.info.as_ref().is_some_and(|info| info.get().len() > MAX_INFO_BYTES) {
@@ -158,11 +170,17 @@ impl Tokens {
     }
 
     /// The claims of a token with a valid signature.
-    fn claims(&self, token: &str) -> Result<Claims, BadToken> {
+    async fn claims(&self, token: &str) -> Result<Claims, BadToken> {
         if token.len() > MAX_BYTES || has_critical_extensions(token) {
             return Err(BadToken::Invalid);
         }
-        self.verifiers.iter().find_map(|verifier| verifier.decode(token)).ok_or(BadToken::Invalid)
+        if let Some(claims) = self.verifiers.iter().find_map(|verifier| verifier.decode(token)) {
+            return Ok(claims);
+        }
+        match &self.published {
+            Some(keys) => keys.claims(token).await,
+            None => Err(BadToken::Invalid),
+        }
     }
 
     fn accept(&self, claims: &Claims, now_s: i64) -> Result<Verified, BadToken> {
@@ -171,6 +189,9 @@ impl Tokens {
         if let Some(wanted) = &self.audience
             && !claims.aud.as_ref().is_some_and(|audience| audience.contains(wanted))
         {
+            return Err(BadToken::Invalid);
+        }
+        if self.issuer.is_some() && claims.iss != self.issuer {
             return Err(BadToken::Invalid);
         }
         if claims.nbf.is_some_and(|from| from as i64 > now_s + LEEWAY_S) {
@@ -204,6 +225,7 @@ impl Tokens {
             iat: Some(UnixMs::now().0 as f64 / 1_000.0),
             hob_credential: credential,
             aud: self.audience.clone().map(Audience::One),
+            iss: self.issuer.clone(),
             channel: channel.map(ToString::to_string),
             info: None,
         };
@@ -284,6 +306,7 @@ impl fmt::Debug for Tokens {
 #[cfg(test)]
 mod tests {
     use base64::engine::general_purpose::STANDARD;
+    use futures_util::FutureExt as _;
     use jsonwebtoken::crypto::sign;
     use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 
@@ -292,7 +315,12 @@ mod tests {
     const NOW: i64 = 1_763_289_000;
 
     fn tokens() -> Tokens {
-        Tokens::from_config(&Config::default()).unwrap()
+        Tokens::from_config(&Config::default(), &Outbound::default()).unwrap()
+    }
+
+    /// Keys that are not fetched verify at once.
+    fn verify(tokens: &Tokens, token: &str, now_s: i64) -> Result<Verified, BadToken> {
+        tokens.verify(token, now_s).now_or_never().expect("no request")
     }
 
     fn anna() -> UserId {
@@ -303,10 +331,10 @@ mod tests {
     fn token_is_valid_until_it_expires() {
         let tokens = tokens();
         let token = tokens.issue(&anna(), NOW + 60).unwrap();
-        let verified = tokens.verify(&token, NOW).unwrap();
+        let verified = verify(&tokens, &token, NOW).unwrap();
         assert_eq!((verified.user, verified.expires_s), (anna(), NOW + 60));
         assert!(verified.issued_ms > NOW * 1_000, "{}", verified.issued_ms);
-        assert_eq!(tokens.verify(&token, NOW + 66), Err(BadToken::Expired));
+        assert_eq!(verify(&tokens, &token, NOW + 66), Err(BadToken::Expired));
     }
 
     #[test]
@@ -317,10 +345,10 @@ mod tests {
             let mut changed = token.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(tokens.verify(&changed, NOW), Err(BadToken::Invalid), "byte {at}");
+            assert_eq!(verify(&tokens, &changed, NOW), Err(BadToken::Invalid), "byte {at}");
         }
         for rubbish in ["", ".", "..", "a.b.c", &"x".repeat(9_000)] {
-            assert_eq!(tokens.verify(rubbish, NOW), Err(BadToken::Invalid));
+            assert_eq!(verify(&tokens, rubbish, NOW), Err(BadToken::Invalid));
         }
     }
 
@@ -336,7 +364,7 @@ mod tests {
     fn token_cannot_choose_its_algorithm() {
         let tokens = tokens();
         let claims = format!(r#"{{"sub":"anna","exp":{}}}"#, NOW + 60);
-        assert!(tokens.verify(&forged(&tokens, r#"{"alg":"HS256"}"#, &claims), NOW).is_ok());
+        assert!(verify(&tokens, &forged(&tokens, r#"{"alg":"HS256"}"#, &claims), NOW).is_ok());
         for header in [
             r#"{"alg":"none"}"#,
             r#"{"alg":"HS512"}"#,
@@ -345,31 +373,37 @@ mod tests {
             r#"{"alg":"HS256","crit":["b64"]}"#,
         ] {
             let token = forged(&tokens, header, &claims);
-            assert_eq!(tokens.verify(&token, NOW), Err(BadToken::Invalid), "{header}");
+            assert_eq!(verify(&tokens, &token, NOW), Err(BadToken::Invalid), "{header}");
         }
         let unsigned =
             format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode(&claims));
-        assert_eq!(tokens.verify(&unsigned, NOW), Err(BadToken::Invalid));
+        assert_eq!(verify(&tokens, &unsigned, NOW), Err(BadToken::Invalid));
     }
 
     #[test]
     fn claims_are_checked() {
-        let tokens = Tokens { audience: Some("chat".to_owned()), ..tokens() };
+        let tokens =
+            Tokens { audience: Some("chat".to_owned()), issuer: Some("login".to_owned()), ..tokens() };
         let verdict =
-            |claims: &str| tokens.verify(&forged(&tokens, r#"{"alg":"HS256"}"#, claims), NOW).map(drop);
+            |claims: &str| verify(&tokens, &forged(&tokens, r#"{"alg":"HS256"}"#, claims), NOW).map(drop);
         let soon = NOW + 60;
-        assert_eq!(verdict(&format!(r#"{{"sub":"anna","exp":{soon},"aud":"chat"}}"#)), Ok(()));
-        assert_eq!(verdict(&format!(r#"{{"sub":"anna","exp":{soon},"aud":["x","chat"]}}"#)), Ok(()));
+        let fit = format!(r#""sub":"anna","exp":{soon},"iss":"login""#);
+        assert_eq!(verdict(&format!(r#"{{{fit},"aud":"chat"}}"#)), Ok(()));
+        assert_eq!(verdict(&format!(r#"{{{fit},"aud":["x","chat"]}}"#)), Ok(()));
         for claims in [
-            format!(r#"{{"sub":"anna","exp":{soon}}}"#),
-            format!(r#"{{"sub":"anna","exp":{soon},"aud":"other"}}"#),
-            format!(r#"{{"exp":{soon},"aud":"chat"}}"#),
-            format!(r#"{{"sub":"","exp":{soon},"aud":"chat"}}"#),
-            r#"{"sub":"anna","aud":"chat"}"#.to_owned(),
-            format!(r#"{{"sub":"anna","exp":{soon},"nbf":{soon},"aud":"chat"}}"#),
+            format!("{{{fit}}}"),
+            format!(r#"{{{fit},"aud":"other"}}"#),
+            format!(r#"{{{fit},"aud":"chat","nbf":{soon}}}"#),
+            format!(r#"{{"exp":{soon},"aud":"chat","iss":"login"}}"#),
+            format!(r#"{{"sub":"","exp":{soon},"aud":"chat","iss":"login"}}"#),
+            format!(r#"{{"sub":"anna","exp":{soon},"aud":"chat"}}"#),
+            format!(r#"{{"sub":"anna","exp":{soon},"aud":"chat","iss":"other"}}"#),
+            r#"{"sub":"anna","aud":"chat","iss":"login"}"#.to_owned(),
         ] {
             assert_eq!(verdict(&claims), Err(BadToken::Invalid), "{claims}");
         }
+        let own = tokens.issue(&anna(), soon).unwrap();
+        assert!(verify(&tokens, &own, NOW).is_ok(), "issued tokens have both claims");
     }
 
     #[test]
@@ -386,7 +420,7 @@ mod tests {
         let pem = format!("-----BEGIN PUBLIC KEY-----\n{info}\n-----END PUBLIC KEY-----\n");
         std::fs::write(&path, pem).unwrap();
         let config = Config { token_public_keys: vec![path.display().to_string()], ..Config::default() };
-        let tokens = Tokens::from_config(&config).unwrap();
+        let tokens = Tokens::from_config(&config, &Outbound::default()).unwrap();
         assert_eq!(tokens.issue(&anna(), NOW + 60), None, "a public key cannot sign");
 
         let claims = format!(r#"{{"sub":"anna","exp":{}}}"#, NOW + 60);
@@ -395,12 +429,12 @@ mod tests {
             let tag = pair.sign(&random, signed.as_bytes()).unwrap();
             format!("{signed}.{}", URL_SAFE_NO_PAD.encode(tag))
         };
-        assert!(tokens.verify(&sign(r#"{"alg":"ES256"}"#), NOW).is_ok());
-        assert_eq!(tokens.verify(&sign(r#"{"alg":"RS256"}"#), NOW), Err(BadToken::Invalid));
+        assert!(verify(&tokens, &sign(r#"{"alg":"ES256"}"#), NOW).is_ok());
+        assert_eq!(verify(&tokens, &sign(r#"{"alg":"RS256"}"#), NOW), Err(BadToken::Invalid));
         // The public key used as a secret: the classic algorithm confusion.
         let confused = Tokens { signing_key: Some(EncodingKey::from_secret(point)), ..tokens };
         let token = forged(&confused, r#"{"alg":"HS256"}"#, &claims);
-        assert_eq!(confused.verify(&token, NOW), Err(BadToken::Invalid));
+        assert_eq!(verify(&confused, &token, NOW), Err(BadToken::Invalid));
     }
 
     const RSA: &str = include_str!("../../tests/it/keys/rsa.pub.pem");
@@ -440,7 +474,7 @@ qPkb5IJZ3SEiD84piebzchTwVoikxLTH
             format!(r#"{{"sub":7,"exp":{}}}"#, NOW + 60),
         ] {
             let token = forged(&tokens, r#"{"alg":"HS256"}"#, &claims);
-            assert_eq!(tokens.verify(&token, NOW), Err(BadToken::Invalid), "{claims}");
+            assert_eq!(verify(&tokens, &token, NOW), Err(BadToken::Invalid), "{claims}");
         }
     }
 }

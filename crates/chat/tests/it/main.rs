@@ -11,6 +11,7 @@ mod frames;
 mod ghosts;
 mod harness;
 mod http;
+mod jwks;
 mod messages;
 mod namespaces;
 mod new_members;

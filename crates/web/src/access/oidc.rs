@@ -4,10 +4,8 @@
 //! groups in the token decide the scopes of the session. The groups are read once, at sign-in. The scopes of a group
 //! are looked up for every request, so that a reloaded configuration takes effect on existing sessions.
 
-mod client;
 mod config;
 mod id_token;
-mod keys;
 mod login;
 mod provider;
 mod routes;
@@ -15,13 +13,14 @@ mod routes;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use hob_net::{Outbound, TlsError, client_tls};
+use hob_net::{HttpClientError, Outbound, TlsError, client_tls};
 use hob_service::config::SecretError;
 use hob_service::{Live, SecretRef};
 use http::StatusCode;
 use tokio::sync::Semaphore;
 use url::Url;
 
+use crate::access::jwks::JwksError;
 pub use config::{Issuer, OidcConfig, RedirectUrl, RoleRule, Roles, SignInConfig};
 use id_token::TokenError;
 use login::Login;
@@ -74,13 +73,15 @@ enum Refusal {
 #[derive(Debug, thiserror::Error)]
 enum OidcError {
     #[error("cannot fetch {url}: {source}")]
-    Unreachable { url: String, source: client::ClientError },
+    Unreachable { url: String, source: HttpClientError },
     #[error("{url} responded with status {status} {error}")]
     Status { url: String, status: StatusCode, error: String },
     #[error("cannot use the response of {url}: {reason}")]
     Document { url: String, reason: String },
     #[error("a request to the provider failed a moment ago; Hob waits before the next one")]
     FailedBefore,
+    #[error(transparent)]
+    Keys(#[from] JwksError),
     #[error("too many sign-ins at the same time")]
     TooMany,
     #[error("client_secret: {0}")]
@@ -148,7 +149,7 @@ impl SignInConfig {
 }
 
 impl OidcError {
-    fn unreachable(url: &Url, source: client::ClientError) -> Self {
+    fn unreachable(url: &Url, source: HttpClientError) -> Self {
         Self::Unreachable { url: url.to_string(), source }
     }
 

@@ -43,7 +43,7 @@ impl Cluster {
         std::fs::write(folder.path().join("hob.toml"), settings).unwrap();
         let config =
             hob_chat::Config { token_secret: Some(SecretRef::File(secret)), ..hob_chat::Config::default() };
-        let tokens = Tokens::from_config(&config).unwrap();
+        let tokens = Tokens::from_config(&config, &hob_net::Outbound::default()).unwrap();
         Self { redis: RedisServer::start(), postgres: Postgres::start(), folder, tokens }
     }
 

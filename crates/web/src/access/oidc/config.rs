@@ -9,9 +9,10 @@ use hob_net::client_tls;
 use hob_service::SecretRef;
 use hob_service::config::Mistakes;
 use serde::{Deserialize, Serialize};
-use url::{Host, Url};
+use url::Url;
 
 use super::CALLBACK_PATH;
+use crate::access::protected_url::protected_url;
 use crate::access::role::Role;
 use crate::access::{Scope, Scopes};
 
@@ -192,29 +193,6 @@ impl RedirectUrl {
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
-}
-
-/// Checks that connections to a URL are encrypted. Plain HTTP is allowed only to this machine, for tests and
-/// development.
-pub(super) fn protected_url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("{text:?} is not a URL: {error}"))?;
-    let is_local = match url.host() {
-        Some(Host::Domain(name)) => name == "localhost",
-        Some(Host::Ipv4(address)) => address.is_loopback(),
-        Some(Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    match url.scheme() {
-        "https" => {}
-        "http" if is_local => {}
-        _ => {
-            return Err(format!("{text:?} must start with https://; http:// is for loopback addresses only"));
-        }
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("the URL must not contain a user or a password".to_owned());
-    }
-    Ok(url)
 }
 
 impl FromStr for Issuer {

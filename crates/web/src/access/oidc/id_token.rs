@@ -1,15 +1,10 @@
-//! Verifies ID tokens: signature, issuer, audience, times and nonce.
+//! Checks the claims of ID tokens: issuer, audience, times and nonce.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use jsonwebtoken::{Algorithm, Validation, decode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::keys::KeySet;
+use crate::access::jwks::SignatureError;
 
-/// Longer tokens are rejected without reading them. The token of a user with very many groups is long.
-const MAX_BYTES: usize = 64 * 1024;
 /// The clock skew that is tolerated, in seconds.
 const LEEWAY_S: f64 = 60.0;
 /// The longest subject of a user, as in the specification.
@@ -38,13 +33,8 @@ pub(super) struct Claims {
 pub(super) enum TokenError {
     #[error("malformed")]
     Malformed,
-    #[error("signed with an algorithm other than RS256 and ES256")]
-    Algorithm,
-    /// The provider may have replaced its keys.
-    #[error("signed with an unknown key")]
-    UnknownKey,
-    #[error("the signature is not valid")]
-    Signature,
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     #[error("issued by another issuer")]
     Issuer,
     #[error("issued for another client")]
@@ -57,14 +47,6 @@ pub(super) enum TokenError {
     Nonce,
     #[error("the subject is missing or too long")]
     Subject,
-}
-
-#[derive(Deserialize)]
-struct Header {
-    alg: String,
-    kid: Option<String>,
-    /// Extensions that a verifier must understand. `jsonwebtoken` ignores this header.
-    crit: Option<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -86,41 +68,11 @@ enum Audience {
     Many(Vec<String>),
 }
 
-/// Verifies a token and returns its claims.
-pub(super) fn verify(token: &str, keys: &KeySet, expected: Expected<'_>) -> Result<Claims, TokenError> {
-    let all = signed_claims(token, keys)?;
+/// Checks the claims of a token whose signature is valid.
+pub(super) fn check(all: Map<String, Value>, expected: Expected<'_>) -> Result<Claims, TokenError> {
     let checked = Checked::deserialize(&Value::Object(all.clone())).map_err(|_| TokenError::Malformed)?;
     checked.check(expected)?;
     Ok(Claims { sub: checked.sub, all })
-}
-
-/// The claims of a token with a valid signature. Nothing else is checked here.
-fn signed_claims(token: &str, keys: &KeySet) -> Result<Map<String, Value>, TokenError> {
-    if token.len() > MAX_BYTES {
-        return Err(TokenError::Malformed);
-    }
-    let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
-    let header: Option<Header> = header.and_then(|json| serde_json::from_slice(&json).ok());
-    let header = header.filter(|header| header.crit.is_none()).ok_or(TokenError::Malformed)?;
-    let algorithm = match header.alg.as_str() {
-        "RS256" => Algorithm::RS256,
-        "ES256" => Algorithm::ES256,
-        _ => return Err(TokenError::Algorithm),
-    };
-    // Checks only the signature. The claims are checked separately, because all of them are required.
-    let mut validation = Validation::new(algorithm);
-    validation.required_spec_claims.clear();
-    validation.validate_exp = false;
-    validation.validate_nbf = false;
-    validation.validate_aud = false;
-    let mut error = TokenError::UnknownKey;
-    for key in keys.candidates(header.kid.as_deref(), algorithm) {
-        match decode(token, &key.key, &validation) {
-            Ok(decoded) => return Ok(decoded.claims),
-            Err(_) => error = TokenError::Signature,
-        }
-    }
-    Err(error)
 }
 
 impl Checked {
@@ -196,12 +148,15 @@ impl Claims {
 
 #[cfg(test)]
 mod tests {
-    use jsonwebtoken::EncodingKey;
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
     use jsonwebtoken::crypto::sign;
+    use jsonwebtoken::{Algorithm, EncodingKey};
     use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
     use serde_json::json;
 
     use super::*;
+    use crate::access::jwks::KeySet;
 
     const NOW: i64 = 1_763_289_000;
 
@@ -236,6 +191,10 @@ mod tests {
         fn verify(&self, claims: &Value) -> Result<Claims, TokenError> {
             verify(&self.token(&json!({"alg": "ES256", "kid": "k1"}), claims), &self.keys, EXPECTED)
         }
+    }
+
+    fn verify(token: &str, keys: &KeySet, expected: Expected<'_>) -> Result<Claims, TokenError> {
+        check(keys.verify(token)?, expected)
     }
 
     fn message(header: &Value, claims: &Value) -> String {
@@ -298,14 +257,14 @@ mod tests {
         let verdict = |token: &str| verify(token, &signer.keys, EXPECTED).map(drop);
         assert_eq!(verdict(&signer.token(&json!({"alg": "ES256"}), &claims)), Ok(()), "one key needs no id");
         for (header, why) in [
-            (json!({"alg": "none"}), TokenError::Algorithm),
-            (json!({"alg": "HS256", "kid": "k1"}), TokenError::Algorithm),
-            (json!({"alg": "ES384", "kid": "k1"}), TokenError::Algorithm),
-            (json!({"alg": "es256", "kid": "k1"}), TokenError::Algorithm),
-            (json!({"alg": "RS256", "kid": "k1"}), TokenError::UnknownKey),
-            (json!({"alg": "ES256", "kid": "k2"}), TokenError::UnknownKey),
-            (json!({"alg": "ES256", "kid": "k1", "crit": ["b64"]}), TokenError::Malformed),
-            (json!({"kid": "k1"}), TokenError::Malformed),
+            (json!({"alg": "none"}), SignatureError::Algorithm.into()),
+            (json!({"alg": "HS256", "kid": "k1"}), SignatureError::Algorithm.into()),
+            (json!({"alg": "ES384", "kid": "k1"}), SignatureError::Algorithm.into()),
+            (json!({"alg": "es256", "kid": "k1"}), SignatureError::Algorithm.into()),
+            (json!({"alg": "RS256", "kid": "k1"}), SignatureError::UnknownKey.into()),
+            (json!({"alg": "ES256", "kid": "k2"}), SignatureError::UnknownKey.into()),
+            (json!({"alg": "ES256", "kid": "k1", "crit": ["b64"]}), SignatureError::Malformed.into()),
+            (json!({"kid": "k1"}), SignatureError::Malformed.into()),
         ] {
             assert_eq!(verdict(&signer.token(&header, &claims)), Err(why), "{header}");
         }
@@ -313,15 +272,15 @@ mod tests {
         let signed = message(&json!({"alg": "HS256", "kid": "k1"}), &claims);
         let key = EncodingKey::from_secret(signer.pair.public_key().as_ref());
         let signature = sign(signed.as_bytes(), &key, Algorithm::HS256).unwrap();
-        assert_eq!(verdict(&format!("{signed}.{signature}")), Err(TokenError::Algorithm));
+        assert_eq!(verdict(&format!("{signed}.{signature}")), Err(SignatureError::Algorithm.into()));
         assert_eq!(
             verdict(&format!("{}.", message(&json!({"alg": "none"}), &claims))),
-            Err(TokenError::Algorithm)
+            Err(SignatureError::Algorithm.into())
         );
         let other = Signer::new().token(&json!({"alg": "ES256", "kid": "k1"}), &claims);
-        assert_eq!(verdict(&other), Err(TokenError::Signature));
+        assert_eq!(verdict(&other), Err(SignatureError::Invalid.into()));
         for rubbish in ["", ".", "..", "a.b.c", &"x".repeat(70_000)] {
-            assert_eq!(verdict(rubbish), Err(TokenError::Malformed));
+            assert_eq!(verdict(rubbish), Err(SignatureError::Malformed.into()));
         }
     }
 

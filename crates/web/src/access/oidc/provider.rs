@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hob_database::UnixMs;
-use hob_net::{Outbound, client_tls};
+use hob_net::{HttpClient, HttpResponse, Outbound, client_tls};
 use hob_service::SecretRef;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -15,37 +15,33 @@ use tokio::sync::Mutex;
 use url::Url;
 
 use super::OidcError;
-use super::client::{HttpClient, HttpResponse};
-use super::config::{OidcConfig, protected_url};
+use super::config::OidcConfig;
 use super::id_token::{self, Claims, Expected, TokenError};
-use super::keys::KeySet;
 use super::login::Login;
+use crate::access::jwks::{Jwks, KeyLifetime};
+use crate::access::protected_url::protected_url;
 
-/// How long metadata and keys are cached. A key that the provider has withdrawn is still accepted for up to this time.
+/// How long metadata and keys are cached.
 const CACHE_FOR: Duration = Duration::from_secs(600);
-/// After a failed request, no request is sent to the provider for this long.
+/// After a failed request for the metadata, no request is sent to the provider for this long.
 const FAILURE_PAUSE: Duration = Duration::from_secs(2);
-/// How often unknown keys may cause the keys to be fetched again.
-const REFETCH_INTERVAL: Duration = Duration::from_secs(30);
 
 pub(super) struct Provider {
     pub(super) config: OidcConfig,
     client: HttpClient,
+    keys: Jwks,
     /// Only one request runs at a time. Other callers wait for it and use its result.
     cache: Mutex<Cache>,
 }
 
 #[derive(Default)]
 struct Cache {
-    metadata: Option<Fetched<Metadata>>,
-    keys: Option<Fetched<KeySet>>,
-    /// When an unknown key last caused a fetch.
-    refetched_at: Option<Instant>,
+    metadata: Option<Fetched>,
     failed_at: Option<Instant>,
 }
 
-struct Fetched<T> {
-    value: Arc<T>,
+struct Fetched {
+    value: Arc<Metadata>,
     at: Instant,
 }
 
@@ -96,8 +92,10 @@ pub(super) enum Redeemed {
 impl Provider {
     pub(super) fn new(config: &OidcConfig, outbound: &Outbound) -> Result<Self, OidcError> {
         let tls = client_tls(config.ca_file.as_deref())?;
-        let client = HttpClient::new(config.issuer.url(), outbound, tls);
-        Ok(Self { config: config.clone(), client, cache: Mutex::default() })
+        let client = HttpClient::new(outbound, tls).trusting(config.issuer.url());
+        let lifetime = KeyLifetime { refresh: CACHE_FOR, max_age: CACHE_FOR };
+        let keys = Jwks::new(client.clone(), lifetime);
+        Ok(Self { config: config.clone(), client, keys, cache: Mutex::default() })
     }
 
     /// The URL to which the browser is sent to sign in.
@@ -130,14 +128,9 @@ impl Provider {
             nonce: &nonce,
             now_s: UnixMs::now().0 / 1_000,
         };
-        let keys = self.keys(Freshness::Cached).await?;
-        let verified = match id_token::verify(&token, &keys, expected) {
-            Err(TokenError::UnknownKey) => {
-                let keys = self.keys(Freshness::Refetched).await?;
-                id_token::verify(&token, &keys, expected)
-            }
-            verified => verified,
-        };
+        let metadata = self.metadata().await?;
+        let signed = self.keys.verify(&metadata.keys, &token).await?;
+        let verified = signed.map_err(TokenError::from).and_then(|all| id_token::check(all, expected));
         Ok(verified.map_or_else(Redeemed::BadToken, |claims| Redeemed::Claims(Box::new(claims))))
     }
 
@@ -165,6 +158,8 @@ impl Provider {
         }
         let form = serde_urlencoded::to_string(&form)
             .map_err(|error| OidcError::document(&metadata.token, &error))?;
+        let content_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+        headers.insert(header::CONTENT_TYPE, content_type);
         let response = self.client.post(&metadata.token, headers, form).await;
         let HttpResponse { status, body } =
             response.map_err(|source| OidcError::unreachable(&metadata.token, source))?;
@@ -183,29 +178,17 @@ impl Provider {
 
     async fn metadata(&self) -> Result<Arc<Metadata>, OidcError> {
         let mut cache = self.cache.lock().await;
-        self.cached_metadata(&mut cache).await
-    }
-
-    async fn cached_metadata(&self, cache: &mut Cache) -> Result<Arc<Metadata>, OidcError> {
-        if let Some(metadata) = fresh(cache.metadata.as_ref()) {
-            return Ok(metadata);
+        if let Some(metadata) = cache.metadata.as_ref().filter(|fetched| fetched.at.elapsed() < CACHE_FOR) {
+            return Ok(Arc::clone(&metadata.value));
         }
-        let metadata = cache.try_request(async { self.fetch_metadata().await }).await?;
-        Ok(Fetched::keep(&mut cache.metadata, metadata))
-    }
-
-    async fn keys(&self, freshness: Freshness) -> Result<Arc<KeySet>, OidcError> {
-        let mut cache = self.cache.lock().await;
-        if let Some(keys) = fresh(cache.keys.as_ref()) {
-            let is_recent = |at: Instant| at.elapsed() < REFETCH_INTERVAL;
-            if freshness == Freshness::Cached || cache.refetched_at.is_some_and(is_recent) {
-                return Ok(keys);
-            }
-            cache.refetched_at = Some(Instant::now());
+        if cache.failed_at.is_some_and(|at| at.elapsed() < FAILURE_PAUSE) {
+            return Err(OidcError::FailedBefore);
         }
-        let metadata = self.cached_metadata(&mut cache).await?;
-        let keys = cache.try_request(async { self.fetch_keys(&metadata.keys).await }).await?;
-        Ok(Fetched::keep(&mut cache.keys, keys))
+        let metadata = self.fetch_metadata().await;
+        cache.failed_at = metadata.is_err().then(Instant::now);
+        let value = Arc::new(metadata?);
+        cache.metadata = Some(Fetched { value: Arc::clone(&value), at: Instant::now() });
+        Ok(value)
     }
 
     async fn fetch_metadata(&self) -> Result<Metadata, OidcError> {
@@ -232,11 +215,6 @@ impl Provider {
         })
     }
 
-    async fn fetch_keys(&self, url: &Url) -> Result<KeySet, OidcError> {
-        let body = self.get(url).await?;
-        KeySet::parse(&body).map_err(|error| OidcError::document(url, &error))
-    }
-
     async fn get(&self, url: &Url) -> Result<hyper::body::Bytes, OidcError> {
         let response = self.client.get(url).await.map_err(|source| OidcError::unreachable(url, source))?;
         match response.status {
@@ -244,42 +222,6 @@ impl Provider {
             status => Err(OidcError::Status { url: url.to_string(), status, error: String::new() }),
         }
     }
-}
-
-/// Whether keys may come from the cache.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Freshness {
-    Cached,
-    /// The keys must be fetched again, unless they were fetched a short time ago.
-    Refetched,
-}
-
-impl Cache {
-    /// Runs a request, unless another request has just failed.
-    async fn try_request<T>(
-        &mut self,
-        request: impl Future<Output = Result<T, OidcError>>,
-    ) -> Result<T, OidcError> {
-        if self.failed_at.is_some_and(|at| at.elapsed() < FAILURE_PAUSE) {
-            return Err(OidcError::FailedBefore);
-        }
-        let result = request.await;
-        self.failed_at = result.is_err().then(Instant::now);
-        result
-    }
-}
-
-impl<T> Fetched<T> {
-    fn keep(place: &mut Option<Self>, value: T) -> Arc<T> {
-        let value = Arc::new(value);
-        *place = Some(Self { value: Arc::clone(&value), at: Instant::now() });
-        value
-    }
-}
-
-fn fresh<T>(fetched: Option<&Fetched<T>>) -> Option<Arc<T>> {
-    let fetched = fetched.filter(|fetched| fetched.at.elapsed() < CACHE_FOR)?;
-    Some(Arc::clone(&fetched.value))
 }
 
 /// `Authorization: Basic`, with both parts encoded like those of a form (RFC 6749, section 2.3.1).

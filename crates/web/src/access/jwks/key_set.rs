@@ -1,18 +1,49 @@
 //! The keys of a provider (JWKS). Each has exactly one algorithm, so that a token cannot choose how it is verified.
 
-use jsonwebtoken::{Algorithm, DecodingKey};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 /// More keys than providers publish.
 const MAX_KEYS: usize = 64;
 
-#[derive(Debug, Default)]
-pub(super) struct KeySet(Vec<Key>);
+/// Longer tokens are rejected without reading them. The token of a user with very many groups is long.
+const MAX_TOKEN_BYTES: usize = 64 * 1024;
 
-pub(super) struct Key {
+/// Keys that verify RS256 and ES256.
+#[derive(Debug, Default)]
+pub struct KeySet(Vec<Key>);
+
+struct Key {
     id: Option<String>,
-    pub(super) algorithm: Algorithm,
-    pub(super) key: DecodingKey,
+    algorithm: Algorithm,
+    key: DecodingKey,
+}
+
+/// Why the signature of a token is not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    #[error("malformed")]
+    Malformed,
+    #[error("signed with an algorithm other than RS256 and ES256")]
+    Algorithm,
+    #[error("signed with an unknown key")]
+    UnknownKey,
+    /// The provider may have replaced its keys since.
+    #[error("signed with an unknown key, and the keys were fetched a moment ago")]
+    NotFetched,
+    #[error("the signature is not valid")]
+    Invalid,
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    /// Extensions that a verifier must understand. `jsonwebtoken` ignores this header.
+    crit: Option<serde::de::IgnoredAny>,
 }
 
 /// The document as it is sent. A key of an unknown kind must not make the other keys unusable.
@@ -38,17 +69,42 @@ struct Jwk {
 
 impl KeySet {
     /// The keys that can verify a signature with RS256 or ES256.
-    pub(super) fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
+    pub fn parse(json: &[u8]) -> Result<Self, serde_json::Error> {
         let document: Document = serde_json::from_slice(json)?;
         Ok(Self(document.keys.into_iter().filter_map(Jwk::into_key).take(MAX_KEYS).collect()))
     }
 
+    /// The claims of a token with a valid signature. Nothing else is checked.
+    pub fn verify<T: DeserializeOwned>(&self, token: &str) -> Result<T, SignatureError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(SignatureError::Malformed);
+        }
+        let header = token.split('.').next().and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+        let header: Option<Header> = header.and_then(|json| serde_json::from_slice(&json).ok());
+        let header = header.filter(|header| header.crit.is_none()).ok_or(SignatureError::Malformed)?;
+        let algorithm = match header.alg.as_str() {
+            "RS256" => Algorithm::RS256,
+            "ES256" => Algorithm::ES256,
+            _ => return Err(SignatureError::Algorithm),
+        };
+        // Callers check the claims, because all of them are required.
+        let mut validation = Validation::new(algorithm);
+        validation.required_spec_claims.clear();
+        validation.validate_exp = false;
+        validation.validate_nbf = false;
+        validation.validate_aud = false;
+        let mut error = SignatureError::UnknownKey;
+        for key in self.candidates(header.kid.as_deref(), algorithm) {
+            match decode(token, &key.key, &validation) {
+                Ok(decoded) => return Ok(decoded.claims),
+                Err(_) => error = SignatureError::Invalid,
+            }
+        }
+        Err(error)
+    }
+
     /// The keys that may have signed a token: the one with its key id, or all if it has none.
-    pub(super) fn candidates<'a>(
-        &'a self,
-        id: Option<&'a str>,
-        algorithm: Algorithm,
-    ) -> impl Iterator<Item = &'a Key> {
+    fn candidates<'a>(&'a self, id: Option<&'a str>, algorithm: Algorithm) -> impl Iterator<Item = &'a Key> {
         let fits = move |key: &&Key| id.is_none_or(|id| key.id.as_deref() == Some(id));
         self.0.iter().filter(move |key| key.algorithm == algorithm).filter(fits)
     }

@@ -1,11 +1,10 @@
-//! The HTTP client for the provider: one request per connection, bounded in time and size, without redirects.
+//! An HTTP client for a few requests: one request per connection, bounded in time and size, without redirects.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hob_net::{Outbound, OutboundError};
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -17,29 +16,33 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use url::{Origin, Url};
 
-/// How long one request may take.
+use crate::{Outbound, OutboundError};
+
+/// How long a request may take by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of a response. Documents of providers have a few KiB.
+/// The maximum size of a response.
 const MAX_BODY_BYTES: usize = 512 * 1024;
 
-pub(super) struct HttpClient {
-    /// The operator has chosen the address of the issuer, so it may be a private one.
-    issuer: Origin,
-    /// For other hosts, which the issuer names.
+/// Sends requests. Clones share their settings.
+#[derive(Clone)]
+pub struct HttpClient {
     outbound: Outbound,
     tls: TlsConnector,
+    /// The operator has chosen this origin, so its address may be a private one.
+    trusted: Option<Origin>,
+    timeout: Duration,
 }
 
 /// A complete response.
 #[derive(Debug)]
-pub(super) struct HttpResponse {
-    pub(super) status: StatusCode,
-    pub(super) body: Bytes,
+pub struct HttpResponse {
+    pub status: StatusCode,
+    pub body: Bytes,
 }
 
 /// Why there is no response to a request.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ClientError {
+pub enum HttpClientError {
     #[error(transparent)]
     Outbound(#[from] OutboundError),
     #[error("cannot connect: {0}")]
@@ -50,28 +53,42 @@ pub(super) enum ClientError {
     Body(Box<dyn std::error::Error + Send + Sync>),
     #[error("the URL cannot be requested: {0}")]
     Url(#[from] http::Error),
-    #[error("no response within {TIMEOUT:?}")]
-    Timeout,
+    #[error("no response within {0:?}")]
+    Timeout(Duration),
 }
 
 impl HttpClient {
-    pub(super) fn new(issuer: &Url, outbound: &Outbound, tls: Arc<ClientConfig>) -> Self {
-        Self { issuer: issuer.origin(), outbound: outbound.clone(), tls: tls.into() }
+    /// A client that connects only to allowed addresses.
+    #[must_use]
+    pub fn new(outbound: &Outbound, tls: Arc<ClientConfig>) -> Self {
+        Self { outbound: outbound.clone(), tls: tls.into(), trusted: None, timeout: TIMEOUT }
     }
 
-    pub(super) async fn get(&self, url: &Url) -> Result<HttpResponse, ClientError> {
-        self.fetch(Method::GET, url, HeaderMap::new(), String::new()).await
+    /// Also connects to the origin of a URL, whatever its address.
+    #[must_use]
+    pub fn trusting(mut self, url: &Url) -> Self {
+        self.trusted = Some(url.origin());
+        self
     }
 
-    /// Posts a form.
-    pub(super) async fn post(
+    /// How long a request may take.
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    pub async fn get(&self, url: &Url) -> Result<HttpResponse, HttpClientError> {
+        self.fetch(Method::GET, url, HeaderMap::new(), Bytes::new()).await
+    }
+
+    pub async fn post(
         &self,
         url: &Url,
-        mut headers: HeaderMap,
-        form: String,
-    ) -> Result<HttpResponse, ClientError> {
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-        self.fetch(Method::POST, url, headers, form).await
+        headers: HeaderMap,
+        body: impl Into<Bytes>,
+    ) -> Result<HttpResponse, HttpClientError> {
+        self.fetch(Method::POST, url, headers, body.into()).await
     }
 
     async fn fetch(
@@ -79,21 +96,22 @@ impl HttpClient {
         method: Method,
         url: &Url,
         headers: HeaderMap,
-        body: String,
-    ) -> Result<HttpResponse, ClientError> {
-        let mut request = Request::builder().method(method).uri(&url[url::Position::BeforePath..]);
+        body: Bytes,
+    ) -> Result<HttpResponse, HttpClientError> {
+        let mut request =
+            Request::builder().method(method).uri(&url[url::Position::BeforePath..url::Position::AfterQuery]);
         request = request.header(header::HOST, &url[url::Position::BeforeHost..url::Position::AfterPort]);
         request = request.header(header::ACCEPT, "application/json");
-        let mut request = request.body(Full::new(Bytes::from(body)))?;
+        let mut request = request.body(Full::new(body))?;
         request.headers_mut().extend(headers);
-        let fetched = tokio::time::timeout(TIMEOUT, self.send(url, request)).await;
-        fetched.unwrap_or(Err(ClientError::Timeout))
+        let fetched = tokio::time::timeout(self.timeout, self.send(url, request)).await;
+        fetched.unwrap_or(Err(HttpClientError::Timeout(self.timeout)))
     }
 
-    async fn send(&self, url: &Url, request: Request<Full<Bytes>>) -> Result<HttpResponse, ClientError> {
+    async fn send(&self, url: &Url, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpClientError> {
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = url.port_or_known_default().unwrap_or_default();
-        let stream = if url.origin() == self.issuer {
+        let stream = if self.trusted.as_ref() == Some(&url.origin()) {
             TcpStream::connect((host.as_str(), port)).await?
         } else {
             self.outbound.connect(&host, port).await?
@@ -106,14 +124,23 @@ impl HttpClient {
     }
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<HttpResponse, ClientError>
+impl std::fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpClient")
+            .field("trusted", &self.trusted)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpClientError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let response = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MAX_BODY_BYTES).collect().await.map_err(ClientError::Body)?;
+        let body = Limited::new(body, MAX_BODY_BYTES).collect().await.map_err(HttpClientError::Body)?;
         Ok(HttpResponse { status: head.status, body: body.to_bytes() })
     };
     let mut response = std::pin::pin!(response);
