@@ -2,7 +2,7 @@
 
 use hob_engine::{Changes, Reply};
 use hob_schema::Catalog;
-use hob_schema::check::{Expiry, Facts, Sample, Violation, check_key};
+use hob_schema::check::{Expiry, Facts, GroupFacts, Sample, StreamFacts, Violation, check_key};
 
 /// Index of the last element to check. Tests write small collections.
 const LAST_SAMPLED: &[u8] = b"999";
@@ -45,13 +45,18 @@ fn facts(changes: &mut Changes<'_>, key: &[u8]) -> Option<Facts> {
         "list" => (b"LLEN", items(changes.ask(&[b"LRANGE", key, b"0", LAST_SAMPLED]))),
         "set" => (b"SCARD", items(changes.ask(&[b"SMEMBERS", key]))),
         "zset" => (b"ZCARD", scored(changes.ask(&[b"ZRANGE", key, b"0", LAST_SAMPLED, b"WITHSCORES"]))),
-        _ => (b"XLEN", Sample::Unread),
+        _ => (b"XLEN", entries(changes.ask(&[b"XRANGE", key, b"-", b"+", b"COUNT", LAST_SAMPLED]))),
+    };
+    let groups = match &*kind {
+        "stream" => groups(changes.ask(&[b"XINFO", b"GROUPS", key])),
+        _ => Vec::new(),
     };
     let len = match changes.ask(&[length, key]) {
         Reply::Int(len) => u64::try_from(len).ok(),
         _ => None,
     };
-    Some(Facts { kind: Some(kind), expiry, len, sample, ..Facts::default() })
+    let stream = StreamFacts { groups, ..StreamFacts::default() };
+    Some(Facts { kind: Some(kind), expiry, len, sample, stream, ..Facts::default() })
 }
 
 fn bytes(reply: Reply) -> Option<Vec<u8>> {
@@ -81,9 +86,78 @@ fn items(reply: Reply) -> Sample {
     }
 }
 
+fn entries(reply: Reply) -> Sample {
+    let Reply::Array(entries) = reply else { return Sample::Unread };
+    let fields = |entry: Reply| {
+        let Reply::Array(parts) = entry else { return None };
+        let Some(Reply::Array(words)) = parts.into_iter().nth(1) else { return None };
+        let mut words = words.into_iter().filter_map(bytes);
+        Some(std::iter::from_fn(|| Some((words.next()?, words.next()?))).collect())
+    };
+    Sample::Entries(entries.into_iter().filter_map(fields).collect())
+}
+
+fn groups(reply: Reply) -> Vec<GroupFacts> {
+    let Reply::Array(groups) = reply else { return Vec::new() };
+    let group = |group: Reply| {
+        let Reply::Map(facts) = group else { return None };
+        let (mut name, mut pending) = (None, None);
+        for (fact, value) in facts {
+            match (bytes(fact)?.as_slice(), value) {
+                (b"name", value) => name = bytes(value),
+                (b"pending", Reply::Int(number)) => pending = u64::try_from(number).ok(),
+                _ => {}
+            }
+        }
+        Some(GroupFacts { name: name?, pending: pending? })
+    };
+    groups.into_iter().filter_map(group).collect()
+}
+
 fn scored(reply: Reply) -> Sample {
     match reply {
         Reply::Scored(pairs) => Sample::Scored(pairs),
         _ => Sample::Unread,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hob_engine::{Config, Engine, Guard};
+    use hob_schema::{Layout, Schema};
+
+    use super::*;
+
+    #[test]
+    fn entries_and_groups_of_streams_are_checked() {
+        let text = "[schema]\nname = \"t\"\nversion = 1\n[ids]\nid = {}\n[key.events]\npattern = \"events:<id>\"\ntype = \"stream\"\n\
+                    fields = { n = \"int\" }\ngroups = [\"billing\"]\nmax_pending = 1\n";
+        let schema = Schema::parse("t.toml", text).unwrap();
+        let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
+        let guard = Guard::new(move |changes| match broken_keys(&catalog, changes).first() {
+            Some(broken) => Err(broken.violations[0].message.clone()),
+            None => Ok(()),
+        });
+        let engine = Engine::new(Config { guard: Some(guard), ..Config::default() });
+        let refused =
+            |line: &str| match engine.execute(&line.split(' ').map(str::as_bytes).collect::<Vec<_>>()) {
+                Reply::Error(text) => text.into_owned(),
+                _ => String::new(),
+            };
+        for allowed in ["XADD events:1 * n 1", "XGROUP CREATE events:1 billing 0", "XADD events:1 * n 2"] {
+            assert_eq!(refused(allowed), "", "{allowed}");
+        }
+        // Reading does not count as a change; the next change finds the pending entries.
+        assert_eq!(refused("XREADGROUP GROUP billing one COUNT 2 STREAMS events:1 >"), "");
+        // A change that is refused stays, so each has another key.
+        for (line, reason) in [
+            ("XADD events:2 * n many", "is not a whole number"),
+            ("XADD events:3 * n 1 other 1", "field \"other\" is not declared"),
+            ("XGROUP CREATE events:4 search 0 MKSTREAM", "group \"search\" is not declared"),
+            ("XADD events:1 * n 3", "2 pending entries, more than 1"),
+        ] {
+            let refusal = refused(line);
+            assert!(refusal.contains(reason), "{line}: {refusal}");
+        }
     }
 }

@@ -140,7 +140,7 @@ impl Servers {
             };
             current.insert(name, running);
         }
-        shared.ledger.set_listening(current.values().filter(|(switch, _)| switch.is_on()).count());
+        shared.ledger.set_listening(current.values().filter(|(switch, _)| switch.notifies()).count());
         let gone = std::mem::replace(&mut self.tasks, current);
         Servers { tasks: gone }.stop();
     }
@@ -160,7 +160,7 @@ impl Drop for Servers {
 
 /// Collects the keys that a server says were written, and reads them.
 async fn listen(shared: Arc<Shared>, master: Store, switch: Switch) {
-    if !switch.is_on() {
+    if !switch.may_notify() {
         return;
     }
     let server = match Server::open(&shared.address, &master) {

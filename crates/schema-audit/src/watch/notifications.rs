@@ -38,8 +38,14 @@ impl Switch {
         }
     }
 
-    pub(super) fn is_on(self) -> bool {
+    /// Whether it is worth to subscribe.
+    pub(super) fn may_notify(self) -> bool {
         self != Switch::Off
+    }
+
+    /// Whether the server is known to publish notifications.
+    pub(super) fn notifies(self) -> bool {
+        matches!(self, Switch::Events { .. } | Switch::Keys { .. })
     }
 
     pub(super) fn log(self, server: &str) {
