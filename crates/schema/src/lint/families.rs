@@ -86,8 +86,13 @@ fn is_buffer(family: &Family) -> bool {
 
 fn check_bounds(linter: &mut Linter<'_>, family: &Family, subject: Subject<'_>) {
     let bounded = matches!(family.kind(), KeyType::String | KeyType::Module);
-    if !bounded && family.max_len.is_none() && !has_only_exact_fields(family) {
+    let by_age = family.stream.max_age.is_some();
+    if !bounded && !by_age && family.max_len.is_none() && !has_only_exact_fields(family) {
         linter.find("no-cap", subject, format!("a {} without `max_len`", family.kind().as_str()));
+    }
+    let has_groups = family.stream.groups.as_ref().is_some_and(|groups| !groups.is_empty());
+    if has_groups && family.stream.max_pending.is_none() {
+        linter.find("no-max-pending", subject, "has consumer groups but no `max_pending`");
     }
     if family.max_keys.is_none() && family.pattern.ids().next().is_some() {
         linter.find("no-max-keys", subject, "has placeholders but no `max_keys`");

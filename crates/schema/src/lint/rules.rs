@@ -123,7 +123,15 @@ pub const RULES: &[Rule] = &[
         severity: Warning,
         title: "a collection without a bound",
         explanation: "A list, set, hash or sorted set that only grows becomes the key that blocks the server. \
-            Declare `max_len` and trim with every write.",
+            Declare `max_len` and trim with every write. A stream may be trimmed by age instead: `max_age`.",
+    },
+    Rule {
+        id: "no-max-pending",
+        severity: Warning,
+        title: "consumer groups without a bound",
+        explanation: "Entries that a consumer received but never acknowledged stay pending for ever, also if the \
+            consumer is gone, and each of them needs memory. `max_pending` declares how many are normal, so that \
+            the audit reports when there are more; claim old ones with XAUTOCLAIM.",
     },
     Rule {
         id: "no-max-keys",

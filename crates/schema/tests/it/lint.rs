@@ -55,6 +55,9 @@ fn each_rule_reports_its_own_case_only() {
         (one("pattern = \"t:{x}:y\""), vec!["accidental-tag"]),
         (one("pattern = \"a b\""), vec!["space-in-key"]),
         (one("type = \"list\""), vec!["no-cap"]),
+        (one("type = \"stream\""), vec!["no-cap"]),
+        (one("type = \"stream\"\nmax_age = \"1d\""), vec![]),
+        (one("type = \"stream\"\nmax_age = \"1d\"\ngroups = [\"a\"]"), vec!["no-max-pending"]),
         (
             one("type = \"zset\"\nmax_len = 9\nmember = \"float\"\nscore = \"unix_ms\""),
             vec!["sample-as-member"],
