@@ -14,7 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hob_database::{Database, DatabaseId, Migrations, outbox};
-use hob_service::config::Secret;
+use hob_net::{HttpClient, client_tls};
+use hob_service::config::{Secret, Secrets};
 use hob_service::{Live, Metric, ServiceContext, Tasks};
 use hob_store::Store;
 use hob_store::limit::{Algorithm, Rule, Window};
@@ -33,6 +34,7 @@ use crate::store::presence::PresenceStore;
 use crate::store::recent::RecentMessages;
 use crate::store::typing::TypingStore;
 use crate::store::unread::UnreadCounters;
+use crate::webhook::PresenceReports;
 use crate::{Config, Error, card, demo, metrics, pages, routes};
 
 /// Changes of one conversation are serialized on a node, so that its subscribers get events in order. Conversations
@@ -71,6 +73,10 @@ pub(crate) struct Inner {
     /// The key of the server API. `None`: the API is off.
     pub(crate) api_key: Option<Secret>,
     pub(crate) tasks: Tasks,
+    pub(crate) secrets: Secrets,
+    /// For webhooks.
+    pub(crate) http: HttpClient,
+    pub(crate) presence_reports: PresenceReports,
     /// Names the database, to which stream positions belong.
     pub(crate) epoch: String,
     sends: SendQueue,
@@ -107,6 +113,7 @@ impl Service for Chat {
         };
         let keys = Keys::from_env(context.layout, &env).map_err(|error| Error::Config(error.to_string()))?;
         let store = context.store.clone();
+        let tls = client_tls(None).map_err(|error| Error::Config(error.to_string()))?;
         let node = Node::new(&store, &keys, &context.node, now.node_lease.get());
         let inner = Inner {
             tokens: Tokens::from_config(&now, &context.outbound)?,
@@ -121,6 +128,9 @@ impl Service for Chat {
             unread: UnreadCounters::new(&store, &keys),
             participants: ParticipantCache::new(&store, &keys),
             tasks: context.tasks.clone(),
+            secrets: context.secrets.clone(),
+            http: HttpClient::new(&context.outbound, tls),
+            presence_reports: PresenceReports::default(),
             epoch: epoch(context.database.id()),
             sends: SendQueue::default(),
             conversation_locks: new_locks(CONVERSATION_LOCKS),
@@ -173,6 +183,7 @@ impl Service for Chat {
         tasks.spawn("chat cache", move |task| chat.clone().fill_caches(task));
         let chat = self.clone();
         tasks.spawn("chat token revocations", move |task| chat.clone().watch_revocations(task));
+        self.start_webhooks();
     }
 
     fn routes(&self) -> Routes {

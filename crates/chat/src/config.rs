@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::namespace::{self, Namespace};
 use crate::session::token::{public_key, read_secret};
+use crate::webhook::{self, Webhook};
 
 section! {
     /// Chat: presence, typing, unread counts and messages.
@@ -70,6 +71,21 @@ section! {
         /// The key of Centrifugo's server API under /centrifugo/api, for back ends: env:NAME or file:PATH, at least 16 bytes. If it is
         /// not set, the API is off.
         pub api_key: Option<SecretRef> = None,
+        /// URLs that receive events: messages, messages for offline members, and presence. Requests are signed. See docs/chat.md.
+        ///
+        ///   [chat.webhooks.app]
+        ///   url    = "https://app.example/hooks/chat"
+        ///   secret = "chat_hook"                       # the name of a secret under [secrets], for "chat"
+        ///   events = ["message", "offline", "presence"]
+        pub webhooks: BTreeMap<String, Webhook> = BTreeMap::new(),
+        /// The attempts to send an event to a webhook. After the last one, the event is a dead letter.
+        pub webhook_attempts: u32 = 12 => 1..,
+        /// The pause after the first failed attempt. It doubles with each attempt, up to 30 minutes.
+        pub webhook_backoff: Period = Period::from_secs(5) => Period::from_millis(1)..,
+        /// How long a webhook may take to respond.
+        pub webhook_timeout: Period = Period::from_secs(10) => Period::from_millis(1)..,
+        /// How long dead letters are kept, at most 10000 of them.
+        pub webhook_keep_failed: Period = Period::from_secs(30 * 86_400),
         /// Namespaces of channels other than conversations, as in Centrifugo. Everything is off unless it is set, and channels of
         /// other namespaces are refused. See docs/chat.md.
         ///
@@ -107,6 +123,7 @@ pub enum AbsenceMessages {
 fn check(config: &Config, mistakes: &mut Mistakes) {
     mistakes.check_each("origins", &config.origins, |origin| check_origin(origin));
     namespace::check(config, mistakes);
+    webhook::check(config, mistakes);
 }
 
 fn check_files(config: &Config, mistakes: &mut Mistakes) {

@@ -3,9 +3,11 @@
 
 pub(crate) mod blocks;
 pub(crate) mod conversations;
+pub(crate) mod deliveries;
 pub(crate) mod events;
 pub(crate) mod members;
 pub(crate) mod messages;
+pub(crate) mod reported_presence;
 pub(crate) mod revocations;
 pub(crate) mod unread;
 pub(crate) mod users;

@@ -19,6 +19,7 @@ mod pages;
 mod routes;
 mod session;
 mod store;
+mod webhook;
 
 pub use chat::Chat;
 pub use chat::conversations::TypingState;
@@ -38,7 +39,7 @@ pub use session::protocol::parse_frame;
 pub use session::token;
 pub use store::presence::{Presence, PresenceChange};
 pub use store::unread::UnreadCount;
+pub use webhook::{NoticeClass, Webhook, WebhookUrl};
 
 /// The database tables of the chat.
-pub const MIGRATIONS: hob_database::Migrations =
-    hob_database::migrations!("chat": "0001_chat", "0002_token_revocation", "0003_visibility");
+pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat", "0002_token_revocation", "0003_visibility", "0004_webhooks");

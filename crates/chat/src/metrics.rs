@@ -5,6 +5,7 @@ use metrics::{counter, gauge};
 
 const CONNECTIONS: &str = "hob_chat_connections";
 const MESSAGES: &str = "hob_chat_messages_total";
+const WEBHOOK_ATTEMPTS: &str = "hob_chat_webhook_attempts_total";
 const DELIVERIES: &str = "hob_chat_deliveries_total";
 
 pub(crate) const METRICS: &[Metric] = &[
@@ -14,6 +15,11 @@ pub(crate) const METRICS: &[Metric] = &[
         DELIVERIES,
         "Publications delivered to clients of this node: messages, typing, presence.",
     ),
+    Metric::counter(
+        WEBHOOK_ATTEMPTS,
+        "Attempts to send an event to a webhook, by outcome: delivered or failed.",
+    )
+    .by(&["outcome"]),
 ];
 
 pub(crate) fn connections(open: u64) {
@@ -26,4 +32,8 @@ pub(crate) fn message() {
 
 pub(crate) fn deliveries(count: u64) {
     counter!(DELIVERIES).increment(count);
+}
+
+pub(crate) fn webhook_attempted(outcome: &'static str) {
+    counter!(WEBHOOK_ATTEMPTS, "outcome" => outcome).increment(1);
 }

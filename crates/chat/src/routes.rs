@@ -6,6 +6,7 @@ mod messages;
 mod server_api;
 mod users;
 mod view;
+mod webhooks;
 
 use std::time::Duration;
 
@@ -24,7 +25,11 @@ const READ: Access = Access::read("chat");
 const WRITE: Access = Access::write("chat");
 
 pub(crate) fn routes() -> Routes<Chat> {
-    let api = conversations::routes().merge(messages::routes()).merge(users::routes()).merge(feed::routes());
+    let api = conversations::routes()
+        .merge(messages::routes())
+        .merge(users::routes())
+        .merge(feed::routes())
+        .merge(webhooks::routes());
     api.merge(server_api::routes()).socket(Access::Public, "/connection/websocket", connect)
 }
 

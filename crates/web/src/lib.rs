@@ -58,6 +58,7 @@ pub mod live;
 mod server;
 mod service;
 mod web;
+pub mod webhook;
 
 pub use access::audit::{self, Audit};
 pub use access::jwks;

@@ -282,7 +282,10 @@ impl Chat {
             match event {
                 BusEvent::Message { channel, payload, .. } => self.handle_message(&channel, &payload),
                 // Control commands are resent until they are confirmed. Presence is read again.
-                BusEvent::Missed => hub.refresh_feeds(),
+                BusEvent::Missed => {
+                    hub.refresh_feeds();
+                    self.inner.presence_reports.compare();
+                }
             }
         }
     }
@@ -295,6 +298,7 @@ impl Chat {
                 let PresenceEvent { user_id, timestamp, version } = &event;
                 let update = FeedUpdate::Presence { user_id, online, timestamp, version: *version };
                 hub.publish_presence(user_id, online, &update.json());
+                self.note_presence(user_id, online, timestamp, *version);
             }
         } else if channel == keys.orders_channel().as_bytes() {
             if let Ok(message) = serde_json::from_slice::<ControlMessage>(payload)

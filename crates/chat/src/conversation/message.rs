@@ -11,6 +11,7 @@ use crate::conversation::outbox;
 use crate::database::{members, messages};
 use crate::error::{Answer, Refusal, Rollback, into_answer};
 use crate::keys::{ConversationId, UserId};
+use crate::webhook::Notice;
 
 /// The longest content. JSON takes up to six bytes for one, so with its metadata a message stays below the 32 KiB limit of
 /// the cache.
@@ -155,6 +156,7 @@ pub(crate) async fn edit(
         message.content = content.to_owned();
         message.edited_at = Some(Timestamp(tx.now()));
         messages::set_content(&tx, id, content).await?;
+        outbox::emit_message_changed(&tx, &message, Notice::Edited)?;
         let payload = EventPayload::Edited { message: message.clone() };
         let event = event::write(&tx, conversation, next.sequence, by, &payload).await?;
         Ok((message, event))
@@ -177,6 +179,7 @@ pub(crate) async fn delete(
         messages::erase(&tx, id).await?;
         event::erase_content(&tx, &message).await?;
         outbox::emit_recount_all(&tx, conversation)?;
+        outbox::emit_message_changed(&tx, &message, Notice::Deleted)?;
         let payload = EventPayload::Deleted { message: message.clone() };
         let event = event::write(&tx, conversation, next.sequence, by, &payload).await?;
         Ok((message, event))

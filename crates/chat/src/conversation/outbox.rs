@@ -9,9 +9,14 @@ use crate::conversation::event::Timestamp;
 use crate::conversation::message::Message;
 use crate::error::Rollback;
 use crate::keys::{ConversationId, UserId};
+use crate::webhook::{MessageRef, Notice};
 
 /// A new message (C10). Other services read this topic.
 pub const MESSAGE_CREATED: Topic = Topic("chat.message.created");
+/// A message that was edited or deleted. The payload is a notice for webhooks.
+pub(crate) const MESSAGE_CHANGED: Topic = Topic("chat.message.changed");
+/// A user who went online or offline. The payload is a notice for webhooks.
+pub(crate) const PRESENCE_CHANGED: Topic = Topic("chat.presence.changed");
 /// Unread counts that may have changed.
 pub const COUNTS: Topic = Topic("chat.counts");
 
@@ -47,6 +52,16 @@ pub(crate) fn emit_message_created(tx: &Transaction, message: &Message) -> Resul
     };
     let key = message.conversation_id.as_str();
     Ok(tx.emit(MESSAGE_CREATED, key, serde_json::to_string(&created)?)?)
+}
+
+/// Emits that a message was edited or deleted.
+pub(crate) fn emit_message_changed(
+    tx: &Transaction,
+    message: &Message,
+    notice: impl Fn(MessageRef) -> Notice,
+) -> Result<(), Rollback> {
+    let notice = notice(MessageRef::from(message));
+    Ok(tx.emit(MESSAGE_CHANGED, message.conversation_id.as_str(), serde_json::to_string(&notice)?)?)
 }
 
 pub(crate) fn emit_recount_all(tx: &Transaction, conversation: &ConversationId) -> Result<(), Rollback> {

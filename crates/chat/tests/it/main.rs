@@ -31,4 +31,5 @@ mod socket;
 mod tokens;
 mod typing;
 mod unread;
+mod webhooks;
 mod wrong_types;

@@ -66,6 +66,15 @@ impl Consumer {
         Ok(())
     }
 
+    /// Acknowledges the events after `from` up to `to` in the transaction that handles them. `false` if another process has
+    /// acknowledged events since: the transaction must then be rolled back.
+    pub async fn advance_in(&self, tx: &Transaction, from: u64, to: u64) -> Result<bool, Error> {
+        let advance = sql("UPDATE hob_outbox_consumer SET position = $4, acked_at = $5
+                           WHERE name = $1 AND topic = $2 AND position = $3");
+        let advance = advance.bind(self.name).bind(self.topic.0).bind(from).bind(to).bind(tx.now());
+        Ok(tx.execute(advance).await? == 1)
+    }
+
     /// The last acknowledged number.
     pub async fn position(&self) -> Result<u64, Error> {
         let position = sql("SELECT position FROM hob_outbox_consumer WHERE name = $1 AND topic = $2");

@@ -24,7 +24,7 @@ pub struct SecretName(String);
 #[error("invalid secret name; use 1 to 64 letters, digits, '_' or '-'")]
 pub struct SecretNameError;
 
-/// The secrets that monitors, alert channels and pipelines may use, by name.
+/// The secrets that monitors, alert channels, chat webhooks and pipelines may use, by name.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(transparent)]
 pub struct SecretsConfig(BTreeMap<SecretName, SecretEntry>);
@@ -51,13 +51,13 @@ pub enum Hosts {
 impl Section for SecretsConfig {
     const NAME: &'static str = "secrets";
     const ABOUT: &'static str =
-        " Secrets that monitors, alert channels and pipelines use by name. Each has a table with the source \
-of the secret,
+        " Secrets that monitors, alert channels, chat webhooks and pipelines use by name. Each has a table with \
+the source of the secret,
  the services that may use it and the hosts it may be sent to. Every other use is refused:
 
    [secrets.slack]
    from  = \"env:SLACK_URL\"           # or file:/path
-   for   = [\"uptime\"]                # uptime, pipeline
+   for   = [\"uptime\"]                # uptime, chat, pipeline
    hosts = [\"hooks.slack.com\"]       # example.com, *.example.com, example.com:443
 
  A host without a port allows every port. If the secret is itself a URL, its host must be listed in `hosts`.

@@ -17,7 +17,6 @@ mod message;
 mod notice;
 mod send;
 mod sender;
-pub mod signature;
 
 use std::time::Duration;
 
@@ -35,7 +34,7 @@ use crate::error::Result;
 use crate::incident::INCIDENTS;
 use crate::probe::Probe;
 use crate::{pages, routes};
-use delivery::RetryPolicy;
+use hob_web::webhook::RetryPolicy;
 
 /// Sends alerts. Clones share one state.
 #[derive(Clone, Debug)]

@@ -13,12 +13,13 @@ use hob_service::config::{Live, Secret, Secrets, SecretsConfig};
 use hob_service::{Period, SecretRef, ServiceContext};
 use hob_testkit::{KillableNode, LIMIT, TestDatabase, every_database, wait_for};
 use hob_uptime::database;
-use hob_uptime::incident::alert::{Alerts, channel, signature};
+use hob_uptime::incident::alert::{Alerts, channel};
 use hob_uptime::incident::{INCIDENTS, IncidentEvent, IncidentEventKind};
 use hob_uptime::probe::{Limits, Probe};
 use hob_uptime::{Config, Uptime};
 use hob_web::Service as _;
 use hob_web::Web;
+use hob_web::webhook::signature;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 

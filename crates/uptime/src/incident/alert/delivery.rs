@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use hob_database::{Database, Transaction, UnixMs, column};
+use hob_web::webhook::{AfterAttempt, DeliveryOutcome, RetryPolicy};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -63,22 +64,6 @@ pub struct Attempt {
     pub message: String,
 }
 
-/// The outcome of an attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DeliveryOutcome {
-    Delivered(String),
-    Failed(String),
-    /// A retry cannot succeed.
-    PermanentFailure(String),
-}
-
-/// How many attempts, and the pause between them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RetryPolicy {
-    pub(crate) max_attempts: u32,
-    pub(crate) first_pause: Duration,
-}
-
 /// What identifies a delivery.
 #[derive(Clone, Debug)]
 pub(crate) struct DeliveryKey {
@@ -87,11 +72,6 @@ pub(crate) struct DeliveryKey {
     pub(crate) kind: NoticeKind,
     pub(crate) number: u32,
 }
-
-/// The longest pause between two attempts.
-const MAX_PAUSE: Duration = Duration::from_secs(30 * 60);
-/// Bytes of a response that an attempt keeps.
-const MAX_MESSAGE_BYTES: usize = 300;
 
 impl DeliveryKey {
     pub(crate) fn id(&self) -> String {
@@ -134,9 +114,12 @@ pub(super) async fn finish(
     retry_policy: RetryPolicy,
 ) -> UptimeResult<()> {
     let number = claimed.attempts + 1;
-    let (state, pause) = retry_policy.after(number, outcome);
+    let (state, pause) = match retry_policy.after(number, outcome) {
+        AfterAttempt::Delivered => (DeliveryState::Delivered, Duration::ZERO),
+        AfterAttempt::Failed => (DeliveryState::Failed, Duration::ZERO),
+        AfterAttempt::Retry(pause) => (DeliveryState::Waiting, pause),
+    };
     let message = outcome.message();
-    let message = &message[..message.floor_char_boundary(MAX_MESSAGE_BYTES)];
     let work = |tx: Transaction| async move {
         if !deliveries::release(&tx, claimed, state, pause).await? {
             return Ok(());
@@ -154,54 +137,4 @@ pub(super) async fn finish(
     database.write(work).await
 }
 
-impl RetryPolicy {
-    /// The state of a delivery after its `nth` attempt, and the pause before the next.
-    pub(crate) fn after(&self, nth: u32, outcome: &DeliveryOutcome) -> (DeliveryState, Duration) {
-        match outcome {
-            DeliveryOutcome::Delivered(_) => (DeliveryState::Delivered, Duration::ZERO),
-            DeliveryOutcome::PermanentFailure(_) => (DeliveryState::Failed, Duration::ZERO),
-            DeliveryOutcome::Failed(_) if nth >= self.max_attempts => (DeliveryState::Failed, Duration::ZERO),
-            DeliveryOutcome::Failed(_) => {
-                let doubled = self.first_pause.saturating_mul(1 << (nth - 1).min(20));
-                // Jitter, so that a channel that recovers does not receive all deliveries at once.
-                let pause = MAX_PAUSE.min(doubled).mul_f64(rand::random_range(0.75..1.25));
-                (DeliveryState::Waiting, pause)
-            }
-        }
-    }
-}
-
-impl DeliveryOutcome {
-    pub(crate) fn message(&self) -> &str {
-        match self {
-            Self::Delivered(message) | Self::Failed(message) | Self::PermanentFailure(message) => message,
-        }
-    }
-}
-
 hob_units::names!(DeliveryState { Waiting = "waiting", Delivered = "delivered", Failed = "failed" });
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_a_limit_and_attempts_are_bounded() {
-        let retry_policy = RetryPolicy { max_attempts: 12, first_pause: Duration::from_secs(10) };
-        let failed = DeliveryOutcome::Failed(String::new());
-        for (nth, least_s, most_s) in [(1, 7, 13), (2, 15, 25), (3, 30, 50), (11, 1350, 2250)] {
-            let (state, pause) = retry_policy.after(nth, &failed);
-            assert_eq!(state, DeliveryState::Waiting);
-            assert!((least_s..=most_s).contains(&pause.as_secs()), "{nth}: {pause:?}");
-        }
-        assert_eq!(retry_policy.after(12, &failed).0, DeliveryState::Failed);
-        assert_eq!(
-            retry_policy.after(1, &DeliveryOutcome::PermanentFailure(String::new())).0,
-            DeliveryState::Failed
-        );
-        assert_eq!(
-            retry_policy.after(12, &DeliveryOutcome::Delivered(String::new())).0,
-            DeliveryState::Delivered
-        );
-    }
-}

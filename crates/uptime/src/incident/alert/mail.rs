@@ -8,9 +8,10 @@ use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 use rustls_pki_types::CertificateDer;
 use url::Url;
 
-use super::delivery::{ClaimedDelivery, DeliveryOutcome};
+use super::delivery::ClaimedDelivery;
 use super::send::NotSent;
 use super::{Alerts, message};
+use hob_web::webhook::DeliveryOutcome;
 
 const INVALID_URL: &str =
     "the URL of the mail server is invalid; it must look like smtps://user:password@host";

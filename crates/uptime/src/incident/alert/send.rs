@@ -5,11 +5,12 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue};
 use url::Url;
 
-use super::delivery::{ClaimedDelivery, DeliveryOutcome};
+use super::delivery::ClaimedDelivery;
 use super::mail::email;
-use super::{Alerts, Channel, ChannelTarget, message, signature};
+use super::{Alerts, Channel, ChannelTarget, message};
 use crate::monitor::secrets;
 use crate::probe::Post;
+use hob_web::webhook::{DeliveryOutcome, signature};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -7,10 +7,11 @@ use futures_util::future::join_all;
 use hob_service::Task;
 use tokio::task::JoinSet;
 
-use super::delivery::{self, ClaimedDelivery, DeliveryOutcome, RetryPolicy};
+use super::delivery::{self, ClaimedDelivery};
 use super::{Alerts, ChannelId, send};
 use crate::database::{channels, deliveries};
 use crate::error::Result;
+use hob_web::webhook::{DeliveryOutcome, RetryPolicy};
 
 /// Concurrent deliveries of one channel.
 const MAX_CONCURRENT: u16 = 4;
