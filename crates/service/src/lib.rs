@@ -8,11 +8,13 @@ mod context;
 pub mod keys;
 mod metric;
 pub mod nodes;
+mod noise;
 mod tasks;
 
 pub use config::{Live, Period, SecretName, SecretRef, Section};
 pub use context::{NodeName, ServiceContext};
 pub use metric::{Buckets, Metric, MetricKind, Samples};
+pub use noise::noise;
 pub use tasks::{Task, TaskState, Tasks};
 
 /// Used only by the expansion of [`section!`].

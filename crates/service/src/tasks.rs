@@ -35,11 +35,19 @@ struct Inner {
 /// The counters of a running task.
 struct Counters {
     name: String,
+    visibility: Visibility,
     begun: Instant,
     /// Microseconds after `begun`; 0 before the first heartbeat.
     heartbeat_us: AtomicU64,
     lag_us: AtomicU64,
     restarts: AtomicU32,
+}
+
+/// Whether [`Tasks::states`] lists a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Visibility {
+    Listed,
+    Unlisted,
 }
 
 /// The handle with which a task reports its progress and sees whether it should stop.
@@ -76,12 +84,23 @@ impl Tasks {
         W: FnMut(Task) -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        self.start(name.into(), Box::new(move |task| Box::pin(work(task))));
+        self.start(name.into(), Visibility::Listed, Box::new(move |task| Box::pin(work(task))));
     }
 
-    fn start(&self, name: String, work: Work) {
+    /// As [`Tasks::spawn`], for bots and targets of the demo. They do not belong to the system, so
+    /// [`Tasks::states`] does not list them.
+    pub fn spawn_demo<W, F>(&self, name: impl Into<String>, mut work: W)
+    where
+        W: FnMut(Task) -> F + Send + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.start(name.into(), Visibility::Unlisted, Box::new(move |task| Box::pin(work(task))));
+    }
+
+    fn start(&self, name: String, visibility: Visibility, work: Work) {
         let counters = Arc::new(Counters {
             name,
+            visibility,
             begun: Instant::now(),
             heartbeat_us: AtomicU64::new(0),
             lag_us: AtomicU64::new(0),
@@ -115,10 +134,12 @@ impl Tasks {
         self.all().iter().filter(running).map(|counters| counters.name.clone()).collect()
     }
 
-    /// The state of every task.
+    /// The state of every task, except those of the demo.
     #[must_use]
     pub fn states(&self) -> Vec<TaskState> {
-        self.all().iter().map(|counters| counters.state()).collect()
+        let all = self.all();
+        let listed = all.iter().filter(|counters| counters.visibility == Visibility::Listed);
+        listed.map(|counters| counters.state()).collect()
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Counters>>> {
@@ -255,6 +276,16 @@ mod tests {
         // On a busy machine the task that stops may need more than one call.
         let stop = async { while tasks.stop(Duration::from_millis(50)).await != ["hangs"] {} };
         tokio::time::timeout(LIMIT, stop).await.expect("the other task stops in time");
+    }
+
+    #[tokio::test]
+    async fn demo_task_is_not_listed() {
+        let tasks = Tasks::new();
+        tasks.spawn_demo("bot", async |task: Task| task.stop_requested().await);
+        tasks.spawn("worker", async |task: Task| task.stop_requested().await);
+        let names: Vec<String> = tasks.states().into_iter().map(|state| state.name).collect();
+        assert_eq!(names, ["worker"]);
+        assert_eq!(tasks.stop(LIMIT).await, Vec::<String>::new());
     }
 
     #[tokio::test]
