@@ -116,6 +116,8 @@ function swap(fresh) {
   }
   clock(fresh.body);
   tellTimes();
+  // The text of the column may be another one now.
+  if (selected) select(selected.plot, selected.at);
   if (connected) showBanner("");
 }
 
@@ -214,22 +216,77 @@ const tip = document.createElement("div");
 tip.className = "tip";
 tip.setAttribute("aria-hidden", "true");
 
-function point(event) {
-  const mark = event.target.closest?.(".chart .hit, .chart .band, .chart .limit, .heartbeat .beat");
-  if (!mark) return tip.remove();
+const said = document.createElement("p");
+said.className = "unseen";
+said.setAttribute("role", "status");
+
+function textOf(mark) {
   const title = mark.querySelector("title");
   if (title) {
     told.set(mark, title.textContent);
     title.remove();
   }
-  tip.textContent = told.get(mark) ?? "";
+  return told.get(mark) ?? "";
+}
+
+function showTip(mark, x, y) {
+  tip.textContent = textOf(mark);
   if (!tip.isConnected) document.body.append(tip);
   const [width, height] = [tip.offsetWidth, tip.offsetHeight];
-  const right = event.clientX + 14 + width > document.documentElement.clientWidth;
-  const left = right ? event.clientX - 14 - width : event.clientX + 14;
+  const right = x + 14 + width > document.documentElement.clientWidth;
+  const left = right ? x - 14 - width : x + 14;
   tip.style.left = `${Math.max(4, left) + scrollX}px`;
-  tip.style.top = `${Math.max(4, event.clientY - height - 10) + scrollY}px`;
+  tip.style.top = `${Math.max(4, y - height - 10) + scrollY}px`;
 }
+
+function point(event) {
+  const mark = event.target.closest?.(".chart .hit, .chart .hit-part rect, .chart .band, .chart .limit, .heartbeat .beat");
+  if (mark) showTip(mark, event.clientX, event.clientY);
+  else if (!selected) tip.remove();
+}
+
+// The column that the arrow keys have selected in the focused chart.
+
+let selected = null;
+
+function select(plot, index) {
+  unselect();
+  const all = plot.querySelectorAll(".hit");
+  if (!all.length) return;
+  const at = Math.max(0, Math.min(index, all.length - 1));
+  const mark = all[at];
+  mark.classList.add("here");
+  selected = { plot, at };
+  const box = mark.getBoundingClientRect();
+  showTip(mark, box.left + box.width / 2, box.top + 24);
+  if (!said.isConnected) document.body.append(said);
+  if (said.textContent !== tip.textContent) said.textContent = tip.textContent;
+}
+
+function unselect() {
+  selected?.plot.querySelector(".hit.here")?.classList.remove("here");
+  selected = null;
+  tip.remove();
+}
+
+document.addEventListener("focusin", (event) => {
+  if (event.target.matches?.(".chart-plot:focus-visible")) select(event.target, Infinity);
+});
+document.addEventListener("focusout", (event) => {
+  if (event.target === selected?.plot) unselect();
+});
+document.addEventListener("keydown", (event) => {
+  const plot = event.target.closest?.(".chart-plot");
+  if (!plot || event.altKey || event.ctrlKey || event.metaKey) return;
+  const at = selected?.at ?? Infinity;
+  if (event.key === "ArrowLeft") select(plot, at - 1);
+  else if (event.key === "ArrowRight") select(plot, at + 1);
+  else if (event.key === "Home") select(plot, 0);
+  else if (event.key === "End") select(plot, Infinity);
+  else if (event.key === "Escape") return unselect();
+  else return;
+  event.preventDefault();
+});
 
 document.addEventListener("pointermove", point, { passive: true });
 document.addEventListener("pointerdown", point, { passive: true });
@@ -276,6 +333,47 @@ function filter(form) {
   if (running) asked?.abort();
   refreshSoon(0);
 }
+
+// Copy.
+
+document.documentElement.classList.add("scripts");
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest?.("button[data-copy]");
+  if (!button) return;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    button.textContent = "Copied";
+  } catch {
+    button.textContent = "Not copied";
+  }
+  setTimeout(() => { button.textContent = "Copy"; }, 1_500);
+});
+
+// Keyboard: / searches, ? shows the list, g and a letter open a page.
+
+let going = 0;
+
+document.addEventListener("keydown", (event) => {
+  if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
+  if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
+  const shortcuts = document.getElementById("shortcuts");
+  if (event.key === "/") {
+    const field = document.querySelector("main input[type=search]");
+    if (!field) return;
+    event.preventDefault();
+    field.focus();
+    field.select();
+  } else if (event.key === "?") {
+    shortcuts?.showModal();
+  } else if (going && performance.now() - going < 1_500) {
+    going = 0;
+    const link = [...(shortcuts?.querySelectorAll("a[data-key]") ?? [])].find((one) => one.dataset.key === event.key);
+    if (link) location.href = link.href;
+  } else if (event.key === "g") {
+    going = performance.now();
+  }
+});
 
 // On a phone the navigation scrolls sideways: show the active item.
 const here = document.querySelector(".nav [aria-current]");

@@ -19,8 +19,10 @@
 //!
 //! - The plot is stretched to the available width; text and strokes are not stretched.
 //! - Unknown values are gaps: NaN, or a time between two points that is much longer than the usual step.
-//! - Each column has its numbers in a `<title>`, which browsers show on hover; `live.js` shows them as a crosshair.
-//! - For screen readers, a chart is one image with a summary.
+//! - Each column has its numbers in a `<title>`, which browsers show on hover. `live.js` shows them at once, also for the
+//!   chart that has the keyboard focus, whose columns the arrow keys select.
+//! - For screen readers, a chart is one image with a summary, and a table with at most 24 rows of its values.
+//! - What has the same name has the same colour in every chart.
 //! - Series beyond [`MAX_SERIES`] are not drawn, points beyond the width of a screen are reduced to the extremes, and
 //!   only numbers that are valid in SVG are written. So the size of a chart is bounded.
 
@@ -32,7 +34,9 @@ mod heartbeat;
 mod heatmap;
 mod histogram;
 mod line;
+mod range;
 mod series;
+mod shares;
 mod spark;
 #[cfg(test)]
 mod tests;
@@ -42,7 +46,9 @@ pub use heartbeat::{Beat, Heartbeat, Pulse};
 pub use heatmap::HeatMap;
 pub use histogram::Histogram;
 pub use line::Line;
+pub use range::{RangeQuery, Span, TimeRange};
 pub use series::{MAX_SERIES, Point};
+pub use shares::Shares;
 pub use spark::Spark;
 
 pub use crate::components::Unit;

@@ -21,18 +21,22 @@
 //! | `button`, `primary`, `danger` | `a`, `button` | a button |
 //! | `quiet` | anything | less prominent text |
 
+mod copy_button;
 mod empty;
 mod facts;
 mod field;
+mod link;
 mod markup;
 mod pager;
 mod relative_time;
 mod tone;
 mod unit;
 
+pub use copy_button::CopyButton;
 pub use empty::Empty;
 pub use facts::Facts;
 pub use field::{Choice, Field};
+pub use link::link;
 pub use markup::{Escaped, Markup};
 pub use pager::Pager;
 pub use relative_time::RelativeTime;

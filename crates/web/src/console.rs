@@ -25,6 +25,13 @@ pub struct NavItem {
     pub icon: &'static str,
 }
 
+impl NavItem {
+    /// The key that opens the page after `g`: the first letter of the title.
+    fn shortcut(&self) -> Option<char> {
+        self.title.chars().next().map(|letter| letter.to_ascii_lowercase())
+    }
+}
+
 /// Renders a page into the layout. An extractor.
 #[derive(Clone, Debug)]
 pub struct Console {
@@ -67,6 +74,8 @@ enum SignInState {
 #[template(path = "layout.html")]
 struct Layout<'a> {
     title: &'a str,
+    /// The pages above this one: name and address.
+    crumbs: &'a [(&'a str, &'a str)],
     nav: &'a [NavItem],
     /// The `href` of the active navigation item; empty if there is none.
     here: &'a str,
@@ -81,15 +90,30 @@ struct Layout<'a> {
 }
 
 impl Console {
-    /// Renders a page with this body.
+    /// Renders a page with this body. The page is below that of its service.
     pub fn page(&self, title: &str, body: &impl Template) -> Result<Page, Problem> {
+        self.page_below(&[], title, body)
+    }
+
+    /// Renders a page that is below other pages of its service, given by name and address.
+    pub fn page_below(
+        &self,
+        above: &[(&str, &str)],
+        title: &str,
+        body: &impl Template,
+    ) -> Result<Page, Problem> {
         let body = body.render().map_err(Problem::internal)?;
         let nav: Vec<NavItem> =
             self.frame.0.nav.iter().copied().filter(|item| self.may_open(item.href)).collect();
+        let here = here(&nav, &self.path);
+        let section = nav.iter().find(|item| item.href == here && here != self.path);
+        let section = section.filter(|_| here != "/").map(|item| (item.title, item.href));
+        let crumbs: Vec<(&str, &str)> = section.into_iter().chain(above.iter().copied()).collect();
         let layout = Layout {
             title,
+            crumbs: &crumbs,
             nav: &nav,
-            here: here(&nav, &self.path),
+            here,
             who: self.caller.as_ref().map(Caller::name),
             sign_in_state: self.sign_in_state(),
             admin: self.may(&Scope::Admin),

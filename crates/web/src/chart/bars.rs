@@ -53,7 +53,7 @@ impl Bars {
     /// A part of each bar, with its own colour, on top of the earlier series. The time of a point is the start of its
     /// step.
     pub fn series<P: Into<Point>>(self, name: &str, points: impl IntoIterator<Item = P>) -> Self {
-        let hue = frame::next_hue(&self.series);
+        let hue = frame::hue_of(name, &self.series);
         self.add(name, hue, points)
     }
 
@@ -95,6 +95,7 @@ impl Bars {
             below: self.axis.ticks(),
             notes: Vec::new(),
             legend: self.legend(&steps),
+            columns: ("Time", columns),
             nothing: is_empty.then_some("No data in this time"),
         };
         frame.render(&marks)
@@ -142,12 +143,11 @@ impl Bars {
 
     fn column(&self, step: &Step) -> Column {
         let (from, to) = self.edges(step);
-        let mut text = format!("{} UTC", moment(step.start_ms));
-        for (series, amount) in self.series.iter().zip(&step.amounts).rev() {
-            let amount = self.unit.of(amount.unwrap_or(f64::NAN));
-            let _ = write!(text, "\n{}  {amount}", series.name);
-        }
-        Column { from, to, text }
+        let values = self.series.iter().zip(&step.amounts).rev();
+        let values = values.map(|(series, amount)| {
+            (series.name.clone(), self.unit.of(amount.unwrap_or(f64::NAN)).to_string())
+        });
+        Column { from, to, label: format!("{} UTC", moment(step.start_ms)), values: values.collect() }
     }
 
     fn totals(&self, steps: &[Step]) -> Vec<f64> {

@@ -20,6 +20,11 @@ const LEFT: u32 = 58;
 /// The most columns with tooltips.
 const MAX_COLUMNS: usize = 120;
 
+/// The most rows of the table of values, and the most values in it. If there are more columns, some are left out at equal
+/// distances.
+const MAX_TABLE_ROWS: usize = 24;
+const MAX_TABLE_VALUES: usize = 72;
+
 /// A chart without its marks.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -33,6 +38,8 @@ pub(super) struct Frame {
     /// Names that are shown in the plot.
     pub(super) notes: Vec<Note>,
     pub(super) legend: Vec<Key>,
+    /// What the columns show, and what the table of values calls their labels.
+    pub(super) columns: (&'static str, Vec<Column>),
     /// The text of an empty chart.
     pub(super) nothing: Option<&'static str>,
 }
@@ -70,7 +77,22 @@ pub(super) struct Key {
 pub(super) struct Column {
     pub(super) from: f64,
     pub(super) to: f64,
-    pub(super) text: String,
+    /// The time, or the range of values.
+    pub(super) label: String,
+    /// Names and values.
+    pub(super) values: Vec<(String, String)>,
+}
+
+impl Column {
+    /// The tooltip.
+    fn text(&self) -> String {
+        let mut text = self.label.clone();
+        for (name, value) in &self.values {
+            let space = if name.is_empty() || value.is_empty() { "" } else { "  " };
+            let _ = write!(text, "\n{name}{space}{value}");
+        }
+        text
+    }
 }
 
 impl Frame {
@@ -97,7 +119,7 @@ impl Frame {
         }
         write!(
             html,
-            r#"</svg><svg class="chart-plot" width="100%" height="{whole}" role="img" aria-label="{}">"#,
+            r#"</svg><svg class="chart-plot" width="100%" height="{whole}" tabindex="0" role="img" aria-label="{}">"#,
             Escaped(&self.summary)
         )?;
         self.lines(html)?;
@@ -107,7 +129,47 @@ impl Frame {
         )?;
         self.labels_below(html)?;
         self.names(html)?;
-        write!(html, "</svg></div></figure>")
+        write!(html, "</svg></div>")?;
+        self.table(html)?;
+        write!(html, "</figure>")
+    }
+
+    /// The values as a table, for screen readers and without scripts.
+    fn table(&self, html: &mut String) -> std::fmt::Result {
+        let (label, columns) = &self.columns;
+        let shown = columns.iter().filter(|column| !column.values.is_empty());
+        let shown: Vec<&Column> = shown.collect();
+        if shown.is_empty() {
+            return Ok(());
+        }
+        let mut names: Vec<&str> = Vec::new();
+        for (name, _) in shown.iter().flat_map(|column| &column.values) {
+            if !names.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        let most = (MAX_TABLE_VALUES / names.len().max(1)).clamp(4, MAX_TABLE_ROWS);
+        let every = shown.len().div_ceil(most);
+        // The last one is always shown.
+        let rows: Vec<&Column> = shown.iter().rev().step_by(every).rev().copied().collect();
+        write!(
+            html,
+            r#"<details class="chart-data"><summary>Values</summary><div class="table"><table><thead><tr><th>{label}</th>"#
+        )?;
+        for name in &names {
+            let name = if name.is_empty() { "Value" } else { name };
+            write!(html, "<th>{}</th>", Escaped(name))?;
+        }
+        write!(html, "</tr></thead><tbody>")?;
+        for column in rows {
+            write!(html, r#"<tr><th scope="row">{}</th>"#, Escaped(&column.label))?;
+            for name in &names {
+                let value = column.values.iter().find(|(of, _)| of == name).map_or("–", |(_, value)| value);
+                write!(html, "<td>{}</td>", Escaped(value))?;
+            }
+            write!(html, "</tr>")?;
+        }
+        write!(html, "</tbody></table></div></details>")
     }
 
     /// The grid. Zero is its lowest line.
@@ -199,7 +261,7 @@ pub(super) fn columns(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Col
     for (index, at_ms) in moments.iter().enumerate() {
         let from = if index == 0 { 0.0 } else { xs[index - 1].midpoint(xs[index]) };
         let to = xs.get(index + 1).map_or(WIDTH, |next| xs[index].midpoint(*next));
-        let mut text = axis.moment(*at_ms);
+        let (label, mut values) = (axis.moment(*at_ms), Vec::new());
         for (series, reader) in &mut readers {
             let mut latest = None;
             while let Some(point) = reader.next_if(|point| point.at_ms <= *at_ms) {
@@ -207,10 +269,10 @@ pub(super) fn columns(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Col
             }
             if let Some(point) = latest {
                 let value = unit.of(point.value.unwrap_or(f64::NAN));
-                let _ = write!(text, "\n{}  {value}", series.name);
+                values.push((series.name.clone(), value.to_string()));
             }
         }
-        columns.push(Column { from, to, text });
+        columns.push(Column { from, to, label, values });
     }
     columns
 }
@@ -219,10 +281,10 @@ pub(super) fn columns(series: &[Series], axis: &TimeAxis, unit: Unit) -> Vec<Col
 pub(super) fn draw_columns(svg: &mut String, columns: &[Column], height: f64) {
     for column in columns {
         let (x, width) = (Num(column.from), Num(column.to - column.from));
-        let text = Escaped(&column.text);
+        let text = Escaped(column.text());
         let _ = write!(
             svg,
-            r#"<rect class="hit" x="{x}" y="0" width="{width}" height="{}"><title>{text}</title></rect>"#,
+            r#"<rect class="hit" x="{x}" width="{width}" height="{}"><title>{text}</title></rect>"#,
             Num(height)
         );
     }
@@ -272,9 +334,11 @@ pub(super) struct Limit {
     pub(super) value: f64,
 }
 
-/// The next hue of a chart's series.
-pub(super) fn next_hue(series: &[Series]) -> Hue {
-    Hue::Number(series.iter().filter(|series| matches!(series.hue, Hue::Number(_))).count())
+/// The hue of a chart's next series: what has the same name has the same colour in every chart.
+pub(super) fn hue_of(name: &str, series: &[Series]) -> Hue {
+    let is_free = |hue: &Hue| !series.iter().any(|series| series.hue == *hue);
+    let fixed = Hue::of_name(name).filter(is_free);
+    fixed.or_else(|| (0..).map(Hue::Number).find(is_free)).unwrap_or(Hue::Number(0))
 }
 
 /// The limits as SVG, and their names.

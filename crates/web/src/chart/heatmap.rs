@@ -75,7 +75,8 @@ impl HeatMap {
         for (shade, path) in shades.iter().enumerate().filter(|(_, path)| !path.is_empty()) {
             let _ = write!(marks, r#"<path class="heat{}" d="{path}"/>"#, shade + 1);
         }
-        draw_columns(&mut marks, &self.columns(), height);
+        let columns = self.columns();
+        draw_columns(&mut marks, &columns, height);
         let total: u64 = self.cells.values().fold(0, |sum, count| sum.saturating_add(*count));
         let counted =
             format!(" {} in all, at most {} in a cell.", Quantity::count(total), Quantity::count(most));
@@ -87,6 +88,7 @@ impl HeatMap {
             below: self.axis.ticks(),
             notes: Vec::new(),
             legend: legend(most),
+            columns: ("Time", columns),
             nothing: self.cells.is_empty().then_some("No data in this time"),
         };
         frame.render(&marks)
@@ -117,14 +119,15 @@ impl HeatMap {
         for step in cells.chunk_by(|a, b| a.0.0 == b.0.0) {
             let index = step[0].0.0;
             let (from, to) = self.edges(index);
-            let mut text = format!("{} UTC", moment(index.saturating_mul(self.step_ms)));
-            for ((_, row), count) in step.iter().rev().take(MAX_LINES) {
-                let _ = write!(text, "\n{}  {}", self.rows[*row], Quantity::count(*count));
-            }
+            let shown = step.iter().rev().take(MAX_LINES);
+            let shown =
+                shown.map(|((_, row), count)| (self.rows[*row].clone(), Quantity::count(*count).to_string()));
+            let mut values: Vec<(String, String)> = shown.collect();
             if step.len() > MAX_LINES {
-                text.push_str("\n…");
+                values.push(("…".to_owned(), String::new()));
             }
-            columns.push(Column { from, to, text });
+            let label = format!("{} UTC", moment(index.saturating_mul(self.step_ms)));
+            columns.push(Column { from, to, label, values });
         }
         columns
     }

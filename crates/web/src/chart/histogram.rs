@@ -83,7 +83,8 @@ impl Histogram {
             let _ = write!(marks, r#"<path class="s0 fill" d="{path}"/>"#);
         }
         let notes = self.draw_marks(&mut marks);
-        draw_columns(&mut marks, &self.columns(total), self.height);
+        let columns = self.columns(total);
+        draw_columns(&mut marks, &columns, self.height);
         let frame = Frame {
             title: self.title.clone(),
             summary: self.summary(total),
@@ -92,6 +93,7 @@ impl Histogram {
             below: self.labels(),
             notes,
             legend: Vec::new(),
+            columns: ("Range", columns),
             nothing: (total == 0).then_some("No values yet"),
         };
         frame.render(&marks)
@@ -137,13 +139,11 @@ impl Histogram {
         let column = |(index, bin): (usize, &Bin)| Column {
             from: self.edge(index),
             to: self.edge(index + 1),
-            text: format!(
-                "{} to {}\n{} ({})",
-                self.unit.of(bin.from),
-                self.unit.of(bin.to),
-                Quantity::count(bin.count),
-                Quantity::share(bin.count, total)
-            ),
+            label: format!("{} to {}", self.unit.of(bin.from), self.unit.of(bin.to)),
+            values: vec![(
+                String::new(),
+                format!("{} ({})", Quantity::count(bin.count), Quantity::share(bin.count, total)),
+            )],
         };
         self.bins.iter().enumerate().map(column).collect()
     }

@@ -85,7 +85,7 @@ impl Line {
 
     /// A line with the next colour of the palette.
     pub fn series<P: Into<Point>>(self, name: &str, points: impl IntoIterator<Item = P>) -> Self {
-        let hue = frame::next_hue(&self.series);
+        let hue = frame::hue_of(name, &self.series);
         self.add(name, hue, points)
     }
 
@@ -149,7 +149,8 @@ impl Line {
             self.draw(&mut marks, series, &scale);
         }
         let notes = frame::draw_limits(&mut marks, &self.limits, &scale, self.unit, self.height);
-        frame::draw_columns(&mut marks, &frame::columns(&self.series, &self.axis, self.unit), self.height);
+        let columns = frame::columns(&self.series, &self.axis, self.unit);
+        frame::draw_columns(&mut marks, &columns, self.height);
         let frame = Frame {
             title: self.title.clone(),
             summary: frame::summary(&self.title, &self.series, &self.axis, self.unit),
@@ -158,6 +159,7 @@ impl Line {
             below: self.axis.ticks(),
             notes,
             legend: frame::legend(&self.series, &self.axis, self.unit),
+            columns: ("Time", columns),
             nothing: is_empty.then_some("No data in this time"),
         };
         frame.render(&marks)

@@ -143,6 +143,31 @@ fn tooltip_shows_every_series() {
 }
 
 #[test]
+fn values_are_also_in_a_table() {
+    let points = (0..1000).map(|at| (at * 100, at as f64));
+    let svg = Line::new(0..100_000).series("p50", points).series("<b>", [(99_900, 7.0)]).render();
+    let table = svg.as_str().split("<tbody>").nth(1).unwrap();
+    assert!((20..=24).contains(&table.matches("<tr>").count()), "{table}");
+    assert!(
+        table.ends_with("<td>999</td><td>7</td></tr></tbody></table></div></details></figure>"),
+        "{table}"
+    );
+    assert!(svg.as_str().contains("<th>&lt;b&gt;</th>"), "{svg}");
+}
+
+#[test]
+fn same_name_has_the_same_colour_in_every_chart() {
+    let colour = |names: &[&str], of: &str| {
+        let line = names.iter().fold(Line::new(0..9), |line, name| line.series(name, [(1, 1.0)]));
+        let html = line.render().to_string();
+        let legend = html.split(&format!("</svg>{of} <b>")).next().unwrap().to_owned();
+        legend.rsplit("<svg class=\"").next().unwrap()[..2].to_owned()
+    };
+    assert_eq!(colour(&["p50", "p99"], "p99"), colour(&["p50", "p90", "p99"], "p99"));
+    assert_eq!(colour(&["other", "p50"], "p50"), "s1", "a colour that is taken is not used twice");
+}
+
+#[test]
 fn amounts_of_one_step_are_added_up() {
     let svg = Bars::new(0..60_000, 60_000).series("5xx", [(1, 2.0), (2, 3.0)]).render();
     assert!(svg.as_str().contains("\n5xx  5</title>"), "{svg}");

@@ -4,6 +4,7 @@ use std::fmt::{self, Display};
 
 use askama::filters::HtmlSafe;
 
+use super::copy_button::CopyButton;
 use super::markup::Escaped;
 
 /// An empty state with a hint about what to do next.
@@ -40,7 +41,8 @@ impl Display for Empty {
         let (title, advice) = (Escaped(&self.title), Escaped(&self.advice));
         write!(f, r#"<div class="empty"><p class="empty-title">{title}</p><p>{advice}</p>"#)?;
         if let Some(command) = &self.command {
-            write!(f, "<pre><code>{}</code></pre>", Escaped(command))?;
+            let copy = CopyButton { text: command, what: "command" };
+            write!(f, r#"<div class="command"><pre><code>{}</code></pre>{copy}</div>"#, Escaped(command))?;
         }
         if let Some((label, href)) = &self.link {
             write!(f, r#"<p><a class="button primary" href="{}">{}</a></p>"#, Escaped(href), Escaped(label))?;

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Write};
 
 use askama::filters::HtmlSafe;
 
+use super::copy_button::CopyButton;
 use super::markup::Escaped;
 
 /// A list of names and values.
@@ -23,9 +24,13 @@ impl Facts {
         self.html(name, Escaped(value))
     }
 
-    /// A value in a monospaced font: a key, an address, a command.
+    /// A value in a monospaced font, with a button that copies it: a key, an address, a command.
     pub fn code(self, name: &str, value: impl Display) -> Self {
-        self.html(name, format_args!("<code>{}</code>", Escaped(value)))
+        let value = value.to_string();
+        self.html(
+            name,
+            format_args!("<code>{}</code> {}", Escaped(&value), CopyButton { text: &value, what: name }),
+        )
     }
 
     /// A value that renders as HTML, such as a [`Badge`](super::Badge) or a [`RelativeTime`](super::RelativeTime).
