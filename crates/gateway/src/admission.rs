@@ -148,6 +148,10 @@ impl Admission {
         self.check(peer, (method, path, headers), None).await
     }
 
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        &self.inner.endpoints
+    }
+
     /// Checks a request. A malformed one is refused, and counted like every refused request.
     pub(crate) async fn check(
         &self,

@@ -40,7 +40,7 @@ async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
             figure("requests", Unit::PerSecond.of(summary.per_second as f64)),
             figure("p99", Unit::Millis.of(p99)),
             figure("limited", Quantity::share(summary.limited, summary.total)),
-            figure("errors", Quantity::share(summary.errors, summary.total)),
+            figure("server errors", Quantity::share(summary.server_errors, summary.accepted)),
         ],
         spark: minutes.iter().map(|minute| Some(minute.histogram.count() as f64 / 60.0)).collect(),
         problems: Vec::new(),

@@ -12,8 +12,11 @@ pub(crate) enum TotalKind {
     Accepted,
     Limited,
     Errors,
+    ServerErrors,
     Endpoint,
     EndpointErrors,
+    EndpointLimited,
+    EndpointServerErrors,
     Timed,
     TimeUs,
     Status,
@@ -24,8 +27,21 @@ pub(crate) enum TotalKind {
 column!(TotalKind as text);
 
 impl TotalKind {
+    /// Totals over all requests.
+    pub(crate) const OVERALL: [Self; 5] =
+        [Self::Total, Self::Accepted, Self::Limited, Self::Errors, Self::ServerErrors];
+    /// Totals of each endpoint.
+    pub(crate) const BY_ENDPOINT: [Self; 6] = [
+        Self::Endpoint,
+        Self::EndpointErrors,
+        Self::EndpointLimited,
+        Self::EndpointServerErrors,
+        Self::Timed,
+        Self::TimeUs,
+    ];
+
     pub(crate) fn is_by_endpoint(self) -> bool {
-        matches!(self, Self::Endpoint | Self::EndpointErrors | Self::Timed | Self::TimeUs)
+        Self::BY_ENDPOINT.contains(&self)
     }
 }
 
@@ -151,8 +167,11 @@ hob_units::names!(TotalKind {
     Accepted = "accepted",
     Limited = "limited",
     Errors = "errors",
+    ServerErrors = "server_errors",
     Endpoint = "endpoint",
     EndpointErrors = "endpoint_errors",
+    EndpointLimited = "endpoint_limited",
+    EndpointServerErrors = "endpoint_server_errors",
     Timed = "timed",
     TimeUs = "time_us",
     Status = "status",

@@ -1,4 +1,6 @@
-//! The demo: a small shop behind the gateway, and bots that send requests to it.
+//! The demo: a small shop behind the gateway, a day of traffic that it had before, and bots that send requests to it.
+
+mod past;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -19,19 +21,23 @@ use crate::config::{Config, RuleConfig};
 use crate::gateway::Gateway;
 use crate::{Error, Exactness};
 
-/// The pages of the shop, and how many of sixteen requests go to each.
+/// The pages of the shop, and how many of [`SHARES`] requests go to each.
 const PAGES: [(Method, &str, u32); 7] = [
-    (Method::GET, "/", 4),
-    (Method::GET, "/api/products", 4),
-    (Method::GET, "/api/products/42", 3),
-    (Method::POST, "/api/cart", 2),
-    (Method::POST, "/api/auth/login", 1),
-    (Method::GET, "/api/orders/7", 1),
+    (Method::GET, "/", 16),
+    (Method::GET, "/api/products", 16),
+    (Method::GET, "/api/products/42", 12),
+    (Method::POST, "/api/cart", 8),
+    (Method::POST, "/api/auth/login", 3),
+    (Method::GET, "/api/orders/7", 4),
     (Method::GET, "/old-link", 1),
 ];
+const SHARES: u32 = 60;
 
-/// Each bot has its own address. The last one does not pause and exceeds the limits.
+/// Each bot has its own address. The last one sends many requests at once and then rests, so that it sometimes exceeds the
+/// limits.
 const BOTS: u8 = 12;
+const BURST: u32 = 150;
+const REST: Duration = Duration::from_secs(20);
 
 /// A gateway in front of the shop, instead of the configured one.
 pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
@@ -48,12 +54,16 @@ pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
     Ok(demo_config(if free { config.listen } else { any }, site))
 }
 
-/// Starts the bots.
-pub(crate) fn start(gateway: &Gateway) {
-    let Some(address) = gateway.address() else { return };
+/// Counts the traffic of the last day, and starts the bots.
+pub(crate) async fn start(gateway: &Gateway) -> Result<(), Error> {
+    let Some(address) = gateway.address() else { return Ok(()) };
+    gateway.replay(past::day(gateway.endpoints(), hob_units::unix_ms())).await?;
     for bot in 1..=BOTS {
-        gateway.tasks().spawn(format!("gateway demo bot {bot}"), move |task| run_bot(task, address, bot));
+        gateway
+            .tasks()
+            .spawn_demo(format!("gateway demo bot {bot}"), move |task| run_bot(task, address, bot));
     }
+    Ok(())
 }
 
 fn demo_config(listen: SocketAddr, site: SocketAddr) -> Config {
@@ -107,12 +117,16 @@ async fn run_bot(task: Task, gateway: SocketAddr, bot: u8) {
     // A network that is reserved for documentation.
     let address = Ipv4Addr::new(203, 0, 113, bot);
     let busy = bot == BOTS;
-    loop {
-        let pause_ms = if busy { 30 } else { rand::rng().random_range(150..1500) };
-        if !task.pause(Duration::from_millis(pause_ms)).await {
+    for sent in 1.. {
+        let pause = match sent {
+            _ if !busy => Duration::from_millis(rand::rng().random_range(150..1500)),
+            sent if sent % BURST == 0 => REST,
+            _ => Duration::from_millis(15),
+        };
+        if !task.pause(pause).await {
             return;
         }
-        let (method, path) = page(rand::rng().random_range(0..16));
+        let (method, path) = page(rand::rng().random_range(0..SHARES));
         let request = Request::builder().method(method).uri(format!("http://{gateway}{path}"));
         let request = request.header("x-forwarded-for", address.to_string()).body(Empty::new());
         if let Ok(request) = request

@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::keys::{InstanceId, Keys};
 use crate::limiter::Limiter;
 use crate::proxy::Proxy;
+use crate::traffic::counts::Counts;
 use crate::traffic::meter::Meter;
 use crate::traffic::publisher::{Destination, FLUSH_EVERY, Publisher, SHARD_CHECK_EVERY, Sources};
 use crate::traffic::statistics::Statistics;
@@ -137,8 +138,7 @@ impl Service for Gateway {
     }
 
     async fn demo(&self) -> Result<(), Error> {
-        demo::start(self);
-        Ok(())
+        demo::start(self).await
     }
 
     async fn samples(&self, samples: &mut Samples) -> Result<(), Error> {
@@ -173,6 +173,16 @@ impl Gateway {
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
         &self.inner.statistics
+    }
+
+    /// The endpoints of this instance.
+    pub(crate) fn endpoints(&self) -> &Endpoints {
+        self.inner.admission.endpoints()
+    }
+
+    /// Counts requests of the past, each of these counts at its time.
+    pub(crate) async fn replay(&self, past: Vec<(u64, Counts)>) -> Result<(), Error> {
+        self.inner.publisher.lock().await.replay(past).await
     }
 
     async fn serve(self) {

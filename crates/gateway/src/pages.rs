@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::State;
-use hob_web::chart::{Bars, HeatMap, Line};
-use hob_web::components::{Badge, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit};
+use hob_web::chart::{Bars, HeatMap, Line, RangeQuery, Span, TimeRange};
+use hob_web::components::{Badge, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, link};
 use hob_web::{Access, Console, Page, Problem, Query, Routes};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use crate::gateway::Gateway;
@@ -35,30 +34,45 @@ struct TableQuery {
     sort: Sort,
     #[serde(default)]
     q: String,
+    #[serde(flatten)]
+    range: RangeQuery,
 }
+
+/// The ranges that the page offers: response times are kept for a day.
+const RANGES: &[Span] = &[Span::Hour, Span::Day];
+/// Points of a chart.
+const POINTS: u64 = 96;
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Sort {
     #[default]
     Requests,
-    Errors,
+    ServerErrors,
+    Limited,
     Average,
     Name,
 }
 
 impl Sort {
-    const ALL: [(Self, &'static str, &'static str); 4] = [
+    const ALL: [(Self, &'static str, &'static str); 5] = [
         (Self::Name, "name", "Endpoint"),
         (Self::Requests, "requests", "Requests"),
-        (Self::Errors, "errors", "Errors"),
+        (Self::ServerErrors, "server_errors", "Server errors"),
+        (Self::Limited, "limited", "Limited"),
         (Self::Average, "average", "Average"),
     ];
+
+    /// As the query names it.
+    fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(sort, ..)| *sort == self).map_or("", |(_, word, _)| word)
+    }
 
     fn apply(self, endpoints: &mut [EndpointStatistics]) {
         match self {
             Self::Requests => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.requests)),
-            Self::Errors => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.errors)),
+            Self::ServerErrors => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.server_errors)),
+            Self::Limited => endpoints.sort_by_key(|endpoint| std::cmp::Reverse(endpoint.limited)),
             Self::Name => endpoints.sort_by(|one, other| one.name.cmp(&other.name)),
             Self::Average => endpoints.sort_by(|one, other| {
                 let average = |endpoint: &EndpointStatistics| endpoint.average_ms().unwrap_or(0.0);
@@ -81,6 +95,8 @@ struct Traffic {
     address: Option<String>,
     summary: Summary,
     overall: Histogram,
+    range: TimeRange,
+    picker: Markup,
     latency_chart: Markup,
     heat_map: Markup,
     hours_chart: Markup,
@@ -109,10 +125,15 @@ impl Traffic {
         Unit::Millis.of(endpoint.average_ms().unwrap_or(f64::NAN))
     }
 
-    fn column_headers(&self) -> [ColumnHeader; 4] {
-        let search_text = utf8_percent_encode(&self.query.q, NON_ALPHANUMERIC).to_string();
+    /// The share of server errors in the requests that were let through.
+    fn server_error_rate(endpoint: &EndpointStatistics) -> Quantity {
+        Quantity::share(endpoint.server_errors, endpoint.requests.saturating_sub(endpoint.limited))
+    }
+
+    fn column_headers(&self) -> [ColumnHeader; 5] {
+        let range = self.range.span.map_or("", Span::as_str);
         Sort::ALL.map(|(sort, word, title)| {
-            let href = format!("/gateway?sort={word}&q={search_text}");
+            let href = link("/gateway", &[("sort", word), ("q", &self.query.q), ("range", range)]);
             ColumnHeader { sort, title, href }
         })
     }
@@ -133,14 +154,17 @@ async fn traffic(
     Query(query): Query<TableQuery>,
 ) -> Result<Page, Problem> {
     let statistics = gateway.statistics();
+    let range = query.range.resolve(RANGES, Span::Hour)?;
+    let minutes_ago = (hob_units::unix_ms() - range.from_ms).div_ceil(MINUTE_MS);
     let (summary, minutes, hours, endpoints, statuses, instances) = tokio::try_join!(
         statistics.summary(),
-        statistics.latency(None, 60),
+        statistics.latency(None, minutes_ago),
         statistics.hours(),
         statistics.endpoints(),
         statistics.statuses(),
         statistics.instances(),
     )?;
+    let steps = Steps::new(minutes, &range);
     let search_text = query.q.trim().to_lowercase();
     let mut endpoints: Vec<EndpointStatistics> = endpoints
         .into_iter()
@@ -154,9 +178,11 @@ async fn traffic(
     let body = Traffic {
         address: gateway.address().map(|address| address.to_string()),
         summary,
-        overall: merge_minutes(&minutes),
-        latency_chart: latency_chart(&minutes),
-        heat_map: heat_map(&minutes),
+        overall: merge_minutes(&steps.steps),
+        latency_chart: latency_chart(&steps),
+        heat_map: heat_map(&steps),
+        picker: range.picker("/gateway", &[("sort", query.sort.word()), ("q", &query.q)]),
+        range,
         hours_chart: bars
             .series("requests", hours.iter().map(|hour| (hour.start_unix_ms, hour.requests as f64)))
             .render(),
@@ -170,22 +196,40 @@ async fn traffic(
     console.page("Gateway", &body)
 }
 
-fn range(minutes: &[MinuteLatency]) -> std::ops::Range<u64> {
-    let first = minutes.first().map_or(0, |minute| minute.start_unix_ms);
-    first..first + minutes.len() as u64 * MINUTE_MS
+/// Response times of a range, in steps of one or more minutes.
+struct Steps {
+    range: std::ops::Range<u64>,
+    step_ms: u64,
+    steps: Vec<MinuteLatency>,
 }
 
-fn latency_chart(minutes: &[MinuteLatency]) -> Markup {
+impl Steps {
+    fn new(minutes: Vec<MinuteLatency>, range: &TimeRange) -> Self {
+        let step_ms = (range.length_ms() / POINTS / MINUTE_MS).max(1) * MINUTE_MS;
+        let mut steps: Vec<MinuteLatency> = Vec::new();
+        for minute in minutes.into_iter().filter(|minute| minute.start_unix_ms < range.to_ms) {
+            let start_unix_ms = minute.start_unix_ms - minute.start_unix_ms % step_ms;
+            match steps.last_mut().filter(|step| step.start_unix_ms == start_unix_ms) {
+                Some(step) => step.histogram.merge(&minute.histogram),
+                None => steps.push(MinuteLatency { start_unix_ms, ..minute }),
+            }
+        }
+        let first = steps.first().map_or(0, |step| step.start_unix_ms);
+        Self { range: first..first + steps.len() as u64 * step_ms, step_ms, steps }
+    }
+}
+
+fn latency_chart(Steps { range, step_ms, steps }: &Steps) -> Markup {
     let line = |percent: f64| {
-        minutes.iter().map(move |minute| {
+        steps.iter().map(move |minute| {
             let value = percentile(&minute.histogram, percent).map(|time| time.as_secs_f64() * 1000.0);
             (minute.start_unix_ms, value)
         })
     };
-    Line::new(range(minutes))
+    Line::new(range.clone())
         .title("Response time")
         .unit(Unit::Millis)
-        .every(MINUTE_MS)
+        .every(*step_ms)
         .series("p50", line(50.0))
         .series("p90", line(90.0))
         .series("p99", line(99.0))
@@ -205,10 +249,10 @@ const ROWS: [(&str, u64); 9] = [
     ("≥ 4 s", u64::MAX),
 ];
 
-fn heat_map(minutes: &[MinuteLatency]) -> Markup {
-    let mut map =
-        HeatMap::new(range(minutes), MINUTE_MS, ROWS.map(|(name, _)| name)).title("Response times by minute");
-    for minute in minutes {
+fn heat_map(Steps { range, step_ms, steps }: &Steps) -> Markup {
+    let mut map = HeatMap::new(range.clone(), *step_ms, ROWS.map(|(name, _)| name))
+        .title("Distribution of response times");
+    for minute in steps {
         for (bucket, count) in minute.histogram.buckets() {
             let row = ROWS.iter().position(|(_, below)| bucket.middle() < *below).unwrap_or(ROWS.len() - 1);
             map = map.count(minute.start_unix_ms, row, *count);

@@ -200,7 +200,12 @@ struct GatewaySummary {
     total: u64,
     /// Refused by the gateway itself.
     limited: u64,
+    /// Responses with a status of 400 or more, including refusals.
     errors: u64,
+    /// Errors with a status of 500 or more, without refusals.
+    server_errors: u64,
+    /// Errors with a status below 500, without refusals.
+    client_errors: u64,
     requests_per_second: u64,
     requests_per_second_max: u64,
 }
@@ -216,6 +221,8 @@ async fn summary(State(gateway): State<Gateway>) -> Result<Json<GatewaySummary>,
         total: statistics.total,
         limited: statistics.limited,
         errors: statistics.errors,
+        server_errors: statistics.server_errors,
+        client_errors: statistics.client_errors(),
         requests_per_second: statistics.per_second,
         requests_per_second_max: statistics.per_second_max,
     }))
@@ -226,7 +233,14 @@ struct GatewayEndpoint {
     #[schema(example = "GET /api/users")]
     endpoint: String,
     requests: u64,
+    /// Responses with a status of 400 or more, including refusals.
     errors: u64,
+    /// Refused by the gateway itself.
+    limited: u64,
+    /// Errors with a status of 500 or more, without refusals.
+    server_errors: u64,
+    /// Errors with a status below 500, without refusals.
+    client_errors: u64,
     average_ms: Option<f64>,
 }
 
@@ -235,6 +249,9 @@ struct GatewayEndpoint {
 async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayEndpoint>>, Problem> {
     let counts = |statistics: crate::EndpointStatistics| GatewayEndpoint {
         average_ms: statistics.average_ms(),
+        client_errors: statistics.client_errors(),
+        limited: statistics.limited,
+        server_errors: statistics.server_errors,
         endpoint: statistics.name,
         requests: statistics.requests,
         errors: statistics.errors,
@@ -247,6 +264,10 @@ struct GatewayErrors {
     total: u64,
     /// Refused by the gateway itself; other 429s come from the upstream.
     limited: u64,
+    /// With a status of 500 or more, without refusals.
+    server: u64,
+    /// With a status below 500, without refusals.
+    client: u64,
     by_status: Vec<GatewayStatus>,
 }
 
@@ -263,7 +284,13 @@ async fn errors(State(gateway): State<Gateway>) -> Result<Json<GatewayErrors>, P
     let statistics = gateway.statistics();
     let (summary, statuses) = tokio::try_join!(statistics.summary(), statistics.statuses())?;
     let by_status = statuses.into_iter().map(|(status, count)| GatewayStatus { status, count }).collect();
-    Ok(Json(GatewayErrors { total: summary.errors, limited: summary.limited, by_status }))
+    Ok(Json(GatewayErrors {
+        total: summary.errors,
+        limited: summary.limited,
+        server: summary.server_errors,
+        client: summary.client_errors(),
+        by_status,
+    }))
 }
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -40,6 +40,8 @@ pub(crate) struct RequestTotals {
     pub(crate) requests: u64,
     pub(crate) refused: u64,
     pub(crate) errors: u64,
+    /// Answers with a status of 500 or more to requests that were let through.
+    pub(crate) server_errors: u64,
     pub(crate) statuses: BTreeMap<u16, u64>,
     /// Number of response times in `time_us`; refused requests have none.
     pub(crate) timed: u64,
@@ -128,6 +130,7 @@ impl EndpointCounts {
         match sample.outcome {
             RequestOutcome::Refused => totals.refused += 1,
             RequestOutcome::Allowed => {
+                totals.server_errors += u64::from(sample.status >= 500);
                 totals.timed += 1;
                 totals.time_us += u64::from(sample.took_us);
                 *self.buckets.entry((Minute::Current, Bucket::of(sample.took_us.into()))).or_default() += 1;
@@ -157,6 +160,7 @@ impl RequestTotals {
         self.requests += other.requests;
         self.refused += other.refused;
         self.errors += other.errors;
+        self.server_errors += other.server_errors;
         self.timed += other.timed;
         self.time_us += other.time_us;
         for (status, count) in &other.statuses {

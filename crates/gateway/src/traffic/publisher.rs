@@ -8,6 +8,7 @@ mod decisions;
 mod endpoint_names;
 mod flush;
 mod heartbeat;
+mod replay;
 mod resend;
 mod restore;
 mod rotation;
@@ -259,7 +260,8 @@ impl Publisher {
         }
         let Some(flush) = &self.pending_flush else { return false };
         let context = (&self.names, &*self.sources.meter);
-        calls.push(flush.call(&self.sources.store, &self.destination, epoch, self.now_ms(), context));
+        let time = (self.now_ms(), self.sources.store.clock().us());
+        calls.push(flush.call(&self.destination, epoch, (time.0, &time.1), context));
         true
     }
 

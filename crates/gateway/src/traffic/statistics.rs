@@ -32,6 +32,8 @@ pub struct Summary {
     pub total: u64,
     pub limited: u64,
     pub errors: u64,
+    /// Errors with a status of 500 or more, of requests that were let through.
+    pub server_errors: u64,
     pub per_second: u64,
     pub per_second_max: u64,
 }
@@ -42,11 +44,27 @@ pub struct EndpointStatistics {
     pub name: String,
     pub requests: u64,
     pub errors: u64,
+    pub limited: u64,
+    pub server_errors: u64,
     pub timed: u64,
     pub time_ms: f64,
 }
 
+impl Summary {
+    /// Errors with a status below 500, without requests that the gateway refused.
+    #[must_use]
+    pub fn client_errors(&self) -> u64 {
+        self.errors.saturating_sub(self.limited).saturating_sub(self.server_errors)
+    }
+}
+
 impl EndpointStatistics {
+    /// As in [`Summary::client_errors`].
+    #[must_use]
+    pub fn client_errors(&self) -> u64 {
+        self.errors.saturating_sub(self.limited).saturating_sub(self.server_errors)
+    }
+
     /// The average response time in milliseconds.
     #[must_use]
     pub fn average_ms(&self) -> Option<f64> {
@@ -106,16 +124,17 @@ impl Statistics {
                 self.keys.requests_total(shard),
                 self.keys.requests_limited(shard),
                 self.keys.errors_total(shard),
+                self.keys.server_errors(shard),
             ]
         };
         let mut calls = vec![mget(&gauge)];
         calls.extend(self.shards().map(|shard| mget(&totals(shard))));
         let mut answers = self.read_all::<Values>(&calls).await?.into_iter();
         let gauge = answers.next().unwrap_or_default();
-        let mut sums = [0; 4];
+        let mut sums = [0; 5];
         answers.for_each(|totals| add_counts(&mut sums, &totals));
         let at = |index: usize| gauge.get(index).map_or(0, read_count);
-        let [accepted, total, limited, errors] = sums;
+        let [accepted, total, limited, errors, server_errors] = sums;
         Ok(Summary {
             connections: at(0),
             connections_max: at(1),
@@ -125,6 +144,7 @@ impl Statistics {
             total,
             limited,
             errors,
+            server_errors,
         })
     }
 
@@ -140,6 +160,8 @@ impl Statistics {
                         self.keys.errors_by_endpoint(name, *shard),
                         self.keys.response_count(name, *shard),
                         self.keys.response_sum(name, *shard),
+                        self.keys.limited_by_endpoint(name, *shard),
+                        self.keys.server_errors_by_endpoint(name, *shard),
                     ]
                 });
                 mget(&keys.collect::<Vec<_>>())
@@ -148,12 +170,14 @@ impl Statistics {
         let answers = self.read_all::<Values>(&calls).await?;
         let mut found: BTreeMap<String, EndpointStatistics> = BTreeMap::new();
         for ((_, names), values) in names.iter().zip(answers) {
-            for (name, values) in names.iter().zip(values.chunks_exact(4)) {
+            for (name, values) in names.iter().zip(values.chunks_exact(6)) {
                 let statistics = found.entry(name.to_string()).or_default();
                 statistics.requests += read_count(&values[0]);
                 statistics.errors += read_count(&values[1]);
                 statistics.timed += read_count(&values[2]);
                 statistics.time_ms += values[3].as_deref().map_or(0.0, foreign::parse_millis);
+                statistics.limited += read_count(&values[4]);
+                statistics.server_errors += read_count(&values[5]);
             }
         }
         let named = found.into_iter().map(|(name, statistics)| EndpointStatistics { name, ..statistics });

@@ -65,7 +65,11 @@ every_service! {
         assert_eq!((&summary["accepted"], &summary["limited"], &summary["errors"]), (&json!(2), &json!(2), &json!(3)));
         let endpoints = get("/api/v1/gateway/endpoints").await;
         assert_eq!((&endpoints[0]["endpoint"], &endpoints[0]["requests"]), (&json!("GET /api/users"), &json!(4)));
+        assert_eq!(endpoints[0]["limited"], 2);
+        assert_eq!((&endpoints[0]["server_errors"], &endpoints[0]["client_errors"]), (&json!(1), &json!(0)));
+        assert_eq!((&summary["server_errors"], &summary["client_errors"]), (&json!(1), &json!(0)));
         let errors = get("/api/v1/gateway/errors").await;
+        assert_eq!((&errors["server"], &errors["client"]), (&json!(1), &json!(0)));
         assert_eq!(errors["by_status"], json!([{ "status": 429, "count": 2 }, { "status": 500, "count": 1 }]));
         assert_eq!(get("/api/v1/gateway/instances").await[0]["id"], "gw-1");
         assert_eq!(get("/api/v1/gateway/hourly").await.as_array().unwrap().len(), 24);
@@ -73,7 +77,7 @@ every_service! {
         assert_eq!(latency["overall"]["count"], 2);
         assert!(latency["overall"]["p99"].as_f64().is_some_and(|ms| ms >= 0.0));
 
-        let page = app.get("/gateway?sort=errors&q=users").await;
+        let page = app.get("/gateway?sort=server_errors&q=users").await;
         assert_eq!(page.status, StatusCode::OK);
         for part in ["GET /api/users", "gw-1", "<svg", "data-live=\"gateway\"", "429"] {
             assert!(page.text().contains(part), "{part}");

@@ -59,12 +59,12 @@ async fn traffic_page_updates_sorts_and_searches() {
     wait_for_text(&window, "#instances", "gw-1").await;
     wait_for_text(&window, "#statuses", "500").await;
 
-    press_labelled(&window, "Errors").await;
-    wait_for("the endpoint with the most errors first", LIMIT, async || {
+    press_labelled(&window, "Server errors").await;
+    wait_for("the endpoint with the most server errors first", LIMIT, async || {
         endpoints(&window).await.first().is_some_and(|name| name == "GET /slow")
     })
     .await;
-    fill(&window, "input[name=q]", "users\u{e007}").await;
+    fill(&window, "input[type=search]", "users\u{e007}").await;
     wait_for("only the matching endpoint", LIMIT, async || endpoints(&window).await == ["GET /api/users"])
         .await;
     window.close().await.unwrap();

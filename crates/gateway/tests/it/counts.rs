@@ -220,10 +220,12 @@ every_service! {
             })
             .await;
             assert_eq!((summary.accepted, summary.limited, summary.errors), (20, 0, 10));
+            assert_eq!((summary.server_errors, summary.client_errors()), (10, 0));
             let endpoints = statistics.endpoints().await.unwrap();
             assert_eq!(endpoints.len(), 1);
             assert_eq!(endpoints[0].name, "GET /users/:id");
             assert_eq!((endpoints[0].requests, endpoints[0].errors, endpoints[0].timed), (20, 10, 20));
+            assert_eq!((endpoints[0].server_errors, endpoints[0].limited), (10, 0));
             assert!(endpoints[0].average_ms().is_some_and(|ms| ms > 0.0));
             assert_eq!(statistics.statuses().await.unwrap(), [(503, 10)].into());
             assert_eq!(statistics.hours().await.unwrap().iter().map(|hour| hour.requests).sum::<u64>(), 20);

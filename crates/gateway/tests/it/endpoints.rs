@@ -16,8 +16,17 @@ mod slow {
         wait_for(format!("{requests} requests and {errors} errors"), LIMIT, async || {
             let endpoints = instance.gateway.statistics().endpoints().await.unwrap();
             let sum = |read: fn(&EndpointStatistics) -> u64| endpoints.iter().map(read).sum::<u64>();
-            let sums = [sum(|one| one.requests), sum(|one| one.errors), sum(|one| one.timed)];
-            if sums == [requests, errors, requests] && endpoints.len() <= 1001 { Ok(()) } else { Err(sums) }
+            let sums = [
+                sum(|one| one.requests),
+                sum(|one| one.errors),
+                sum(|one| one.timed),
+                sum(|one| one.server_errors),
+            ];
+            if sums == [requests, errors, requests, errors] && endpoints.len() <= 1001 {
+                Ok(())
+            } else {
+                Err(sums)
+            }
         })
         .await;
     }
@@ -30,7 +39,7 @@ mod slow {
         async fn used_endpoint_replaces_made_up_ones(context: TestContext) {
             let instance = TestInstance::start(&context, "checkpoint_interval = \"100ms\"").await;
             for number in 0..MADE_UP {
-                instance.request(Method::GET, &format!("/made/up/{number}"), 404).await;
+                instance.request(Method::GET, &format!("/made/up/{number}"), 500).await;
             }
             expect_sums(&instance, MADE_UP, MADE_UP).await;
             let real = endpoint("GET /real");

@@ -124,10 +124,12 @@ async fn no_count_is_lost_and_no_caller_refused(context: TestContext) {
     let sent = AtomicU64::new(0);
     let work = async |what: &str| {
         for (number, instance) in instances.iter().enumerate() {
-            instance.request_from(victim, Method::GET, "/victim", 404).await;
+            for status in [404, 500] {
+                instance.request_from(victim, Method::GET, "/victim", status).await;
+            }
             let passed = instance.request_from(other, Method::GET, "/other", 200).await;
             assert!(passed || number == 2, "a request was refused after {what}");
-            sent.fetch_add(2, Ordering::Relaxed);
+            sent.fetch_add(3, Ordering::Relaxed);
             assert_readable(instance, what).await;
         }
     };
@@ -176,6 +178,9 @@ every_service! {
             keys.requests_by_hour(&next_hour, shard),
             keys.requests_by_endpoint(&a, shard),
             keys.errors_by_endpoint(&a, shard),
+            keys.server_errors(shard),
+            keys.server_errors_by_endpoint(&a, shard),
+            keys.limited_by_endpoint(&a, shard),
             keys.response_sum(&a, shard),
             keys.response_count(&a, shard),
             keys.errors_by_status(&not_found, shard),

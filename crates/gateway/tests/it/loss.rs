@@ -61,6 +61,8 @@ every_service! {
         one.expect(11, |keys, shard| keys.response_count(&b, shard)).await;
         one.expect(32, Keys::requests_total).await;
         one.expect(21, Keys::errors_total).await;
+        one.expect(11, Keys::server_errors).await;
+        one.expect(11, |keys, shard| keys.server_errors_by_endpoint(&b, shard)).await;
         // The totals of a stopped instance are restored too, though no other instance writes to its shard.
         one.expect(10, |keys, shard| keys.requests_by_endpoint(&c, shard)).await;
         let third = InstanceId::new(third.node.as_str()).unwrap();

@@ -49,8 +49,11 @@ pub(crate) fn add_totals(totals: &mut Totals, endpoint: &Endpoint, endpoint_tota
     add(TotalKind::Accepted, "", endpoint_totals.accepted());
     add(TotalKind::Limited, "", endpoint_totals.refused);
     add(TotalKind::Errors, "", endpoint_totals.errors);
+    add(TotalKind::ServerErrors, "", endpoint_totals.server_errors);
     add(TotalKind::Endpoint, name, endpoint_totals.requests);
     add(TotalKind::EndpointErrors, name, endpoint_totals.errors);
+    add(TotalKind::EndpointLimited, name, endpoint_totals.refused);
+    add(TotalKind::EndpointServerErrors, name, endpoint_totals.server_errors);
     add(TotalKind::Timed, name, endpoint_totals.timed);
     add(TotalKind::TimeUs, name, endpoint_totals.time_us);
     for (status, count) in &endpoint_totals.statuses {

@@ -1,6 +1,6 @@
 -- Drop a cold endpoint: its counts are added to those of `other`, so that all sums stay the same.
 -- KEYS  1 marker, 2 set of endpoints
---       then of the endpoint: requests, errors, times, sum, count, latency of each hour
+--       then of the endpoint: requests, errors, times, sum, count, limited, server errors, latency of each hour
 --       then of `other` the same
 -- ARGV  epoch, name, the number of requests that the endpoint is expected to have
 -- Returns {'dropped'}, also if it was dropped before
@@ -13,11 +13,12 @@ if gone then return gone end
 if redis.call('SISMEMBER', KEYS[2], ARGV[2]) == 0 then return {'dropped'} end
 
 local keys = (#KEYS - 2) / 2
-local kinds = {'string', 'string', 'zset', 'string', 'string'}
+local kinds = {'string', 'string', 'zset', 'string', 'string', 'string', 'string'}
+local counters = {1, 2, 5, 6, 7}
 for index = 3, #KEYS do
   if not is_a(kinds[(index - 3) % keys + 1] or 'hash', KEYS[index]) then return {'kept'} end
 end
-for _, index in ipairs({1, 2, 5}) do
+for _, index in ipairs(counters) do
   for _, key in ipairs({KEYS[2 + index], KEYS[2 + index + keys]}) do
     if not is_count(redis.call('GET', key) or '0') then return {'kept'} end
   end
@@ -27,13 +28,13 @@ for _, key in ipairs({KEYS[6], KEYS[6 + keys]}) do
 end
 if (redis.call('GET', KEYS[3]) or '0') ~= ARGV[3] then return {'kept'} end
 
-for _, index in ipairs({1, 2, 5}) do
+for _, index in ipairs(counters) do
   local count = redis.call('GET', KEYS[2 + index])
   if count then redis.call('INCRBY', KEYS[2 + index + keys], count) end
 end
 local sum = redis.call('GET', KEYS[6])
 if sum then redis.call('INCRBYFLOAT', KEYS[6 + keys], sum) end
-for index = 8, 2 + keys do
+for index = 10, 2 + keys do
   local fields = redis.call('HGETALL', KEYS[index])
   for field = 1, #fields, 2 do
     if is_count(fields[field + 1]) then add_field(KEYS[index + keys], fields[field], fields[field + 1]) end

@@ -1,14 +1,16 @@
 -- Add the counts of an instance since its last flush (G3 G4 G7–G15). Idempotent: a repeated number adds nothing.
 -- KEYS  1 marker, 2 number of the instance's last flush, 3 set of endpoints, 4 number of samples
---       5 total, 6 accepted, 7 limited, 8 errors, 9 requests of the instance
---       10–12 requests by hour: the hour before the expected one, the expected one, the next
---       13–15 latency of all endpoints, for the same three hours
---       then 8 keys each for `other` and every endpoint: requests, errors, times, sum, count, latency of three hours
+--       5 total, 6 accepted, 7 limited, 8 errors, 9 server errors, 10 requests of the instance
+--       11–13 requests by hour: the hour before the expected one, the expected one, the next
+--       14–16 latency of all endpoints, for the same three hours
+--       then 10 keys each for `other` and every endpoint: requests, errors, times, sum, count, limited, server errors,
+--       latency of three hours
 --       then 1 key for each status
 -- ARGV  epoch, number, now_us ('' = the store's clock), start of the expected hour in ms, max endpoints, max times,
---       total, accepted, limited, errors, number of statuses, count of each, number of endpoints, then for each endpoint:
---       name, requests, errors, count, sum in ms, number of times, age_ms and ms of each, number of buckets, then of each
---       its minute since 1970 ('' = now), index and count. Minutes before the previous hour are dropped.
+--       total, accepted, limited, errors, server errors, number of statuses, count of each, number of endpoints, then for
+--       each endpoint: name, requests, errors, count, sum in ms, limited, server errors, number of times, age_ms and ms of
+--       each, number of buckets, then of each its minute since 1970 ('' = now), index and count. Minutes before the previous
+--       hour are dropped.
 -- Returns {'flushed' | 'repeated', now_ms, hour_ms, indexes of endpoints that were counted as `other` …}
 --       {'wrong_hour', now_ms} if it is none of the three hours; nothing was counted
 --       {'lost', epoch found or ''}
@@ -28,8 +30,8 @@ local hour = now - now % HOUR
 local hour_index = (hour - ARGV[4]) / HOUR + 1
 if hour_index < 0 or hour_index > 2 then return {'wrong_hour', now} end
 
-local statuses = tonumber(ARGV[11])
-local endpoints = tonumber(ARGV[12 + statuses])
+local statuses = tonumber(ARGV[12])
+local endpoints = tonumber(ARGV[13 + statuses])
 
 -- Check every key before the first write: a script that fails half way has counted half.
 local function check(kind, key)
@@ -47,17 +49,17 @@ end
 
 check_number(KEYS[2], is_count)
 check('set', KEYS[3])
-for index = 4, 12 do check_number(KEYS[index], is_count) end
-for index = 13, 15 do check('hash', KEYS[index]) end
-for block = 16, 16 + 8 * endpoints, 8 do
+for index = 4, 13 do check_number(KEYS[index], is_count) end
+for index = 14, 16 do check('hash', KEYS[index]) end
+for block = 17, 17 + 10 * endpoints, 10 do
   check_number(KEYS[block], is_count)
   check_number(KEYS[block + 1], is_count)
   check('zset', KEYS[block + 2])
   check_number(KEYS[block + 3], is_sum)
-  check_number(KEYS[block + 4], is_count)
-  for index = block + 5, block + 7 do check('hash', KEYS[index]) end
+  for index = block + 4, block + 6 do check_number(KEYS[index], is_count) end
+  for index = block + 7, block + 9 do check('hash', KEYS[index]) end
 end
-for index = 24 + 8 * endpoints, #KEYS do check_number(KEYS[index], is_count) end
+for index = 27 + 10 * endpoints, #KEYS do check_number(KEYS[index], is_count) end
 if #foreign > 0 then
   for _, key in ipairs(foreign) do redis.call('DEL', key) end
   redis.call('DEL', KEYS[1])
@@ -110,37 +112,39 @@ local function add_times(key, at, times)
   redis.call('ZREMRANGEBYRANK', key, 0, -(max_times + 1))
 end
 
-local at = 13 + statuses
+local at = 14 + statuses
 local answer = {repeated and 'repeated' or 'flushed', now, hour}
 for index = 1, endpoints do
-  local block = 16 + 8 * index
+  local block = 17 + 10 * index
   if ARGV[at] == 'other' then
-    block = 16
+    block = 17
   elseif not is_named(ARGV[at]) then
-    block = 16
+    block = 17
     answer[#answer + 1] = index
   end
-  local times = tonumber(ARGV[at + 5])
-  local buckets_at = at + 6 + 2 * times
+  local times = tonumber(ARGV[at + 7])
+  local buckets_at = at + 8 + 2 * times
   local buckets = tonumber(ARGV[buckets_at])
   if not repeated then
     add(KEYS[block], ARGV[at + 1])
     add(KEYS[block + 1], ARGV[at + 2])
-    add_times(KEYS[block + 2], at + 6, times)
+    add_times(KEYS[block + 2], at + 8, times)
     if ARGV[at + 3] ~= '0' then redis.call('INCRBYFLOAT', KEYS[block + 3], ARGV[at + 4]) end
     add(KEYS[block + 4], ARGV[at + 3])
-    add_buckets(block + 5, buckets_at + 1, buckets)
-    add_buckets(13, buckets_at + 1, buckets)
+    add(KEYS[block + 5], ARGV[at + 5])
+    add(KEYS[block + 6], ARGV[at + 6])
+    add_buckets(block + 7, buckets_at + 1, buckets)
+    add_buckets(14, buckets_at + 1, buckets)
   end
   at = buckets_at + 1 + 3 * buckets
 end
 if repeated then return answer end
 
-for index = 1, 4 do add(KEYS[4 + index], ARGV[6 + index]) end
-for status = 1, statuses do add(KEYS[23 + 8 * endpoints + status], ARGV[11 + status]) end
-add(KEYS[9], ARGV[7])
-redis.call('EXPIRE', KEYS[9], DAY_S)
-add(KEYS[10 + hour_index], ARGV[7])
-redis.call('EXPIRE', KEYS[10 + hour_index], DAY_S)
+for index = 1, 5 do add(KEYS[4 + index], ARGV[6 + index]) end
+for status = 1, statuses do add(KEYS[26 + 10 * endpoints + status], ARGV[12 + status]) end
+add(KEYS[10], ARGV[7])
+redis.call('EXPIRE', KEYS[10], DAY_S)
+add(KEYS[11 + hour_index], ARGV[7])
+redis.call('EXPIRE', KEYS[11 + hour_index], DAY_S)
 redis.call('SET', KEYS[2], ARGV[2], 'EX', DAY_S)
 return answer

@@ -2,7 +2,7 @@
 
 use hob_schema::Shard;
 use hob_store::epoch::{Epoch, MARKER, Outcome};
-use hob_store::{CLOCK, Call, Key, Reply, Script, Store};
+use hob_store::{CLOCK, Call, Key, Reply, Script};
 
 use super::endpoint_names::EndpointNames;
 use crate::admission::endpoint::EndpointId;
@@ -62,21 +62,21 @@ impl Flush {
         Self { number, counts, endpoints }
     }
 
+    /// The script's call. It counts at `clock_us`; '' is the store's clock, which is expected to be at about `now_ms`.
     pub(crate) fn call(
         &self,
-        store: &Store,
         destination: &Destination,
         epoch: Epoch,
-        now_ms: u64,
+        (now_ms, clock_us): (u64, &str),
         (names, meter): (&EndpointNames, &Meter),
     ) -> Call {
         let hour_ms = now_ms - now_ms % HOUR_MS;
         let totals = self.counts.sum();
         let mut call = FLUSH.on(&self.keys(destination, hour_ms, names));
-        call = call.arg(epoch.get()).arg(self.number).arg(store.clock().us()).arg(hour_ms);
+        call = call.arg(epoch.get()).arg(self.number).arg(clock_us).arg(hour_ms);
         call = call.arg(Keys::ENDPOINTS_MAX_LEN).arg(Keys::RESPONSE_TIMES_MAX_LEN);
         call = call.arg(totals.requests).arg(totals.accepted()).arg(totals.refused).arg(totals.errors);
-        call = call.arg(totals.statuses.len());
+        call = call.arg(totals.server_errors).arg(totals.statuses.len());
         for count in totals.statuses.values() {
             call = call.arg(*count);
         }
@@ -101,6 +101,7 @@ impl Flush {
             keys.requests_accepted(shard),
             keys.requests_limited(shard),
             keys.errors_total(shard),
+            keys.server_errors(shard),
             keys.requests_by_instance(instance, shard),
         ];
         all.extend(hours.iter().map(|hour| keys.requests_by_hour(hour, shard)));
@@ -135,21 +136,24 @@ impl Flush {
     }
 }
 
-/// The documented keys of an endpoint: requests, errors, times, their sum, their count.
-pub(super) fn endpoint_keys(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 5] {
+/// The keys of an endpoint: requests, errors, times, their sum, their count, limited requests, server errors.
+pub(super) fn endpoint_keys(keys: &Keys, endpoint: &Endpoint, shard: Shard) -> [Key; 7] {
     [
         keys.requests_by_endpoint(endpoint, shard),
         keys.errors_by_endpoint(endpoint, shard),
         keys.response_times(endpoint, shard),
         keys.response_sum(endpoint, shard),
         keys.response_count(endpoint, shard),
+        keys.limited_by_endpoint(endpoint, shard),
+        keys.server_errors_by_endpoint(endpoint, shard),
     ]
 }
 
 fn endpoint_args(mut call: Call, name: &Endpoint, counted: &EndpointCounts, meter: &Meter) -> Call {
     let totals = &counted.totals;
     call = call.arg(name.as_str()).arg(totals.requests).arg(totals.errors).arg(totals.timed);
-    call = call.arg(millis_text(totals.time_us)).arg(counted.samples.len());
+    call = call.arg(millis_text(totals.time_us)).arg(totals.refused).arg(totals.server_errors);
+    call = call.arg(counted.samples.len());
     for (at_ms, took_us) in &counted.samples {
         let age_ms = u64::try_from(meter.age(*at_ms).as_millis()).unwrap_or(u64::MAX);
         call = call.arg(age_ms).arg(millis_text(u64::from(*took_us)));

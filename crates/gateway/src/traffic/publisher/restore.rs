@@ -133,12 +133,11 @@ impl Counters<'_> {
         for status in 400..600 {
             self.set(TotalKind::Status, &status.to_string(), String::new());
         }
-        for kind in [TotalKind::Total, TotalKind::Accepted, TotalKind::Limited, TotalKind::Errors] {
+        for kind in TotalKind::OVERALL {
             self.set(kind, "", String::new());
         }
         for endpoint in endpoints.iter().map(String::as_str).chain(["other"]) {
-            for kind in [TotalKind::Endpoint, TotalKind::EndpointErrors, TotalKind::Timed, TotalKind::TimeUs]
-            {
+            for kind in TotalKind::BY_ENDPOINT {
                 self.set(kind, endpoint, String::new());
             }
         }
@@ -182,8 +181,11 @@ impl Counters<'_> {
             TotalKind::Accepted => (keys.requests_accepted(shard), 0),
             TotalKind::Limited => (keys.requests_limited(shard), 0),
             TotalKind::Errors => (keys.errors_total(shard), 0),
+            TotalKind::ServerErrors => (keys.server_errors(shard), 0),
             TotalKind::Endpoint => (keys.requests_by_endpoint(&endpoint()?, shard), 0),
             TotalKind::EndpointErrors => (keys.errors_by_endpoint(&endpoint()?, shard), 0),
+            TotalKind::EndpointLimited => (keys.limited_by_endpoint(&endpoint()?, shard), 0),
+            TotalKind::EndpointServerErrors => (keys.server_errors_by_endpoint(&endpoint()?, shard), 0),
             TotalKind::Timed => (keys.response_count(&endpoint()?, shard), 0),
             TotalKind::TimeUs => (keys.response_sum(&endpoint()?, shard), 0),
             TotalKind::Status => (keys.errors_by_status(&StatusCode::new(id).ok()?, shard), 0),
