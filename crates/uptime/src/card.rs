@@ -1,11 +1,18 @@
 //! The card on the Overview page.
 
+use std::time::Duration;
+
+use hob_database::UnixMs;
 use hob_web::components::{Quantity, Tone};
 use hob_web::{Card, CardProblem, Figure, Service as _};
 
+use crate::database::summaries;
 use crate::pages::{path, tone};
 use crate::schedule::state::MonitorState;
 use crate::uptime::Uptime;
+
+/// The length of the sparkline.
+const SPARK_LENGTH: Duration = Duration::from_secs(86_400);
 
 pub(crate) async fn card(uptime: &Uptime) -> Card {
     let monitors = uptime.monitors();
@@ -32,7 +39,15 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         (all, down, _) => (Tone::Bad, format!("{down} of {all} down")),
     };
     let figure = |label, count: usize| Figure { label, value: Quantity::count(count) };
+    // The card is still useful without its history.
+    let from = UnixMs::now().minus(SPARK_LENGTH);
+    let hours = summaries::hourly_checks(uptime.database(), from).await.unwrap_or_default();
+    let (good, bad) =
+        hours.iter().fold((0, 0), |(all_good, all_bad), (_, good, bad)| (all_good + good, all_bad + bad));
+    let share = |good: u64, bad: u64| bad as f64 / (good + bad).max(1) as f64;
+    card.spark = hours.iter().map(|(_, good, bad)| Some(share(*good, *bad))).collect();
     card.figures = vec![
+        Figure { label: "failed checks, 24 h", value: Quantity::share(bad, good + bad) },
         figure("up", counts.of(MonitorState::Up)),
         figure("down", down),
         figure("monitors", monitors.len()),

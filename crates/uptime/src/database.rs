@@ -7,5 +7,6 @@ pub(crate) mod deliveries;
 pub mod incidents;
 pub mod maintenance;
 pub mod monitors;
+pub(crate) mod past;
 pub mod results;
 pub(crate) mod summaries;

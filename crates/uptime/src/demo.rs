@@ -1,4 +1,7 @@
-//! The demo: targets on loopback, among them a shop that fails and recovers, a slow API and a job, and their monitors.
+//! The demo: targets on loopback, among them a shop that fails and recovers, a slow API and a job, their monitors, and the
+//! history of these monitors.
+
+mod past;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,8 +18,9 @@ use crate::monitor::check::MonitorKind;
 use crate::monitor::heartbeat::HeartbeatSignal;
 use crate::uptime::{AddOutcome, Uptime};
 
-/// In every cycle the shop fails for the length of the outage.
-const CYCLE: Duration = Duration::from_secs(90);
+/// In every cycle the shop fails for the length of the outage, for the first time soon after the start.
+const CYCLE: Duration = Duration::from_secs(600);
+const FIRST_OUTAGE: Duration = Duration::from_secs(60);
 const OUTAGE: Duration = Duration::from_secs(25);
 
 /// Starts the targets, adds the monitors and reports the heartbeats.
@@ -37,9 +41,10 @@ pub(crate) async fn start(uptime: &Uptime) -> Result<()> {
             token = token.or_else(|| monitor.token.clone());
         }
     }
+    past::write(uptime).await?;
     let Some(token) = token else { return Ok(()) };
     let this = uptime.clone();
-    uptime.inner.context.tasks.spawn("uptime: demo", move |task: Task| {
+    uptime.inner.context.tasks.spawn_demo("uptime demo", move |task: Task| {
         let (this, token) = (this.clone(), token.clone());
         async move {
             loop {
@@ -103,7 +108,7 @@ async fn respond(mut stream: TcpStream, started: Instant) -> std::io::Result<()>
     let path = String::from_utf8_lossy(&request[..read]);
     let path = path.split(' ').nth(1).unwrap_or_default();
     let since = started.elapsed().as_millis() % CYCLE.as_millis();
-    let broken = since > (CYCLE - OUTAGE).as_millis();
+    let broken = (FIRST_OUTAGE.as_millis()..(FIRST_OUTAGE + OUTAGE).as_millis()).contains(&since);
     let status = match path {
         "/shop" if broken => "503 Service Unavailable",
         "/gone" => "410 Gone",

@@ -54,6 +54,21 @@ pub(crate) async fn between(
     on.all(results.bind(monitor).bind(from).bind(to)).await
 }
 
+/// The most results that [`timed`] returns: six hours with more than two checks a second.
+const MAX_TIMED: u32 = 50_000;
+
+/// Time, latency and success of the results of a monitor in `from..to`, in order.
+pub(crate) async fn timed(
+    on: &impl Read,
+    monitor: &MonitorId,
+    from: i64,
+    to: i64,
+) -> Result<Vec<(i64, u64, bool)>, Error> {
+    let results: Query<(i64, u64, bool)> = sql("SELECT at, latency_us, error IS NULL FROM uptime_result
+                                                WHERE monitor_id = $1 AND at >= $2 AND at < $3 ORDER BY at LIMIT $4");
+    on.all(results.bind(monitor).bind(from).bind(to).bind(MAX_TIMED)).await
+}
+
 /// When the oldest result was; `None` without results.
 pub(crate) async fn oldest(on: &impl Read) -> Result<Option<UnixMs>> {
     let oldest: Query<(Option<UnixMs>,)> = sql("SELECT min(at) FROM uptime_result");

@@ -36,6 +36,14 @@ pub(crate) async fn between(
     Ok(rows.into_iter().map(summary).collect())
 }
 
+/// Successful and failed checks of all monitors, by the hours that start at `from` or later, in order.
+pub(crate) async fn hourly_checks(on: &impl Read, from: UnixMs) -> Result<Vec<(i64, u64, u64)>> {
+    let hours: Query<(i64, u64, u64)> =
+        sql("SELECT start, CAST(sum(good) AS BIGINT), CAST(sum(bad) AS BIGINT) FROM uptime_summary
+             WHERE span = $1 AND start >= $2 GROUP BY start ORDER BY start");
+    Ok(on.all(hours.bind(Span::Hour.as_str()).bind(from)).await?)
+}
+
 /// Inserts summaries, or replaces those that are there.
 pub(crate) async fn put(
     tx: &Transaction,

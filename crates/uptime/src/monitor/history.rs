@@ -10,7 +10,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 pub use downtime::{Downtime, availability};
-pub use points::{Period, Point, Points, points};
+pub use points::{Period, Point, Points, points, points_between};
 pub(crate) use summary::Summary;
 pub use summary::{summarize, trim};
 pub use writer::write;

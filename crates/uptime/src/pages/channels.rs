@@ -114,7 +114,7 @@ async fn show(
         may_write: console.may(&MAY_WRITE),
         channel: ChannelRow::new(channel),
     };
-    console.page(&body.channel.name.clone(), &body)
+    console.page_below(&[("Channels", "/uptime/channels")], &body.channel.name.clone(), &body)
 }
 
 #[derive(Debug, Deserialize)]

@@ -4,10 +4,9 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
 use hob_database::UnixMs;
-use hob_web::chart::Line;
+use hob_web::chart::{Line, RangeQuery, Span, TimeRange};
 use hob_web::components::{Badge, Facts, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{BaseUrl, Console, Page, Path, Problem, Query};
-use serde::Deserialize;
 
 use super::incidents::IncidentRow as ShownIncident;
 use super::{MAY_WRITE, badge, format_percent, millis, path, recent_results};
@@ -34,8 +33,8 @@ struct Detail {
     phases: Vec<Phase>,
     assertions: Vec<ShownAssertion>,
     shares: Vec<(&'static str, String)>,
-    period: &'static str,
-    periods: Vec<(&'static str, bool)>,
+    range: String,
+    picker: Markup,
     latencies: Vec<(&'static str, Quantity)>,
     about: Facts,
     chart: Markup,
@@ -64,23 +63,21 @@ struct ShownResult {
     error: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct HistoryQuery {
-    #[serde(default)]
-    period: Period,
-}
+/// The ranges that the page offers.
+const RANGES: &[Span] = &[Span::Hour, Span::Day, Span::Week, Span::Month, Span::Quarter];
 
 pub(super) async fn show(
     console: Console,
     base: BaseUrl,
     State(uptime): State<Uptime>,
     Path(id): Path<String>,
-    Query(query): Query<HistoryQuery>,
+    Query(query): Query<RangeQuery>,
 ) -> Result<Page, Problem> {
     let monitor = find_monitor(&uptime, &id).await?;
     let row = uptime.row(&monitor).await?;
-    let (database, period) = (uptime.database(), query.period);
-    let points = history::points(database, &monitor.id, period, UnixMs::now()).await?;
+    let (database, range) = (uptime.database(), query.resolve(RANGES, Span::Day)?);
+    let between = i64::try_from(range.from_ms).unwrap_or(0)..i64::try_from(range.to_ms).unwrap_or(i64::MAX);
+    let points = history::points_between(database, &monitor.id, between, UnixMs::now()).await?;
     let downtime = history::availability(database, std::slice::from_ref(&monitor.id), UnixMs::now()).await?;
     let results = results::latest(database, &monitor.id, 20).await?;
     let incidents = downtime.incidents(&monitor.id).iter().take(20);
@@ -99,11 +96,11 @@ pub(super) async fn show(
         shares: Period::ALL
             .map(|period| (period.as_str(), format_percent(downtime.uptime(&monitor, period))))
             .into(),
-        period: period.as_str(),
-        periods: Period::ALL.map(|one| (one.as_str(), one == period)).into(),
+        range: range.words(),
+        picker: range.picker(&path(&monitor.id), &[]),
         latencies: latencies(&points),
         about: about(&monitor, &console, &base),
-        chart: chart(&monitor, &points, &downtime, period),
+        chart: chart(&monitor, &points, &downtime, &range),
         incidents: incidents.map(|incident| ShownIncident::new(incident, &monitor.spec.name)).collect(),
         results: results.iter().map(ShownResult::new).collect(),
         may_write: console.may(&MAY_WRITE),
@@ -216,14 +213,17 @@ fn rules(monitor: &Monitor) -> (String, String, String) {
     )
 }
 
-fn chart(monitor: &Monitor, points: &Points, downtime: &Downtime, period: Period) -> Markup {
+fn chart(monitor: &Monitor, points: &Points, downtime: &Downtime, range: &TimeRange) -> Markup {
     let ms = |time: i64| u64::try_from(time).unwrap_or(0);
     let end = UnixMs::now().0;
-    let mut line = Line::new(ms(end - period.length_ms())..ms(end)).title("Latency").unit(Unit::Millis);
+    let mut line = Line::new(range.range()).title("Latency").unit(Unit::Millis).every(ms(points.step_ms));
     let series = |pick: fn(&history::Point) -> Option<f64>| {
         points.points.iter().map(move |point| (ms(point.start_ms), pick(point)))
     };
-    line = line.series("p50", series(|point| point.p50_ms)).series("p95", series(|point| point.p95_ms));
+    line = line
+        .series("p50", series(|point| point.p50_ms))
+        .series("p95", series(|point| point.p95_ms))
+        .series("p99", series(|point| point.p99_ms));
     for incident in downtime.incidents(&monitor.id) {
         let until = incident.resolved_at.map_or(end, |at| at.0);
         let tone = if incident.maintenance { Tone::Idle } else { Tone::Bad };

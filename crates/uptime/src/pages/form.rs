@@ -83,7 +83,7 @@ pub(super) async fn filled(
 ) -> Result<Page, Problem> {
     let monitor = find_monitor(&uptime, &id).await?;
     let page = MonitorForm::of(&monitor.spec).page(format!("{}/edit", path(&monitor.id)), "Save", &[]);
-    console.page(&format!("Edit {}", monitor.spec.name), &page)
+    console.page_below(&[(&monitor.spec.name, &path(&monitor.id))], "Edit", &page)
 }
 
 pub(super) async fn add(
@@ -125,7 +125,11 @@ pub(super) async fn edit(
         },
     };
     let action = format!("{}/edit", path(&monitor.id));
-    let page = console.page(&format!("Edit {}", monitor.spec.name), &form.page(action, "Save", &errors))?;
+    let page = console.page_below(
+        &[(&monitor.spec.name, &path(&monitor.id))],
+        "Edit",
+        &form.page(action, "Save", &errors),
+    )?;
     Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
 }
 

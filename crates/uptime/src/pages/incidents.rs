@@ -94,7 +94,7 @@ pub(super) async fn show(
         may_write,
         id: incident.id,
     };
-    console.page(&format!("Incident: {name}"), &body)
+    console.page_below(&[("Incidents", "/uptime/incidents")], &format!("Incident: {name}"), &body)
 }
 
 fn facts(incident: &Incident) -> Facts {

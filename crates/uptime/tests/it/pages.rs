@@ -41,7 +41,7 @@ async fn monitor_is_added_and_edited_with_the_form() {
     assert!(!shown.contains("<Shop>") && shown.contains("class=\"heartbeat\""), "{shown}");
 
     assert_eq!(app.get(&page).await.status, 200);
-    assert_eq!(app.get(&format!("{page}?period=90d")).await.status, 200);
+    assert_eq!(app.get(&format!("{page}?range=90d")).await.status, 200);
     assert!(app.get(&format!("{page}/edit")).await.text().contains(&target.url));
     let edited = app
         .submit(&format!("{page}/edit"), &[("name", "Store"), ("kind", "http"), ("target", &target.url)])

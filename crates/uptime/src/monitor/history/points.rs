@@ -1,4 +1,6 @@
-//! A monitor's history as a series of points, each an hour or a day.
+//! A monitor's history as a series of points, each some minutes, an hour or a day.
+
+use std::ops::Range;
 
 use hob_database::{Read, UnixMs};
 use serde::{Deserialize, Serialize};
@@ -6,9 +8,17 @@ use utoipa::ToSchema;
 
 use super::summary::{Summary, summarize_results};
 use super::{DAY_MS, HOUR_MS, Span};
-use crate::database::summaries;
+use crate::database::{results, summaries};
 use crate::error::Result;
 use crate::keys::MonitorId;
+
+const MINUTE_MS: i64 = 60_000;
+/// A range of up to this length is shown by the minute, and a longer one by the hour.
+const MAX_MINUTES_MS: i64 = 6 * HOUR_MS;
+/// A longer range is shown by the day.
+const MAX_HOURS_MS: i64 = 8 * DAY_MS;
+/// Points of a range that is shown by the minute.
+const MAX_POINTS: i64 = 120;
 
 /// The time that a history covers, up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -25,7 +35,7 @@ pub enum Period {
     Quarter,
 }
 
-/// The results of an hour or a day.
+/// The results of some minutes, an hour or a day.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = HistoryPoint)]
 pub struct Point {
@@ -46,6 +56,8 @@ pub struct Point {
 pub struct Points {
     pub points: Vec<Point>,
     pub whole: Point,
+    /// The time between two points.
+    pub step_ms: i64,
 }
 
 hob_units::names!(Period { Day = "24h", Week = "7d", Month = "30d", Quarter = "90d" });
@@ -60,27 +72,59 @@ impl Period {
             Self::Quarter => 90 * DAY_MS,
         }
     }
-
-    fn span(self) -> Span {
-        match self {
-            Self::Day | Self::Week => Span::Hour,
-            Self::Month | Self::Quarter => Span::Day,
-        }
-    }
 }
 
-/// A monitor's history over a period. What is not summarized yet comes from the single results.
+/// A monitor's history over a period, in hours or days.
 pub async fn points(on: &impl Read, monitor: &MonitorId, period: Period, now: UnixMs) -> Result<Points> {
-    let span = period.span();
-    let from = span.start_of(now.0 - period.length_ms());
-    let mut parts = summaries::between(on, monitor, span, from, i64::MAX).await?;
+    points_between(on, monitor, now.0 - period.length_ms()..now.0, now).await
+}
+
+/// A monitor's history over a range: in minutes if it is short, otherwise in hours or days. What is not summarized yet comes
+/// from the single results.
+pub async fn points_between(
+    on: &impl Read,
+    monitor: &MonitorId,
+    range: Range<i64>,
+    now: UnixMs,
+) -> Result<Points> {
+    let length = range.end - range.start;
+    if length <= MAX_MINUTES_MS {
+        return minutes(on, monitor, range).await;
+    }
+    let span = if length <= MAX_HOURS_MS { Span::Hour } else { Span::Day };
+    let from = span.start_of(range.start);
+    let mut parts = summaries::between(on, monitor, span, from, range.end).await?;
     let summarized_until = parts.last().map_or(from, |last| last.start_ms + span.length_ms());
     parts.extend(not_summarized(on, monitor, span, summarized_until, now).await?);
-    let mut whole = Summary { start_ms: from, ..Summary::default() };
-    for part in &parts {
-        whole.merge(part);
+    parts.retain(|part| part.start_ms < range.end);
+    Ok(Points::new(from, span.length_ms(), &parts))
+}
+
+/// The single results of a range, by the minute, or by several minutes in a longer range.
+async fn minutes(on: &impl Read, monitor: &MonitorId, range: Range<i64>) -> Result<Points> {
+    let step = ((range.end - range.start) / MAX_POINTS / MINUTE_MS).max(1) * MINUTE_MS;
+    let from = range.start - range.start.rem_euclid(step);
+    let mut parts: Vec<Summary> = Vec::new();
+    for (at, latency_us, good) in results::timed(on, monitor, from, range.end).await? {
+        let start_ms = at - at.rem_euclid(step);
+        if parts.last().is_none_or(|part| part.start_ms != start_ms) {
+            parts.push(Summary { start_ms, ..Summary::default() });
+        }
+        if let Some(part) = parts.last_mut() {
+            part.add(latency_us, good);
+        }
     }
-    Ok(Points { points: parts.iter().map(Point::new).collect(), whole: Point::new(&whole) })
+    Ok(Points::new(from, step, &parts))
+}
+
+impl Points {
+    fn new(from: i64, step_ms: i64, parts: &[Summary]) -> Self {
+        let mut whole = Summary { start_ms: from, ..Summary::default() };
+        for part in parts {
+            whole.merge(part);
+        }
+        Self { points: parts.iter().map(Point::new).collect(), whole: Point::new(&whole), step_ms }
+    }
 }
 
 /// The hours or days after the last summary, at most two.

@@ -35,6 +35,15 @@ impl Summary {
         self.good + self.bad == 0
     }
 
+    pub(super) fn add(&mut self, latency_us: u64, good: bool) {
+        if good {
+            self.good += 1;
+            self.latencies.record(latency_us);
+        } else {
+            self.bad += 1;
+        }
+    }
+
     pub(super) fn merge(&mut self, other: &Self) {
         self.good += other.good;
         self.bad += other.bad;
@@ -100,12 +109,7 @@ pub(super) async fn summarize_results(
 ) -> Result<Summary, Error> {
     let mut summary = Summary { start_ms: from, ..Summary::default() };
     for (latency_us, good) in results::between(on, monitor, from, to).await? {
-        if good {
-            summary.good += 1;
-            summary.latencies.record(latency_us);
-        } else {
-            summary.bad += 1;
-        }
+        summary.add(latency_us, good);
     }
     Ok(summary)
 }
