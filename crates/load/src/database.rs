@@ -1,6 +1,7 @@
 //! Every query of load. The functions take the parameters of a query and return rows; transactions that decide
 //! something are in [`crate::run::lifecycle`] and [`crate::plan::catalog`].
 
+pub(crate) mod past;
 pub(crate) mod plans;
 pub(crate) mod runners;
 pub(crate) mod runs;

@@ -1,6 +1,8 @@
-//! The demo: a small shop on loopback, sometimes slow and sometimes failing, and a plan that tests it.
+//! The demo: a small shop on loopback, sometimes slow and sometimes failing, a plan that tests it, and its earlier runs.
 
-use std::net::{Ipv4Addr, SocketAddr};
+mod past;
+
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use axum::Router;
@@ -16,32 +18,40 @@ use crate::plan::PlanSource;
 use crate::plan::catalog::PlanId;
 
 const PLAN: &str = include_str!("demo/shop.toml");
+const RUN_TYPE: &str = "evening";
 /// Between two runs.
 const RUN_INTERVAL: Duration = Duration::from_secs(45);
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Starts the shop, and runs the plan against it again and again.
-pub(crate) fn start(load: &Load) {
+/// Starts the shop, adds the plan and its earlier runs, and runs it again and again.
+pub(crate) async fn start(load: &Load) -> Result<(), Error> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let stopped = load.inner.context.tasks.stop_token();
+    tokio::spawn(async move {
+        tokio::select! {
+            served = axum::serve(listener, shop()).into_future() => {
+                if let Err(error) = served {
+                    tracing::warn!(%error, "demo shop of the load service stopped");
+                }
+            }
+            () = stopped.cancelled() => {}
+        }
+    });
+    let source = PlanSource::toml(PLAN.replace("http://127.0.0.1:8080", &format!("http://{address}")));
+    let plan_id = load.add_plan(&source).await?;
+    let plan = source.read()?;
+    past::write(load, plan_id, &plan, plan.run_type(RUN_TYPE).unwrap_or(0)).await?;
     let this = load.clone();
-    load.inner.context.tasks.spawn("load demo", move |task| {
+    load.inner.context.tasks.spawn_demo("load demo", move |task| {
         let load = this.clone();
         async move {
-            if let Err(error) = run_demo(&load, &task).await {
+            if let Err(error) = run_repeatedly(&load, &task, plan_id).await {
                 tracing::warn!(%error, "demo of the load service failed");
             }
         }
     });
-}
-
-async fn run_demo(load: &Load, task: &Task) -> Result<(), Error> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
-    let serving = axum::serve(listener, shop()).into_future();
-    tokio::select! {
-        served = serving => served.map_err(Error::from),
-        tested = run_repeatedly(load, task, address) => tested,
-        () = task.stop_requested() => Ok(()),
-    }
+    Ok(())
 }
 
 fn shop() -> Router {
@@ -62,9 +72,7 @@ async fn answer(typical_ms: f64, failing: f64) -> (StatusCode, &'static str) {
     (StatusCode::OK, "{\"ok\": true, \"id\": 17}")
 }
 
-async fn run_repeatedly(load: &Load, task: &Task, address: SocketAddr) -> Result<(), Error> {
-    let source = PLAN.replace("http://127.0.0.1:8080", &format!("http://{address}"));
-    let plan = load.add_plan(&PlanSource::toml(source)).await?;
+async fn run_repeatedly(load: &Load, task: &Task, plan: PlanId) -> Result<(), Error> {
     loop {
         queue(load, plan).await?;
         while !is_idle(load).await? {
@@ -80,7 +88,7 @@ async fn run_repeatedly(load: &Load, task: &Task, address: SocketAddr) -> Result
 }
 
 async fn queue(load: &Load, plan: PlanId) -> Result<(), Error> {
-    let request = RunRequest { run_type: Some("evening".into()), ..RunRequest::default() };
+    let request = RunRequest { run_type: Some(RUN_TYPE.into()), ..RunRequest::default() };
     load.queue_run(plan, &request).await.map(drop)
 }
 

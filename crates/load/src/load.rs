@@ -124,8 +124,7 @@ impl Service for Load {
     }
 
     async fn demo(&self) -> Result<(), Error> {
-        demo::start(self);
-        Ok(())
+        demo::start(self).await
     }
 }
 

@@ -3,6 +3,7 @@
 mod compare;
 mod editor;
 mod run;
+mod run_log;
 
 use askama::Template;
 use axum::extract::State;

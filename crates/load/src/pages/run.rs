@@ -5,17 +5,16 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_expression::Escape;
-use hob_web::components::{Badge, Facts, RelativeTime, Tone};
+use hob_web::components::{Facts, RelativeTime};
 use hob_web::{Console, Page, Path, Problem, Query};
-use serde::Deserialize;
 
+use super::run_log::{LogPage, LogQuery};
 use super::{MAY_WRITE, badge, run_path};
 use crate::load::Load;
 use crate::routes::{RunAction, apply_action, find_run, parse_run_id};
-use crate::run::logs::{LogLevel, LogLine, LogStream};
+use crate::run::logs::LogLine;
 use crate::run::{Run, RunState, Runner};
 
-const LINES: usize = 100;
 /// A report contains its stylesheet inline, which the policy of the console forbids.
 const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -27,9 +26,7 @@ struct RunPage {
     /// Rendered HTML.
     body: String,
     runners: Vec<Runner>,
-    lines: Vec<LogLine>,
-    /// The selected level; `None` for all.
-    level: Option<LogLevel>,
+    log: LogPage,
     progress: Option<f64>,
     may_write: bool,
 }
@@ -59,41 +56,14 @@ impl RunPage {
     }
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct LevelQuery {
-    level: Option<String>,
-}
-
-/// The query, the label and the level of each filter of the log.
-const LEVELS: [(&str, &str, Option<LogLevel>); 4] = [
-    ("", "All", None),
-    ("?level=info", "Info", Some(LogLevel::Info)),
-    ("?level=warn", "Warnings", Some(LogLevel::Warn)),
-    ("?level=error", "Errors", Some(LogLevel::Error)),
-];
-
-impl LevelQuery {
-    fn level(&self) -> Option<LogLevel> {
-        match self.level.as_deref() {
-            Some("info") => Some(LogLevel::Info),
-            Some("warn") => Some(LogLevel::Warn),
-            Some("error") => Some(LogLevel::Error),
-            _ => None,
-        }
-    }
-}
-
 pub(super) async fn run(
     console: Console,
     State(load): State<Load>,
     Path(id): Path<String>,
-    Query(query): Query<LevelQuery>,
+    Query(query): Query<LogQuery>,
 ) -> Result<Page, Problem> {
     let item = load.run_item(&parse_run_id(&id)?).await?.ok_or_else(|| Problem::not_found("run"))?;
     let run = item.run;
-    let level = query.level();
-    // Errors have their own list, so that other lines cannot displace them.
-    let stream = if level == Some(LogLevel::Error) { LogStream::Errors } else { LogStream::All };
     let report = load.report(&run).await?.filter(|report| report.requests > 0 || run.state.is_final());
     let body = match &report {
         Some(report) => report.body().render().map_err(Problem::internal)?,
@@ -102,24 +72,24 @@ pub(super) async fn run(
     // The log is only a view: without it, the page is still correct.
     let entries = load
         .logs()
-        .read(&run.id, stream, 0, u32::MAX)
+        .read(&run.id, query.stream(), 0, u32::MAX)
         .await
         .map(|entries| entries.entries)
         .unwrap_or_default();
     let lines = entries.iter().rev().filter_map(|entry| LogLine::parse(entry));
-    let lines = lines.filter(|line| level.is_none_or(|level| line.level == level)).take(LINES);
+    let log = LogPage::new(query, lines, &run_path(&run.id));
     let current = load.views().current(&run.id).await.ok().flatten();
     let page = RunPage {
         runners: load.runners(&run).await?,
-        lines: lines.collect(),
+        log,
         body,
-        level,
         plan_name: item.plan_name,
         progress: current.map(|current| current.progress),
         run,
         may_write: console.may(&MAY_WRITE),
     };
-    console.page(&id, &page)
+    let (plan, href) = (page.plan_name.clone(), format!("/load/plans/{}", page.run.plan_id));
+    console.page_below(&[(&plan, &href)], &id, &page)
 }
 
 pub(super) async fn report_file(
@@ -150,12 +120,4 @@ pub(super) async fn cancel(load: State<Load>, id: Path<String>) -> Result<Redire
 async fn change(load: &Load, id: &str, action: RunAction) -> Result<Redirect, Problem> {
     let run = apply_action(load, &parse_run_id(id)?, action).await?;
     Ok(Redirect::to(&run_path(&run.id)))
-}
-
-fn level(level: &LogLevel) -> Badge {
-    match level {
-        LogLevel::Info => Tone::Idle.badge("info"),
-        LogLevel::Warn => Tone::Warn.badge("warn"),
-        LogLevel::Error => Tone::Bad.badge("error"),
-    }
 }

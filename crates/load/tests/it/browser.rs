@@ -43,6 +43,7 @@ async fn plan_is_saved_run_followed_cancelled_and_compared() {
     let before = text(&client, "#report dl.vitals dd").await;
     wait_for("updated numbers", LIMIT, async || text(&client, "#report dl.vitals dd").await != before).await;
     press(&client, "#cancel").await;
+    client.accept_alert().await.unwrap();
     site.wait_for(&first, RunState::Cancelled).await;
     wait_for_text(&client, "#state", "cancelled").await;
     let file = find(&client, "#download").await.attr("href").await.unwrap().unwrap();
@@ -57,6 +58,7 @@ async fn plan_is_saved_run_followed_cancelled_and_compared() {
     let second = run(&client).await;
     wait_for_text(&client, "#report", "Requests per second").await;
     press(&client, "#cancel").await;
+    client.accept_alert().await.unwrap();
     site.wait_for(&second, RunState::Cancelled).await;
     let compared = format!("/load/compare?a={first}&b={second}");
     client.goto(&site.app.url(&compared)).await.unwrap();
