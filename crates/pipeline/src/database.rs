@@ -8,6 +8,7 @@ pub(crate) mod claims;
 pub(crate) mod item_counts;
 pub(crate) mod items;
 pub(crate) mod outputs;
+pub(crate) mod past;
 pub(crate) mod plans;
 pub(crate) mod quotas;
 pub(crate) mod results;

@@ -1,6 +1,7 @@
-//! The demo: a fake of the CourtListener API, and a run that fetches from it under a small quota.
+//! The demo: a fake of the CourtListener API, a run that fetches from it under a small quota, and two earlier runs.
 
 pub mod fake_api;
+mod past;
 
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub(crate) async fn start(pipelines: &Pipelines) -> Result<()> {
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     let plan = pipelines.put_plan(&text).await?;
     if pipelines.runs(&PageRequest::first(1)).await?.rows.is_empty() {
+        let other = pipelines.put_plan(&text.replace("courtlistener", "opinions")).await?;
+        past::write(pipelines, &plan, &other).await?;
         pipelines.start_run(&plan.name, None).await?;
     }
     // The fake API runs until the service stops.
