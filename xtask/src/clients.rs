@@ -53,6 +53,8 @@ const NODE_PACKAGES: &[&str] = &[
     "vitest@3.2.4",
     // Compiles generated keys.
     "typescript@5.9.3",
+    // Finds accessibility problems of pages in a browser.
+    "axe-core@4.14.0",
 ];
 
 /// The paths of the installed clients.

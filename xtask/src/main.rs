@@ -7,6 +7,7 @@ mod clients;
 mod dist;
 mod fuzz;
 mod lock;
+mod screenshots;
 mod setup;
 mod step;
 mod test;
@@ -39,6 +40,8 @@ enum Task {
     Setup,
     /// Check dependencies between crates, their licences and advisories, file lengths, keys, contract ids and links
     Tidy,
+    /// Write the pictures in docs/images, of the demo in a real browser
+    Screenshots,
     /// Search for inputs that break a parser
     Fuzz(fuzz::Options),
     /// Inject faults into three nodes under traffic, and check what Hob guarantees
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Setup => setup::run(setup::Extent::Whole).map(drop),
         Task::Tidy => tidy::run(),
+        Task::Screenshots => screenshots::run(),
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Chaos(options) => chaos::run(&options),
         Task::Versions(options) => versions::run(&options),

@@ -252,6 +252,11 @@ pub(super) fn degraded_problem(title: &str, degradation: &Degradation) -> CardPr
     }
 }
 
+/// Whether a task is late or was restarted.
+fn is_in_trouble(task: &TaskState) -> bool {
+    task.lag > LAG_WARNING || task.restarts > 0
+}
+
 /// The state of a task.
 fn task_badge(task: &TaskState) -> Badge {
     match task {
@@ -274,6 +279,22 @@ struct HealthPage {
 impl HealthPage {
     fn micros(us: &u64) -> Quantity {
         Unit::Millis.of(*us as f64 / 1e3)
+    }
+
+    /// Tasks in trouble, the latest first.
+    fn troubled_tasks(&self) -> Vec<&TaskState> {
+        let mut tasks: Vec<&TaskState> =
+            self.health_check.tasks.iter().filter(|task| is_in_trouble(task)).collect();
+        tasks.sort_by_key(|task| std::cmp::Reverse(task.lag));
+        tasks
+    }
+
+    /// The other tasks, by name.
+    fn running_tasks(&self) -> Vec<&TaskState> {
+        let mut tasks: Vec<&TaskState> =
+            self.health_check.tasks.iter().filter(|task| !is_in_trouble(task)).collect();
+        tasks.sort_by(|one, other| one.name.cmp(&other.name));
+        tasks
     }
 
     fn node_facts(&self) -> Facts {

@@ -1,5 +1,6 @@
 //! `/keys`: the declared key families, and the keys that an audit found.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -11,7 +12,10 @@ use hob_schema::lint::Severity;
 use hob_schema::{Content, Family, FamilyId, Schema};
 use hob_schema_audit::{AuditReport, FamilyUse};
 use hob_store::{Call, Store, cmd};
-use hob_web::components::{Badge, Empty, Escaped, Facts, Field, Markup, Quantity, RelativeTime, Tone, Unit};
+use hob_web::chart::Shares;
+use hob_web::components::{
+    Badge, Empty, Escaped, Facts, Field, Markup, Quantity, RelativeTime, Tone, Unit, link,
+};
 use hob_web::{Console, Page, Path, Problem, Query, Scope};
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
@@ -31,6 +35,19 @@ const MAX_SCAN_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Search {
     #[serde(default)]
     q: String,
+    #[serde(default)]
+    sort: Sort,
+}
+
+/// The order of the schemas and their families.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Sort {
+    /// As declared.
+    #[default]
+    Schema,
+    /// The largest first.
+    Memory,
 }
 
 #[derive(Template)]
@@ -41,6 +58,9 @@ struct KeysPage {
     /// The family of the searched text, if the text is a key.
     holder: Option<(String, String)>,
     schemas: Vec<SchemaRows>,
+    /// Memory by family, once there was an audit.
+    memory: Option<Markup>,
+    sort: Sort,
     state: AuditState,
     may_audit: bool,
 }
@@ -58,13 +78,34 @@ struct Row {
     pattern: String,
     kind: &'static str,
     ttl: String,
-    bound: String,
     contract: String,
     /// Keys and bytes in the latest audit, if there was one.
     found: Option<(u64, u64)>,
 }
 
+impl SchemaRows {
+    fn keys(&self) -> Quantity {
+        Quantity::count(self.rows.iter().filter_map(|row| row.found).map(|(keys, _)| keys).sum::<u64>())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.rows.iter().filter_map(|row| row.found).map(|(_, bytes)| bytes).sum()
+    }
+
+    fn memory(&self) -> Quantity {
+        Quantity::bytes(self.bytes())
+    }
+}
+
 impl KeysPage {
+    /// The orders of the families: label, address, and whether it is the current one.
+    fn orders(&self) -> [(&'static str, String, bool); 2] {
+        let order = |label, word: &str, sort| {
+            (label, link("/keys", &[("sort", word), ("q", &self.searched)]), self.sort == sort)
+        };
+        [order("By schema", "schema", Sort::Schema), order("By memory", "memory", Sort::Memory)]
+    }
+
     fn badge(&self) -> Badge {
         match (&self.state.run, &self.state.report) {
             (AuditRun::Failed { .. }, _) => Tone::Bad.badge("failed"),
@@ -123,18 +164,40 @@ pub(crate) async fn page(
         let (schema, family) = (catalog.schema(found.family), catalog.family(found.family));
         (format!("{}.{}", schema.name, family.name), href(schema, family))
     });
+    let mut schemas = rows(&audit, &state, if holder.is_some() { "" } else { &searched });
+    let memory = memory_bar(&schemas).filter(|_| state.report.is_some());
+    if search.sort == Sort::Memory {
+        for schema in &mut schemas {
+            schema.rows.sort_by_key(|row| Reverse(row.found.map(|(_, bytes)| bytes)));
+        }
+        schemas.sort_by_key(|schema| Reverse(schema.bytes()));
+    }
     let rows = KeysPage {
         search: Field::search("q", "Family, pattern, contract or a whole key")
             .value(&searched)
             .autocomplete("off")
             .max_length(512),
-        schemas: if holder.is_some() { rows(&audit, &state, "") } else { rows(&audit, &state, &searched) },
+        schemas,
+        memory,
+        sort: search.sort,
         searched,
         holder,
         state,
         may_audit: console.may(&Scope::write(SCOPE)),
     };
     console.page("Keys", &rows)
+}
+
+/// The memory of the largest families; `None` if none has any.
+fn memory_bar(schemas: &[SchemaRows]) -> Option<Markup> {
+    let mut bar = Shares::new("Memory by family", Unit::Bytes);
+    for schema in schemas {
+        for row in &schema.rows {
+            let (_, bytes) = row.found.unwrap_or_default();
+            bar = bar.part(format!("{}.{}", schema.name, row.name), bytes as f64);
+        }
+    }
+    bar.render()
 }
 
 /// The families whose description contains the text.
@@ -154,7 +217,6 @@ fn rows(audit: &BackgroundAudit, state: &AuditState, text: &str) -> Vec<SchemaRo
             pattern: format!("{}{}", schema.prefix.value, family.pattern.text),
             kind: family.kind().as_str(),
             ttl: words::ttl(&family.ttl.rule),
-            bound: words::bound(family),
             contract: family.contract.join(" "),
             found: state
                 .report

@@ -1,0 +1,199 @@
+//! The console with the data of the demo, in a browser.
+
+use hob_testkit::fantoccini::{Client, Locator};
+use hob_testkit::page::{check_pages, find, press, text, wait_for_text};
+use hob_testkit::{Browser, ColorScheme, JavaScript, LIMIT, Window, node_modules, wait_for};
+use serde_json::Value;
+
+use crate::program::Server;
+
+/// Pages are below this size.
+const MAX_PAGE_BYTES: usize = 100 * 1024;
+
+/// Every kind of page.
+const PAGES: [&str; 26] = [
+    "/",
+    "/gateway",
+    "/gateway?range=24h",
+    "/gateway/limits",
+    "/uptime",
+    "/uptime/new",
+    "/uptime/monitors/demo-shop",
+    "/uptime/monitors/demo-shop?range=1h",
+    "/uptime/monitors/demo-shop?range=90d",
+    "/uptime/monitors/demo-shop/edit",
+    "/uptime/incidents",
+    "/uptime/channels",
+    "/uptime/maintenance",
+    "/status",
+    "/chat?as=you&conversation=kitchen",
+    "/load",
+    "/load/plans/1",
+    "/load/runs/demo-shop-4",
+    "/load/compare?a=demo-shop-3&b=demo-shop-4",
+    "/pipelines",
+    "/pipelines/runs/opinions-backfill",
+    "/pipelines/runs/courtlistener-nightly",
+    "/keys",
+    "/keys?sort=memory",
+    "/keys/uptime/schedule",
+    "/health",
+];
+
+async fn open(server: &Server, browser: &Browser, path: &str) -> Client {
+    let client = browser.open(Window::default()).await;
+    client.goto(&server.url(path)).await.unwrap();
+    client
+}
+
+async fn run(client: &Client, script: &str) -> Value {
+    client.execute(script, Vec::new()).await.unwrap()
+}
+
+#[tokio::test]
+async fn demo_has_a_past() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let client = open(&server, &browser, "/uptime/monitors/demo-shop?range=90d").await;
+    // Values of many days, and incidents that are resolved.
+    let days = run(&client, "return document.querySelectorAll('#history .chart-plot .hit').length").await;
+    assert!(days.as_u64().is_some_and(|days| days >= 85), "{days}");
+    wait_for_text(&client, "#incidents", "connection refused").await;
+    for range in ["1h", "24h", "7d", "30d"] {
+        client.goto(&server.url(&format!("/uptime/monitors/demo-search?range={range}"))).await.unwrap();
+        let points =
+            run(&client, "return document.querySelectorAll('#history .chart-plot .hit').length").await;
+        assert!(points.as_u64().is_some_and(|points| points >= 20), "{range}: {points}");
+    }
+    client.goto(&server.url("/gateway?range=24h")).await.unwrap();
+    let hours = run(&client, "return document.querySelectorAll('#hours .chart-data tbody tr').length").await;
+    assert_eq!(hours, 24);
+    let steps = run(&client, "return document.querySelectorAll('#latency .chart-plot .hit').length").await;
+    assert!(steps.as_u64().is_some_and(|steps| steps >= 80), "{steps}");
+    client.goto(&server.url("/load/compare?a=demo-shop-3&b=demo-shop-4")).await.unwrap();
+    wait_for_text(&client, "main", "search").await;
+    client.goto(&server.url("/load/runs/demo-shop-4")).await.unwrap();
+    wait_for_text(&client, "#state", "failed").await;
+    client.goto(&server.url("/pipelines/runs/courtlistener-nightly")).await.unwrap();
+    wait_for_text(&client, "main", "completed").await;
+    client.goto(&server.url("/pipelines/runs/opinions-backfill")).await.unwrap();
+    wait_for_text(&client, "main", "paused").await;
+    client.goto(&server.url("/health")).await.unwrap();
+    press(&client, "#running-tasks summary").await;
+    let tasks = text(&client, "#tasks").await;
+    assert!(tasks.contains("gateway metrics") && !tasks.to_lowercase().contains("demo"), "{tasks}");
+    client.close().await.unwrap();
+}
+
+/// Refused requests are not shown as errors of the service.
+#[tokio::test]
+async fn demo_gateway_has_plausible_rates() {
+    let server = Server::start(&["--demo"]);
+    wait_for("requests of the bots", LIMIT, async || {
+        let summary: Value = serde_json::from_str(&server.get("/api/v1/gateway/summary").body).unwrap();
+        let of = |name: &str| summary[name].as_f64().unwrap_or(f64::NAN);
+        let (limited, server_errors) = (of("limited") / of("total"), of("server_errors") / of("accepted"));
+        let adds_up = of("limited") + of("server_errors") + of("client_errors") == of("errors");
+        let plausible = limited > 0.005 && limited < 0.06 && server_errors > 0.0 && server_errors < 0.03;
+        if adds_up && plausible && of("total") > 1e6 { Ok(()) } else { Err(summary.to_string()) }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn charts_answer_to_the_keyboard() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let client = open(&server, &browser, "/uptime/monitors/demo-blog?range=7d").await;
+    let plot = find(&client, "#history .chart-plot").await;
+    // The left arrow key, as WebDriver writes it.
+    plot.send_keys("\u{e012}").await.unwrap();
+    wait_for_text(&client, ".tip", "p95").await;
+    let before = text(&client, ".tip").await;
+    plot.send_keys("\u{e012}").await.unwrap();
+    wait_for("another column", LIMIT, async || {
+        let tip = text(&client, ".tip").await;
+        if tip != before && tip.contains("UTC") && tip.contains("p50") { Ok(()) } else { Err(tip) }
+    })
+    .await;
+    plot.send_keys("\u{e00c}").await.unwrap();
+    wait_for("no tip", LIMIT, async || match client.find(Locator::Css(".tip")).await {
+        Ok(_) => Err("a tip"),
+        Err(_) => Ok(()),
+    })
+    .await;
+    client.close().await.unwrap();
+
+    let plain = browser.open(Window { scripts: JavaScript::Off, ..Window::default() }).await;
+    plain.goto(&server.url("/uptime/monitors/demo-blog?range=7d")).await.unwrap();
+    press(&plain, "#history .chart-data summary").await;
+    wait_for_text(&plain, "#history .chart-data table", "p50").await;
+    press(&plain, "#history .ranges a[aria-current] + a").await;
+    wait_for_text(&plain, "#history .ranges a[aria-current]", "30d").await;
+    plain.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn long_pages_are_short() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let client = open(&server, &browser, "/keys").await;
+    let height =
+        async |client: &Client| run(client, "return document.body.scrollHeight").await.as_u64().unwrap();
+    assert!(height(&client).await < 2_000, "{}", height(&client).await);
+    press(&client, "#schema-gateway summary").await;
+    wait_for_text(&client, "#schema-gateway", "requests_total").await;
+    wait_for("the first audit", LIMIT, async || {
+        client.goto(&server.url("/keys?sort=memory")).await.unwrap();
+        let shown = client.find(Locator::Css("#memory .legend")).await;
+        shown.map(drop).map_err(|error| error.to_string())
+    })
+    .await;
+    let memory = run(
+        &client,
+        "return [...document.querySelectorAll('#families details summary')].map((summary) => summary.textContent)",
+    )
+    .await;
+    assert!(memory[0].as_str().is_some_and(|text| text.contains("iB")), "{memory}");
+    client.goto(&server.url("/health")).await.unwrap();
+    assert!(height(&client).await < 2_600, "{}", height(&client).await);
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn pages_are_small_and_readable() {
+    let server = Server::start(&["--demo"]);
+    for path in PAGES {
+        let bytes = server.get(path).body.len();
+        assert!(bytes < MAX_PAGE_BYTES, "{path} has {bytes} bytes");
+    }
+    let browser = Browser::start();
+    let name = |path: &str| format!("demo{}", path.replace(['/', '?', '=', '&'], "-"));
+    let pages: Vec<(String, String)> = PAGES.iter().map(|path| (name(path), server.url(path))).collect();
+    check_pages(&browser, &pages).await;
+}
+
+/// axe-core finds nothing on any page, in light and in dark mode.
+#[tokio::test]
+async fn pages_are_accessible() {
+    let axe = std::fs::read_to_string(node_modules().join("axe-core/axe.min.js")).unwrap();
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let mut found = Vec::new();
+    for scheme in [ColorScheme::Light, ColorScheme::Dark] {
+        let client = browser.open(Window { scheme, ..Window::default() }).await;
+        for path in PAGES {
+            client.goto(&server.url(path)).await.unwrap();
+            client.execute(&axe, Vec::new()).await.unwrap();
+            let check = "const done = arguments[arguments.length - 1];
+                axe.run().then((result) => done(result.violations.map((one) =>
+                    `${one.id}: ${one.nodes.length} such as ${one.nodes[0].html.slice(0, 200)}`)));";
+            let violations = client.execute_async(check, Vec::new()).await.unwrap();
+            for violation in violations.as_array().unwrap() {
+                found.push(format!("{path}, {scheme:?}: {violation}"));
+            }
+        }
+        client.close().await.unwrap();
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
