@@ -31,6 +31,11 @@ const OWN: &[Metric] = &[
         "When the last scheduled backup was made, as Unix time; only if backups are configured.",
     ),
     Metric::counter("hob_database_backup_failures_total", "Scheduled backups that failed."),
+    Metric::gauge(
+        "hob_metrics_incomplete",
+        "1 if gauges of a service are missing from this answer, because Redis or the database did not answer in time.",
+    )
+    .by(&["service"]),
     Metric::gauge("hob_engine_memory_bytes", "Memory of the embedded engine."),
     Metric::gauge("hob_engine_keys", "Keys in the embedded engine."),
     Metric::histogram(
@@ -108,18 +113,19 @@ pub(crate) fn start_upkeep(handle: &PrometheusHandle, tasks: &Tasks) {
     });
 }
 
-/// All metrics in Prometheus's text format. A service that does not answer in time is left out.
+/// All metrics in Prometheus's text format. The samples of a service that cannot read them in time are left out. That is a
+/// metric and not a log line: while Redis is away, the log would have one for every request.
 pub(crate) async fn render(handle: &PrometheusHandle, services: &Services) -> String {
     let samples = services.all().iter().map(|service| async move {
         let mut samples = Samples::default();
         let answer = tokio::time::timeout(SAMPLES_TIMEOUT, service.samples(&mut samples)).await;
-        match answer.map_err(|_| "no answer in time".into()).flatten() {
-            Ok(()) => samples.into_text(),
-            Err(error) => {
-                tracing::warn!(service = service.name(), %error, "failed to read metrics");
-                String::new()
-            }
-        }
+        let complete = matches!(answer, Ok(Ok(())));
+        ::metrics::gauge!("hob_metrics_incomplete", "service" => service.name()).set(if complete {
+            0.0
+        } else {
+            1.0
+        });
+        if complete { samples.into_text() } else { String::new() }
     });
     let samples = futures_util::future::join_all(samples).await;
     handle.render() + &samples.concat()
