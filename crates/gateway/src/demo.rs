@@ -54,10 +54,12 @@ pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
     Ok(demo_config(if free { config.listen } else { any }, site))
 }
 
-/// Counts the traffic of the last day, and starts the bots.
+/// Counts the traffic of the last day, unless another demo has counted it in the same Redis, and starts the bots.
 pub(crate) async fn start(gateway: &Gateway) -> Result<(), Error> {
     let Some(address) = gateway.address() else { return Ok(()) };
-    gateway.replay(past::day(gateway.endpoints(), hob_units::unix_ms())).await?;
+    if gateway.statistics().summary().await?.total == 0 {
+        gateway.replay(past::day(gateway.endpoints(), hob_units::unix_ms())).await?;
+    }
     for bot in 1..=BOTS {
         gateway
             .tasks()

@@ -9,9 +9,9 @@ use serde_json::Value;
 use crate::program::Server;
 
 const MIB: usize = 1 << 20;
-const KEYS: usize = 24;
+const KEYS: usize = 64;
 /// Less than [`KEYS`] keys of one MiB, and more than a server with demo data needs.
-const LIMIT_MIB: usize = 12;
+const LIMIT_MIB: usize = 40;
 /// The systems that write to the store all the time.
 const BUSY: [&str; 4] = ["gateway", "uptime", "chat", "hob"];
 

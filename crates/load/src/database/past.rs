@@ -20,12 +20,12 @@ pub(crate) struct PastRun<'a> {
     pub(crate) ended_at: UnixMs,
 }
 
-pub(crate) async fn insert(tx: &Transaction, run: &PastRun<'_>) -> Result<()> {
+/// Inserts a run; `false` if there is one with its id.
+pub(crate) async fn insert(tx: &Transaction, run: &PastRun<'_>) -> Result<bool> {
     let insert = sql("INSERT INTO load_run (id, plan_id, plan_version, run_type, priority, max_users, target_users,
              progress, runners, seed, state, message, holder, fence, epoch, lease_until, rank, queued_at, start_at, ended_at)
          VALUES ($1, $2, 1, $3, 0, $4, $4, 100, 1, 1, $5, $6, $7, 1, 1, 0, 0, $8, $8, $9) ON CONFLICT DO NOTHING");
     let insert = insert.bind(run.id).bind(run.plan).bind(run.run_type).bind(run.users).bind(run.state);
     let insert = insert.bind(run.message).bind(run.node).bind(run.started_at).bind(run.ended_at);
-    tx.execute(insert).await?;
-    Ok(())
+    Ok(tx.execute(insert).await? > 0)
 }

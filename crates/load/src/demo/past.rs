@@ -44,7 +44,7 @@ const TYPICAL_US: [f64; 3] = [4_600.0, 13_500.0, 27_500.0];
 const SPREAD: [(f64, f64); 7] =
     [(0.2, 0.6), (0.3, 0.85), (0.25, 1.1), (0.15, 1.5), (0.07, 2.1), (0.02, 3.2), (0.01, 11.0)];
 
-/// Writes the runs and their reports.
+/// Writes the runs and their reports, unless an earlier demo has written them.
 pub(super) async fn write(load: &Load, plan_id: PlanId, plan: &Plan, run_type: usize) -> Result<(), Error> {
     let now = UnixMs::now();
     let context = &load.inner.context;
@@ -79,7 +79,9 @@ pub(super) async fn write(load: &Load, plan_id: PlanId, plan: &Plan, run_type: u
         let runner = RunnerId { run: id.clone(), epoch: 1, number: 1, node: run.node.to_owned() };
         let (run, runner, json) = (&run, &runner, json.as_str());
         let work = |tx: Transaction| async move {
-            past::insert(&tx, run).await?;
+            if !past::insert(&tx, run).await? {
+                return Ok(());
+            }
             runners::insert(&tx, run.id, 1, 1, run.node, run.ended_at).await?;
             runners::update(&tx, runner, RunnerState::Done, "", run.ended_at).await?;
             runs::insert_report(&tx, run.id, json, Some(figures)).await

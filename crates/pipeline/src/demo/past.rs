@@ -56,7 +56,7 @@ const PAUSED: Extent = Extent {
     failed: &[("206", FailureClass::Server, "500 Internal Server Error")],
 };
 
-/// Writes a completed run of one plan and a paused run of another.
+/// Writes a completed run of one plan and a paused run of another, unless an earlier demo has written them.
 pub(super) async fn write(pipelines: &Pipelines, completed: &Plan, paused: &Plan) -> Result<()> {
     write_run(pipelines, completed, &COMPLETED).await?;
     write_run(pipelines, paused, &PAUSED).await
@@ -72,6 +72,9 @@ async fn write_run(pipelines: &Pipelines, plan: &Plan, extent: &Extent) -> Resul
     let items: Vec<NewItem> = dockets.chain(entries).collect();
     let (id, items) = (&id, &items);
     let work = |tx: Transaction| async move {
+        if runs::find(&tx, id).await?.is_some() {
+            return Ok(());
+        }
         runs::insert(&tx, id, plan).await?;
         item::add(&tx, id, items).await?;
         let mut counts = Vec::new();

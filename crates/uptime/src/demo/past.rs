@@ -194,10 +194,15 @@ impl Past {
     }
 }
 
-/// Writes the history of the demo's monitors.
+/// Writes the history of the demo's monitors, unless an earlier demo has written it.
 pub(super) async fn write(uptime: &Uptime) -> Result<()> {
     let now = UnixMs::now();
-    let pasts: Vec<Past> = uptime.monitors().iter().filter_map(|monitor| Past::new(monitor, now)).collect();
+    let monitors = uptime.monitors();
+    let new = monitors.iter().filter(|monitor| monitor.created_at.0 > now.0 - DAY_MS);
+    let pasts: Vec<Past> = new.filter_map(|monitor| Past::new(monitor, now)).collect();
+    if pasts.is_empty() {
+        return Ok(());
+    }
     let database = uptime.database();
     let (pasts, today) = (&pasts, now.0 - now.0.rem_euclid(DAY_MS));
     let results_from = now.0 - now.0.rem_euclid(HOUR_MS) - RESULT_HOURS * HOUR_MS;
