@@ -1,7 +1,7 @@
 //! Compares the keys of a Redis with its schemas: read-only, pipelined, paced, in bounded memory.
 
 pub(crate) mod baseline;
-mod details;
+pub(crate) mod details;
 pub(crate) mod estimate;
 pub(crate) mod findings;
 pub(crate) mod probe;

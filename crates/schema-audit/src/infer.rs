@@ -14,6 +14,7 @@ use hob_schema::KeyType;
 use hob_schema::check::{Expiry, Facts};
 use hob_store::{Store, Value};
 
+use crate::audit::details::{groups_command, read_groups};
 use crate::batch::{Batch, next, value};
 use crate::error::Error;
 use crate::master::Master;
@@ -257,12 +258,19 @@ async fn sample_values(
     let mut counts = Vec::with_capacity(keys.len());
     for key in &keys {
         counts.push(value_commands_of_type(&mut batch, key.key_type(), &key.key, key.len));
+        if key.key_type() == KeyType::Stream {
+            groups_command(&mut batch, &key.key);
+        }
     }
     let mut replies = batch.read(master).await?.into_iter();
     for (key, count) in keys.into_iter().zip(counts) {
         let mut refused = None;
         let values: Vec<Value> =
             replies.by_ref().take(count).filter_map(|reply| value(reply, &mut refused)).collect();
+        let groups = match key.key_type() {
+            KeyType::Stream => read_groups(replies.next().and_then(|reply| value(reply, &mut refused))),
+            _ => Vec::new(),
+        };
         if let Some(reason) = refused {
             sampled.refuse(reason);
             continue;
@@ -287,6 +295,7 @@ async fn sample_values(
         let (keys, content) = stats.types.entry(key.kind).or_default();
         *keys += 1;
         content.add(sample.as_ref(), key.len);
+        content.add_groups(&groups);
         stats.keys.push(key.key);
     }
     Ok(())

@@ -25,7 +25,8 @@ pub use keyspace::{Keyspace, Layout, Shard};
 pub use model::id::{IdError, IdForm, IdRule, LAST_UNIX_MS, RawChars, SEPARATOR, Without};
 pub use model::pattern::{Pattern, Segment};
 pub use model::value::{
-    JsonForm, Member, Mismatch, Shape, Value, is_hyperloglog, is_iso8601, is_rfc3339, quoted,
+    JsonForm, Member, Mismatch, Shape, Value, is_hyperloglog, is_iso8601, is_msgpack_container, is_rfc3339,
+    quoted,
 };
 pub use model::{
     Allow, BadEnv, Channel, Content, EnvVar, Example, Family, Field, FieldName, KeyType, Limit, Prefix,

@@ -12,12 +12,23 @@ use crate::batch::{Batch, Reply, decode, value};
 /// Adds commands that read what the rules of a stream need; returns the number of replies to expect.
 pub(super) fn stream_commands(batch: &mut Batch, rules: &StreamRules, key: &[u8]) -> usize {
     if reads_groups(rules) {
-        batch.cmd("XINFO").arg("GROUPS").arg(key);
+        groups_command(batch, key);
     }
     if rules.max_age.is_some() {
         batch.cmd("XRANGE").arg(key).arg("-").arg("+").arg("COUNT").arg(1);
     }
     usize::from(reads_groups(rules)) + usize::from(rules.max_age.is_some())
+}
+
+/// Adds a command that reads the consumer groups of a stream.
+pub(crate) fn groups_command(batch: &mut Batch, key: &[u8]) {
+    batch.cmd("XINFO").arg("GROUPS").arg(key);
+}
+
+/// The groups in the reply to [`groups_command`].
+pub(crate) fn read_groups(reply: Option<Value>) -> Vec<GroupFacts> {
+    let groups = reply.and_then(decode::<Vec<HashMap<String, Value>>>).unwrap_or_default();
+    groups.into_iter().filter_map(group).collect()
 }
 
 fn reads_groups(rules: &StreamRules) -> bool {
@@ -34,8 +45,7 @@ pub(super) fn read_stream(
     let mut next = || replies.next().and_then(|reply| value(reply, refused));
     let mut facts = StreamFacts::default();
     if reads_groups(rules) {
-        let groups = next().and_then(decode::<Vec<HashMap<String, Value>>>).unwrap_or_default();
-        facts.groups = groups.into_iter().filter_map(group).collect();
+        facts.groups = read_groups(next());
     }
     if rules.max_age.is_some() {
         let first =

@@ -4,12 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use hob_schema::KeyType;
-use hob_schema::check::Sample;
+use hob_schema::check::{GroupFacts, Sample};
 
-use super::values::{Shapes, ValueStats};
+use super::proposal::round_up;
+use super::values::{Shapes, ValueStats, toml_text};
 
 /// If a hash has more fields than this, their names are treated as ids.
 const MAX_FIELDS: usize = 32;
+
+/// If streams have more consumer groups than this, their names are treated as ids.
+const MAX_GROUPS: usize = 32;
 
 #[derive(Debug, Default)]
 pub(super) struct ContentStats {
@@ -18,6 +22,7 @@ pub(super) struct ContentStats {
     values: ValueStats,
     scores: Scores,
     fields: FieldStats,
+    groups: GroupStats,
 }
 
 impl ContentStats {
@@ -39,8 +44,14 @@ impl ContentStats {
         }
     }
 
+    /// Adds the consumer groups of a stream.
+    pub(super) fn add_groups(&mut self, groups: &[GroupFacts]) {
+        groups.iter().for_each(|group| self.groups.add(group));
+    }
+
     pub(super) fn merge(&mut self, other: ContentStats) {
         self.longest = self.longest.max(other.longest);
+        self.groups.merge(other.groups);
         self.values.merge(other.values);
         self.scores.merge(&other.scores);
         self.fields.merge(other.fields);
@@ -59,6 +70,7 @@ impl ContentStats {
             }
             KeyType::Module => Ok(()),
         };
+        self.groups.write(out);
     }
 }
 
@@ -95,6 +107,44 @@ impl Scores {
         } else {
             "\"float\""
         }
+    }
+}
+
+/// The consumer groups of streams.
+#[derive(Debug, Default)]
+struct GroupStats {
+    /// The most pending entries of each group.
+    pending: BTreeMap<String, u64>,
+    /// Some name is not a text.
+    binary: bool,
+}
+
+impl GroupStats {
+    fn add(&mut self, group: &GroupFacts) {
+        match std::str::from_utf8(&group.name) {
+            Ok(name) => {
+                let most = self.pending.entry(name.to_owned()).or_default();
+                *most = group.pending.max(*most);
+            }
+            Err(_) => self.binary = true,
+        }
+    }
+
+    fn merge(&mut self, other: GroupStats) {
+        self.binary |= other.binary;
+        for (name, pending) in other.pending {
+            let most = self.pending.entry(name).or_default();
+            *most = pending.max(*most);
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        let Some(most) = self.pending.values().max() else { return };
+        if !self.binary && self.pending.len() <= MAX_GROUPS {
+            let names: Vec<String> = self.pending.keys().map(|name| toml_text(name)).collect();
+            let _ = writeln!(out, "groups   = [{}]", names.join(", "));
+        }
+        let _ = writeln!(out, "max_pending = {}", round_up(most * 2));
     }
 }
 

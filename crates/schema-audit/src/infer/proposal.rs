@@ -399,7 +399,7 @@ fn suspicions(group: &Group, kind: KeyType, longest: u64, is_one_key: bool) -> V
 }
 
 /// 1, 2 or 5 with zeros, at least the number.
-fn round_up(number: u64) -> u64 {
+pub(super) fn round_up(number: u64) -> u64 {
     let mut ten = 1;
     while ten < 1_000_000_000_000 {
         if let Some(round) =

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use hob_schema::{LAST_UNIX_MS, is_hyperloglog, is_iso8601, is_rfc3339};
+use hob_schema::{LAST_UNIX_MS, is_hyperloglog, is_iso8601, is_msgpack_container, is_rfc3339};
 use serde_json::Value as Json;
 
 /// A JSON object with more members than this has no shape.
@@ -16,6 +16,8 @@ pub(super) struct ValueStats {
     values: u64,
     longest: u64,
     hyperloglog: bool,
+    /// MessagePack lists and maps.
+    msgpack: bool,
     text: bool,
     flag: bool,
     int: bool,
@@ -35,6 +37,7 @@ impl Default for ValueStats {
             values: 0,
             longest: 0,
             hyperloglog: true,
+            msgpack: true,
             text: true,
             flag: true,
             int: true,
@@ -55,6 +58,7 @@ impl ValueStats {
         self.values += 1;
         self.longest = self.longest.max(value.len() as u64);
         self.hyperloglog = self.hyperloglog && is_hyperloglog(value);
+        self.msgpack = self.msgpack && is_msgpack_container(value);
         let Ok(text) = std::str::from_utf8(value) else {
             *self = ValueStats { text: false, ..self.only_text() };
             return;
@@ -75,7 +79,7 @@ impl ValueStats {
     pub(super) fn add_unread(&mut self, len: u64) {
         self.values += 1;
         let text = self.text;
-        *self = ValueStats { text, hyperloglog: false, ..self.only_text() };
+        *self = ValueStats { text, hyperloglog: false, msgpack: false, ..self.only_text() };
         self.longest = self.longest.max(len);
     }
 
@@ -85,6 +89,7 @@ impl ValueStats {
             values: self.values,
             longest: self.longest,
             hyperloglog: self.hyperloglog,
+            msgpack: self.msgpack,
             text: self.text,
             flag: false,
             int: false,
@@ -130,6 +135,7 @@ impl ValueStats {
         self.values += other.values;
         self.longest = self.longest.max(other.longest);
         self.hyperloglog &= other.hyperloglog;
+        self.msgpack &= other.msgpack;
         self.text &= other.text;
         self.flag &= other.flag;
         self.int &= other.int;
@@ -157,6 +163,8 @@ impl ValueStats {
         let word = match () {
             () if self.values == 0 => "any",
             () if self.hyperloglog => "hyperloglog",
+            // Some value is not a text, so these are not texts that happen to look like MessagePack.
+            () if !self.text && self.msgpack => return format!("{{ msgpack = {max} }}"),
             () if !self.text => "any",
             () if self.flag => return "{ enum = [\"true\", \"false\"] }".to_owned(),
             () if self.unix_ms => "unix_ms",

@@ -66,6 +66,37 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
 
 /// For the keys of Hob's own services the proposal is a valid schema, and the keys match it.
 #[tokio::test]
+async fn consumer_groups_and_messagepack_are_found() {
+    let server = RedisServer::start();
+    for shop in ["a1", "b2", "c3"] {
+        send(&server, &format!("XADD orders:{shop} * total 5"));
+        send(&server, &format!("XADD orders:{shop} * total 7"));
+        send(&server, &format!("XGROUP CREATE orders:{shop} billing 0"));
+        send(&server, &format!("XGROUP CREATE orders:{shop} mail 0"));
+        send(&server, &format!("XREADGROUP GROUP billing worker COUNT 2 STREAMS orders:{shop} >"));
+        // A map with a number that is not UTF-8: {"n": 200}.
+        let packed: &[u8] = b"\x81\xa1n\xcc\xc8";
+        redis::cmd("SET").arg(format!("session:{shop}")).arg(packed).exec(&mut server.connect()).unwrap();
+        // Bytes that are neither text nor MessagePack, and a text that could be read as MessagePack.
+        redis::cmd("SET").arg(format!("blob:{shop}")).arg(b"\xc1\xff").exec(&mut server.connect()).unwrap();
+        send(&server, &format!("SET word:{shop} k"));
+    }
+    let (schema, text) = proposed(&server.url()).await;
+    assert!(text.contains("groups   = [\"billing\", \"mail\"]\nmax_pending = 10\n"), "{text}");
+    let value = |family: &str| {
+        let (_, rest) = text.split_once(&format!("[key.{family}]")).unwrap();
+        rest.split("\n\n").next().unwrap()
+    };
+    assert!(value("session").contains("value    = { msgpack = 64 }"), "{text}");
+    assert!(value("blob").contains("value    = \"any\""), "{text}");
+    assert!(value("word").contains("value    = { text = 64 }"), "{text}");
+
+    let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
+    let report = run_audit(&open(&server.url()).await, &catalog).await;
+    assert_eq!(report.worst(), None, "{}\n{text}", report.text());
+}
+
+#[tokio::test]
 async fn proposal_for_hobs_own_keys_audits_clean() {
     let cluster = RedisCluster::start();
     for name in SERVICES {

@@ -4,7 +4,7 @@ mod binary;
 
 use serde_json::Value as Json;
 
-pub use binary::is_hyperloglog;
+pub use binary::{is_hyperloglog, is_msgpack_container};
 
 use crate::model::Schema;
 use crate::model::id::IdRule;

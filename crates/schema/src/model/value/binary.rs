@@ -53,6 +53,11 @@ pub(super) fn msgpack(bytes: &[u8]) -> Result<(), Mismatch> {
     if rest.is_empty() { Ok(()) } else { mismatch("is not MessagePack: bytes follow the value") }
 }
 
+/// Whether the bytes are exactly one MessagePack list or map.
+pub fn is_msgpack_container(bytes: &[u8]) -> bool {
+    matches!(bytes.first(), Some(0x80..=0x9f | 0xdc..=0xdf)) && msgpack(bytes).is_ok()
+}
+
 /// Skips one value without its elements, and returns how many elements follow.
 fn msgpack_value(rest: &mut &[u8]) -> Option<u64> {
     let head = *rest.split_off_first()?;
