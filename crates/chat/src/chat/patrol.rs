@@ -5,7 +5,8 @@
 //! other masters. So after a data loss, when all live nodes have renewed their leases, each node checks all users in Redis.
 //!
 //! In addition, each node checks a page of keys at a time, all the time. This finds what is wrong for any other reason: Redis
-//! executed a call long after the node had given it up, it evicted keys, or another client changed them.
+//! executed a call long after the node had given it up, or another client changed keys. Keys that Redis has evicted are a data
+//! loss: also the presence of users with a connection may be missing.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -43,8 +44,11 @@ type Suspects = HashMap<(UserId, Incarnation), Instant>;
 impl Chat {
     /// Checks all users in Redis, page by page, for ever.
     pub(super) async fn patrol(self, task: Task) {
-        let (mut pass, mut suspects) = (None, Suspects::new());
+        let (mut pass, mut suspects, mut evictions) = (None, Suspects::new(), Evictions::default());
         while task.pause(INTERVAL).await {
+            if let Err(error) = self.look_for_evictions(&mut evictions).await {
+                tracing::debug!(%error, "failed to look for evicted keys, retrying");
+            }
             match self.patrol_page(&mut pass, &mut suspects).await {
                 Ok(0) => {}
                 Ok(users) => tracing::info!(users, "presence of users without a connection removed"),
@@ -52,6 +56,22 @@ impl Chat {
             }
             task.heartbeat();
         }
+    }
+
+    /// Restores the presence of this node's users after Redis has evicted keys, at most once per lease.
+    async fn look_for_evictions(&self, evictions: &mut Evictions) -> Result<(), Error> {
+        let Inner { hub, store, .. } = &*self.inner;
+        let mut evicted = 0;
+        for master in store.masters().await? {
+            let stats: String = master.run(cmd("INFO").arg("stats").take()).await?;
+            evicted += evicted_keys(&stats);
+        }
+        if evictions.are_due(evicted, hub.node.lease(), Instant::now()) {
+            tracing::warn!("Redis evicted keys, rebuilding chat data");
+            hub.node.note_loss();
+            self.restore_after_loss().await?;
+        }
+        Ok(())
     }
 
     /// Checks the next page, and the suspects of a lease ago. Returns how many users were corrected.
@@ -166,6 +186,32 @@ impl Chat {
     }
 }
 
+/// How many keys Redis had evicted when the node last restored its users.
+#[derive(Debug, Default)]
+struct Evictions {
+    known: Option<u64>,
+    restored: Option<Instant>,
+}
+
+impl Evictions {
+    /// Whether keys were evicted since the users were restored, and they can be restored again. The count of a server that
+    /// was restarted begins at zero.
+    fn are_due(&mut self, evicted: u64, lease: Duration, now: Instant) -> bool {
+        let known = *self.known.get_or_insert(evicted);
+        let is_due = evicted != known && self.restored.is_none_or(|restored| now - restored >= lease);
+        if is_due {
+            (self.known, self.restored) = (Some(evicted), Some(now));
+        }
+        is_due
+    }
+}
+
+/// The number in the reply of `INFO stats`; 0 if the server does not evict keys.
+fn evicted_keys(stats: &str) -> u64 {
+    let line = stats.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
 /// The keys of all masters, a page at a time. Keys can repeat.
 struct Pass {
     catalog: Catalog,
@@ -226,3 +272,29 @@ impl Pass {
 
 /// The first cursor of `SCAN`, which it also returns at the end.
 const START: &str = "0";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evictions_are_restored_at_most_once_per_lease() {
+        let (mut evictions, lease, now) = (Evictions::default(), Duration::from_secs(9), Instant::now());
+        let mut at = |seconds: u64, evicted: u64| {
+            evictions.are_due(evicted, lease, now + Duration::from_secs(seconds))
+        };
+        assert!(!at(0, 7), "they were evicted before the node began");
+        assert!(!at(5, 7));
+        assert!(at(10, 8));
+        assert!(!at(15, 9), "too soon");
+        assert!(at(20, 9));
+        assert!(!at(60, 9));
+        assert!(at(65, 2), "the server was restarted");
+    }
+
+    #[test]
+    fn evicted_keys_are_read() {
+        assert_eq!(evicted_keys("expired_keys:3\r\nevicted_keys:12\r\nevicted_clients:1\r\n"), 12);
+        assert_eq!(evicted_keys("expired_keys:3\r\n"), 0);
+    }
+}

@@ -88,15 +88,21 @@ impl Chat {
         let found = hub.node.detect_data_loss(since).await;
         if found.lost {
             tracing::warn!("Redis lost chat data, rebuilding it");
-            // A socket that was closed in the time that Redis lost is open again, under the current incarnation. The next
-            // one restores the sockets that are really open, and the others are swept with this one.
-            hub.node.invalidate();
-            self.inner.rebuild.notify_one();
-            // If this fails, the next heartbeat begins the new incarnation.
-            hub.node.heartbeat().await?;
-            self.inner.recover.notify_one();
+            self.restore_after_loss().await?;
         }
         found.failed.map_or(Ok(()), Err)
+    }
+
+    /// Begins a new incarnation after a data loss. A socket that was closed in the time that Redis lost is open again, under the
+    /// current incarnation. The next one restores the sockets that are really open, and the others are swept with this one.
+    pub(super) async fn restore_after_loss(&self) -> Result<(), Error> {
+        let hub = &self.inner.hub;
+        hub.node.invalidate();
+        self.inner.rebuild.notify_one();
+        // If this fails, the next heartbeat begins the new incarnation.
+        hub.node.heartbeat().await?;
+        self.inner.recover.notify_one();
+        Ok(())
     }
 
     /// Whether other nodes may not have restored their sockets yet after a data loss. Looks for one, because this node may have

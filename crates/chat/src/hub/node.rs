@@ -25,8 +25,8 @@ use crate::store::presence::PresenceStore;
 
 /// How many users of a dead node are swept concurrently.
 const SWEEP_BATCH: u32 = 256;
-/// When the claim on a dead node expires, so that another node can sweep it.
-const SWEEP_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many dead nodes are claimed at a time.
+const MAX_CLAIMS: u32 = 4;
 
 /// This node.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Node {
     beating: tokio::sync::Mutex<()>,
     /// Serializes looks at the witness keys.
     looking: tokio::sync::Mutex<()>,
+    /// Dead nodes that this node has claimed and not yet swept.
+    claimed: tokio::sync::Mutex<Vec<members::Dead>>,
 }
 
 #[derive(Debug)]
@@ -124,6 +126,7 @@ impl Node {
             state: Mutex::new(state),
             beating: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
+            claimed: tokio::sync::Mutex::default(),
         }
     }
 
@@ -205,16 +208,39 @@ impl Node {
         Ok(())
     }
 
-    /// Sets the users of dead nodes offline. Returns how many nodes were swept.
+    /// Sets the users of dead nodes offline. Returns how many nodes were swept. A node whose sweep fails is swept again with
+    /// the next call, because no other node can claim it before the claim ends. If this node dies too, that is after a lease;
+    /// a sweep that takes longer may run on two nodes, and has the same result.
     pub(crate) async fn sweep(&self, presences: &PresenceStore, database: &Database) -> Result<usize, Error> {
         let keys = NodeKeys::new(&self.keys);
-        let dead = members::claim_dead(&self.store, keys.all(), 4, SWEEP_TIMEOUT).await?;
-        for dead in &dead {
-            self.sweep_users(presences, database, &to_key_id(&dead.incarnation)).await?;
-            tracing::info!(node = dead.node, "users of a dead chat node set offline");
-            members::remove_dead(&self.store, keys.all(), dead).await?;
+        let mut claimed = self.claimed.lock().await;
+        let dead = members::claim_dead(&self.store, keys.all(), MAX_CLAIMS, self.lease).await?;
+        claimed.retain(|old| dead.iter().all(|new| new.incarnation != old.incarnation));
+        claimed.extend(dead);
+        let (mut swept, mut unswept, mut failed) = (0, Vec::new(), None);
+        for dead in claimed.drain(..) {
+            match self.sweep_node(presences, database, &dead).await {
+                Ok(()) => swept += 1,
+                Err(error) => {
+                    unswept.push(dead);
+                    failed = Some(error);
+                }
+            }
         }
-        Ok(dead.len())
+        *claimed = unswept;
+        failed.map_or(Ok(swept), Err)
+    }
+
+    async fn sweep_node(
+        &self,
+        presences: &PresenceStore,
+        database: &Database,
+        dead: &members::Dead,
+    ) -> Result<(), Error> {
+        self.sweep_users(presences, database, &to_key_id(&dead.incarnation)).await?;
+        tracing::info!(node = dead.node, "users of a dead chat node set offline");
+        members::remove_dead(&self.store, NodeKeys::new(&self.keys).all(), dead).await?;
+        Ok(())
     }
 
     /// Sets all users of a dead incarnation offline. Returns how many there were.

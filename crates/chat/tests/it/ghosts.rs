@@ -6,7 +6,7 @@ use hob_database::Database;
 use hob_fixtures::{Server, TestApp, TestContext, every_service};
 use hob_service::{Period, ServiceContext};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, TestDatabase, wait_for};
+use hob_testkit::{LIMIT, RedisServer, TestDatabase, wait_for};
 use hob_web::Service as _;
 
 use crate::client::Client;
@@ -102,6 +102,42 @@ fn restart_is_noticed_without_any_other_sign() {
         .await;
         wait_until_offline(&chat, &user("anna")).await;
     });
+}
+
+/// C1: Redis has evicted the presence of a user who is connected, and nothing else that would show a loss.
+#[test]
+fn connected_user_is_online_after_an_eviction() {
+    hob_testkit::run(async {
+        let context = TestContext::redis(NEEDS).await;
+        let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is redis-server") };
+        let chat = start(context.context(), short_lease()).await;
+        let app = TestApp::start(context.context(), chat.routes()).await;
+        let _anna = Client::connect(&app, &chat, "anna").await;
+        let keys = keys(&context);
+        wait_for("anna to be online", LIMIT, async || chat.is_user_online(&user("anna")).await.unwrap())
+            .await;
+        for key in [keys.presence(&user("anna")), keys.sockets(&user("anna")), keys.online(&user("anna"))] {
+            context.test_store().as_outsider(cmd("DEL").arg(key).take()).await;
+        }
+        redis.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+        wait_for("anna to be online again", PATROL_LIMIT, async || {
+            evict_a_key(redis);
+            chat.is_user_online(&user("anna")).await.is_ok_and(|online| online)
+        })
+        .await;
+    });
+}
+
+/// Keys with a TTL are evicted, the one with the shortest first.
+fn evict_a_key(redis: &RedisServer) {
+    let evicted = || redis.info("stats").get::<u64>("evicted_keys").unwrap();
+    let before = evicted();
+    redis.command::<()>(&["SET", "victim", "value", "PX", "900"]);
+    redis.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+    // Refused, after Redis has evicted what it can.
+    assert!(redis.try_command::<()>(&["SET", "other", "value"]).is_err());
+    redis.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert!(evicted() > before);
 }
 
 /// C1: presence needs Redis only. A user who leaves goes offline, and the sockets of a new incarnation are restored.

@@ -6,7 +6,8 @@ use hob_service::NodeName;
 use hob_testkit::{LIMIT, wait_for};
 
 use super::{Heartbeat, Node};
-use crate::keys::Keys;
+use crate::keys::{Keys, SocketId, UserId};
+use crate::store::presence::{Known, PresenceStore};
 
 fn node(test_store: &TestStore, deadline: Duration) -> Node {
     let store = test_store.store().with_deadline(deadline);
@@ -39,6 +40,35 @@ fn incarnation_that_is_invalidated_during_a_heartbeat_ends() {
         assert!(!node.is_synced() && !node.is_in_sync());
         assert_eq!(node.heartbeat().await.unwrap(), Heartbeat::Rejoined);
         assert_ne!(node.incarnation(), second);
+    });
+}
+
+/// C1: while a node sweeps a dead one, a master refuses writes or a connection is cut. The users are swept as soon as it is
+/// possible, and not when the claim on the dead node ends.
+#[test]
+fn sweep_that_failed_is_repeated_at_once() {
+    hob_testkit::run(async {
+        let (test_store, broken) = (TestStore::redis().await, TestStore::redis().await);
+        let files = hob_testkit::TestDatabase::sqlite();
+        let (url, keys) = (files.url().parse().unwrap(), Keys::new(test_store.layout()));
+        let database = hob_database::Database::open(&url, &[crate::MIGRATIONS]).await.unwrap();
+        let presences = PresenceStore::new(test_store.store(), &keys);
+        let (anna, socket) = (UserId::new("anna").unwrap(), SocketId::new("s1").unwrap());
+        let dead = node(&test_store, LIMIT);
+        dead.heartbeat().await.unwrap();
+        presences.join(&dead.incarnation(), &anna, &[socket], Known::Nothing).await.unwrap();
+        dead.leave().await.unwrap();
+
+        let Server::Redis(server) = broken.server() else { unreachable!("it is a Redis") };
+        server.stop();
+        let unreachable =
+            PresenceStore::new(&broken.store().with_deadline(Duration::from_millis(250)), &keys);
+        let survivor = node(&test_store, LIMIT);
+        assert!(survivor.sweep(&unreachable, &database).await.is_err());
+        assert!(presences.of(std::slice::from_ref(&anna)).await.unwrap()[0].online);
+        assert_eq!(survivor.sweep(&presences, &database).await.unwrap(), 1);
+        assert!(!presences.of(std::slice::from_ref(&anna)).await.unwrap()[0].online);
+        assert_eq!(survivor.sweep(&presences, &database).await.unwrap(), 0);
     });
 }
 

@@ -99,6 +99,11 @@ impl Node {
         Ok(Some((Look { score, server }, lost)))
     }
 
+    /// Records that Redis has lost data, which another sign than a look has shown.
+    pub(crate) fn note_loss(&self) {
+        self.state.lock().lost = Some(Instant::now());
+    }
+
     /// Whether other nodes may not have restored their sockets yet after a data loss.
     pub(crate) fn is_recovering(&self) -> bool {
         self.state.lock().lost.is_some_and(|lost| lost.elapsed() < self.lease / 2)
