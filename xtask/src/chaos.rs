@@ -22,11 +22,17 @@ pub(crate) struct Options {
     /// How Redis is set up; the seed decides if not given
     #[arg(long, value_parser = ["cluster", "sentinel"])]
     setup: Option<String>,
+    /// Inject no faults, and record the use of memory, open files, keys and rows of a release build
+    #[arg(long)]
+    soak: bool,
+    /// How many times the usual traffic the gateway and chat get
+    #[arg(long, default_value_t = 1)]
+    traffic: u32,
 }
 
 impl Options {
     pub(crate) fn of_test() -> Self {
-        Self { minutes: MINUTES, seed: Some(SEED), setup: None }
+        Self { minutes: MINUTES, seed: Some(SEED), setup: None, soak: false, traffic: 1 }
     }
 }
 
@@ -36,6 +42,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     build.args(["build", "--workspace", "--all-targets"]);
     Lints::find()?.apply(&mut build);
     step::run("build", &mut build)?;
+    if options.soak {
+        step::run("release build", cargo().args(["build", "--release", "--package", "hob"]))?;
+    }
     run_built(options)
 }
 
@@ -49,5 +58,9 @@ pub(crate) fn run_built(options: &Options) -> Result<()> {
     if let Some(setup) = &options.setup {
         chaos.args(["--setup", setup]);
     }
+    if options.soak {
+        chaos.args(["--soak", "--hob", "target/release/hob"]);
+    }
+    chaos.args(["--traffic", &options.traffic.to_string()]);
     step::run("chaos", &mut chaos)
 }

@@ -7,6 +7,7 @@ mod report;
 mod run;
 mod schedule;
 mod seed;
+mod soak;
 mod system;
 mod systems;
 mod world;
@@ -37,6 +38,12 @@ pub(crate) struct Options {
     /// How Redis is set up; the seed decides if not given
     #[arg(long)]
     setup: Option<Setup>,
+    /// Inject no faults, and record the use of memory, open files, keys and rows
+    #[arg(long)]
+    soak: bool,
+    /// How many times the usual traffic the gateway and chat get
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    traffic: u32,
     /// The binary under test
     #[arg(long, default_value = "target/debug/hob")]
     hob: PathBuf,

@@ -13,6 +13,7 @@ use crate::fault::inject::{NotInjected, inject};
 use crate::fault::{Kind, seconds};
 use crate::report::{Missing, Report};
 use crate::schedule::{Event, Round, rounds};
+use crate::soak::Soak;
 use crate::system::System;
 use crate::systems::chat::{self, Chat};
 use crate::systems::gateway::{self, Gateway};
@@ -23,6 +24,9 @@ use crate::world::{Setup, World};
 
 /// Traffic continues for this long after the last fault of a round has ended.
 const AFTERWARDS: Duration = Duration::from_secs(3);
+
+/// How long the traffic of a round lasts that has no faults.
+const CALM_ROUND: Duration = Duration::from_secs(50);
 
 /// Runs everything and prints the report. Returns the number of violations.
 pub(crate) async fn run(options: &Options) -> Result<usize> {
@@ -39,7 +43,7 @@ pub(crate) async fn run(options: &Options) -> Result<usize> {
     let config =
         [chat::config(&folder)?, gateway::config().await?, uptime::config(), pipeline::config(&folder)]
             .join("\n");
-    let world = World::start(setup, &hob, &folder, &config).await?;
+    let world = World::start(setup, &hob, &folder, &config, options.traffic).await?;
     let systems: Vec<Box<dyn System>> = vec![
         Box::new(Gateway::new(&world, seed)),
         Box::new(Uptime::start(&world, seed).await?),
@@ -48,7 +52,9 @@ pub(crate) async fn run(options: &Options) -> Result<usize> {
         Box::new(Pipeline::start(&world, &folder, seed).await?),
     ];
     let mut missing = Missing::default();
-    for (number, round) in rounds(seed, options.minutes, &Kind::ALL).into_iter().enumerate() {
+    let soak = options.soak.then(|| Soak::start(&world));
+    let kinds: &[Kind] = if options.soak { &[] } else { &Kind::ALL };
+    for (number, round) in rounds(seed, options.minutes, kinds).into_iter().enumerate() {
         one_round(&world, &systems, &round, &mut missing).await?;
         let counted: Vec<String> = systems.iter().map(|system| headline(system.as_ref())).collect();
         let violations = world.violations.all().len();
@@ -64,6 +70,9 @@ pub(crate) async fn run(options: &Options) -> Result<usize> {
         violations: world.violations.all(),
     };
     println!("{}", report.text());
+    if let Some(soak) = soak {
+        println!("{}", soak.finish(&folder).await?);
+    }
     Ok(report.violations.len())
 }
 
@@ -77,7 +86,7 @@ async fn one_round(
     let traffic = join_all(systems.iter().map(|system| system.drive(stop.clone())));
     let faults = async {
         let done = inject_all(world, round).await;
-        tokio::time::sleep(AFTERWARDS).await;
+        tokio::time::sleep(if round.is_empty() { CALM_ROUND } else { AFTERWARDS }).await;
         stop.cancel();
         done
     };

@@ -87,11 +87,19 @@ pub(crate) struct World {
     pub(crate) faults: FaultLog,
     pub(crate) violations: Violations,
     pub(crate) begun: Instant,
+    /// How many times the usual traffic is sent.
+    pub(crate) traffic: u32,
 }
 
 impl World {
     /// Starts the servers, and then the nodes with this configuration.
-    pub(crate) async fn start(setup: Setup, hob: &Path, folder: &Path, config: &str) -> Result<Arc<Self>> {
+    pub(crate) async fn start(
+        setup: Setup,
+        hob: &Path,
+        folder: &Path,
+        config: &str,
+        traffic: u32,
+    ) -> Result<Arc<Self>> {
         let links = Links::new();
         let redis = match setup {
             Setup::Cluster => Redis::Cluster(Cluster::start(&links).await?),
@@ -117,6 +125,7 @@ impl World {
             faults: FaultLog::default(),
             violations: Violations::default(),
             begun: Instant::now(),
+            traffic,
         });
         world.wait_until_whole().await?;
         Ok(world)
@@ -181,6 +190,12 @@ impl Redis {
     pub(crate) fn servers_of(&self, shard: usize) -> [usize; 2] {
         let shard = shard % self.shards();
         [shard, shard + self.shards()]
+    }
+
+    /// The servers that are masters now.
+    pub(crate) fn masters(&self) -> impl Iterator<Item = &Member> {
+        let masters = (0..self.shards()).filter_map(|shard| self.master_and_replica(shard));
+        masters.map(|(master, _)| &self.members()[master])
     }
 
     /// The number of a shard's master, and of its replica.

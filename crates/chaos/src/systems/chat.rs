@@ -142,7 +142,7 @@ impl Chat {
             if random.below(4) == 0 {
                 self.read(room, random.below(MEMBERS), &mut random).await;
             }
-            pause(random.ms(100..400), stop).await;
+            pause(random.ms(100..400) / self.world.traffic, stop).await;
         }
     }
 

@@ -86,7 +86,7 @@ impl Gateway {
             let sent = Instant::now();
             let outcome = self.world.http.get(self.world.nodes[node].gateway, route.path()).await;
             self.record(node, route, sent, &outcome);
-            pause(random.ms(50..200), stop).await;
+            pause(random.ms(50..200) / self.world.traffic, stop).await;
         }
     }
 
