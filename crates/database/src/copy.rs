@@ -37,8 +37,9 @@ struct TableColumn {
 from_row!(TableColumn { name, declared, is_identity });
 
 const TABLES: PerDialect = PerDialect {
-    sqlite: "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'
-             ORDER BY name",
+    // Without virtual tables and the tables behind them: a full-text index is filled by triggers.
+    sqlite: "SELECT name FROM pragma_table_list WHERE schema = 'main' AND type = 'table'
+                 AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
     postgres: "SELECT CAST(table_name AS TEXT) FROM information_schema.tables
                WHERE table_schema = current_schema() AND table_type = 'BASE TABLE' ORDER BY 1",
 };
@@ -48,6 +49,7 @@ const COLUMNS: PerDialect = PerDialect {
     postgres: "SELECT CAST(column_name AS TEXT) AS name, CAST(data_type AS TEXT) AS declared,
                       is_identity = 'YES' AS is_identity
                FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1
+                   AND is_generated = 'NEVER'
                ORDER BY ordinal_position",
 };
 
