@@ -1,6 +1,7 @@
 // The page of the example. It joins through the back end, then talks to Hob over the WebSocket.
 const element = (id) => document.getElementById(id);
 const TYPING_INTERVAL_MS = 2_500;
+const THUMB = "👍";
 
 async function join(user) {
   const response = await fetch("/join", { method: "POST", body: JSON.stringify({ user }) });
@@ -15,6 +16,8 @@ async function start(user) {
   const conversation = client.newSubscription(channel, { joinLeave: true });
   const online = new Set();
   const typists = new Set();
+  // The server has counted reactions up to this event.
+  let counted = 0;
 
   client.on("connecting", () => (element("state").textContent = "Connecting…"));
   client.on("connected", () => (element("state").textContent = ""));
@@ -30,34 +33,69 @@ async function start(user) {
   });
   conversation.on("join", ({ info }) => showOnline(online.add(info.user)));
   conversation.on("leave", ({ info }) => showOnline(online.delete(info.user)));
-  conversation.on("publication", ({ data }) => {
+  conversation.on("publication", ({ data, offset }) => {
     if (data.type === "typing") {
       if (data.typing) typists.add(data.userId);
       else typists.delete(data.userId);
       element("typing").textContent = typists.size ? `${[...typists].join(", ")} typing…` : "";
     } else if (data.message) {
       showMessage(data.message);
+    } else if (data.emoji === THUMB && offset > counted) {
+      countThumb(data.messageId, data.type === "reacted" ? 1 : -1, data.userId === user);
     }
   });
 
   async function loadMessages() {
-    const { publications } = await conversation.history({ limit: 100, reverse: true });
+    const { data } = await client.rpc("messages", { conversationId, limit: 100 });
+    counted = data.offset;
     element("messages").replaceChildren();
-    for (const { data } of publications.reverse()) if (data.message) showMessage(data.message);
+    for (const message of data.messages) showMessage(message);
   }
 
   function showOnline() {
     element("online").textContent = [...online].sort().join(", ");
   }
 
-  // A message is shown in one place: an edit replaces it, and a deletion removes it.
-  function showMessage({ id, senderId, content, deleted }) {
-    const found = document.querySelector(`[data-id="${CSS.escape(id)}"]`);
+  function findMessage(id) {
+    return document.querySelector(`[data-id="${CSS.escape(id)}"]`);
+  }
+
+  // A message is shown in one place: an edit replaces its text, and a deletion removes it.
+  function showMessage({ id, senderId, content, deleted, reactions = [] }) {
+    const found = findMessage(id);
     if (deleted) return found?.remove();
-    const item = found ?? document.createElement("li");
+    const item = found ?? newMessage(id);
+    item.firstElementChild.textContent = `${senderId}: ${content}`;
+    if (found) return;
+    element("messages").append(item);
+    const thumbs = reactions.find(({ emoji }) => emoji === THUMB);
+    if (thumbs) countThumb(id, thumbs.count, thumbs.own);
+  }
+
+  function newMessage(id) {
+    const item = document.createElement("li");
     item.dataset.id = id;
-    item.textContent = `${senderId}: ${content}`;
-    if (!found) element("messages").append(item);
+    const button = document.createElement("button");
+    button.textContent = THUMB;
+    button.dataset.count = 0;
+    button.ariaPressed = "false";
+    button.addEventListener("click", () => {
+      const method = button.ariaPressed === "true" ? "unreact" : "react";
+      client.rpc(method, { conversationId, messageId: id, emoji: THUMB }).catch((error) => {
+        element("state").textContent = `Not saved: ${error.message}`;
+      });
+    });
+    item.append(document.createElement("span"), " ", button);
+    return item;
+  }
+
+  function countThumb(id, change, own) {
+    const button = findMessage(id)?.querySelector("button");
+    if (!button) return;
+    const count = Number(button.dataset.count) + change;
+    button.dataset.count = count;
+    button.textContent = count > 0 ? `${THUMB} ${count}` : THUMB;
+    if (own) button.ariaPressed = String(change > 0);
   }
 
   let lastTyping = 0;

@@ -1,4 +1,4 @@
-// Makes the chat page live: new messages, typing, presence and unread counts over the WebSocket. Without JavaScript the
+// Makes the chat page live: new messages, reactions, typing, presence and unread counts over the WebSocket. Without JavaScript the
 // page shows the same content, and its forms send messages and mark them as read.
 //
 // It implements the client protocol: one connection, the user's feed, and the channel of the open conversation. After a
@@ -15,6 +15,7 @@ const banner = document.getElementById("banner");
 
 const MAX_RECONNECT_MS = 10_000;
 const TYPING_INTERVAL_MS = 2_500;
+const MAX_QUOTE = 80;
 
 let socket = null;
 let attempts = 0;
@@ -22,6 +23,8 @@ let nextId = 1;
 let pending = new Map();
 let offset = Number(page.dataset.offset);
 let epoch = "";
+// The server has counted the reactions and replies up to this event.
+const counted = Number(page.dataset.counted);
 const typists = new Set();
 
 function showBanner(text) {
@@ -115,13 +118,19 @@ function handlePublication({ data, offset: position }) {
   switch (data.type) {
     case "message":
       showMessage(data.message);
+      if (position > counted) countReply(data.message, 1);
       markRead();
       break;
     case "edited":
-      updateMessage(data.message, (item) => (item.querySelector("p").textContent = data.message.content));
+      updateMessage(data.message.id, (item) => (item.querySelector("p").textContent = data.message.content));
       break;
     case "deleted":
-      updateMessage(data.message, (item) => item.remove());
+      updateMessage(data.message.id, (item) => item.remove());
+      if (position > counted) countReply(data.message, -1);
+      break;
+    case "reacted":
+    case "unreacted":
+      if (position > counted) updateMessage(data.messageId, (item) => showReaction(item, data));
       break;
     case "typing":
       if (data.userId !== me) showTyping(data.userId, data.typing);
@@ -134,26 +143,139 @@ function handlePublication({ data, offset: position }) {
   }
 }
 
-function updateMessage(message, update) {
-  const item = list.querySelector(`[data-id="${CSS.escape(message.id)}"]`);
+function findMessage(id) {
+  return list.querySelector(`[data-id="${CSS.escape(id)}"]`);
+}
+
+function updateMessage(id, update) {
+  const item = findMessage(id);
   if (item) update(item);
 }
 
+// An element with a class and a text.
+function element(name, className, text) {
+  const made = document.createElement(name);
+  if (className) made.className = className;
+  if (text) made.textContent = text;
+  return made;
+}
+
 function showMessage(message) {
-  if (message.deleted || list.querySelector(`[data-id="${CSS.escape(message.id)}"]`)) return;
-  const item = document.createElement("li");
+  if (message.deleted || findMessage(message.id)) return;
+  const item = element("li");
+  item.id = `m-${message.id}`;
   item.dataset.id = message.id;
   item.dataset.sequence = message.sequence;
   if (message.senderId === me) item.className = "own";
-  const [sender, time, text] = ["b", "time", "p"].map((name) => document.createElement(name));
-  sender.textContent = message.senderId;
+  else if (message.mentions?.includes(me)) item.className = "mentioned";
+  const time = element("time", "", message.timestamp.slice(11, 16));
   time.dateTime = message.timestamp;
-  time.textContent = message.timestamp.slice(11, 16);
-  text.textContent = message.content;
-  item.append(sender, time, text);
+  item.append(element("b", "", message.senderId), time);
+  const replied = message.replyTo && findMessage(message.replyTo);
+  if (replied) item.append(quote(replied));
+  item.append(element("p", "", message.content), ...(message.attachments ?? []).map(fileLink), reactionsOf(message));
   const atEnd = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
   list.append(item);
   if (atEnd || message.senderId === me) list.scrollTop = list.scrollHeight;
+}
+
+function excerpt(item) {
+  const text = item.querySelector("p").textContent || item.querySelector(".chat-file")?.firstChild.textContent || "";
+  return text.length > MAX_QUOTE ? `${text.slice(0, MAX_QUOTE)}…` : text;
+}
+
+function quote(item) {
+  const link = element("a", "chat-quote");
+  link.href = `#${item.id}`;
+  link.append(element("b", "", item.querySelector("b").textContent), ` ${excerpt(item)}`);
+  return link;
+}
+
+function fileLink({ url, name, mediaType, size }) {
+  const link = element("a", "chat-file", `${name} `);
+  // The server accepts no other schemes. This is a second check, because a link can run a script.
+  if (/^https?:/.test(url)) link.href = url;
+  link.target = "_blank";
+  link.rel = "noopener noreferrer nofollow";
+  link.append(element("small", "", size === undefined ? mediaType : `${mediaType}, ${bytes(size)}`));
+  return link;
+}
+
+function bytes(size) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const step = Math.min(Math.max(0, Math.floor(Math.log2(size || 1) / 10)), units.length - 1);
+  return `${Number((size / 1024 ** step).toFixed(1))} ${units[step]}`;
+}
+
+// The form with the reactions of a message, and the buttons to react and reply.
+function reactionsOf(message) {
+  const reactions = element("form", "chat-reactions");
+  const add = element("button", "chat-add", "👍");
+  add.name = "add";
+  add.value = "👍";
+  add.setAttribute("aria-label", "React with thumbs up");
+  const reply = element("a", "chat-reply", "Reply");
+  reply.href = `?as=${encodeURIComponent(me)}&conversation=${encodeURIComponent(conversation)}&reply=${message.id}`;
+  reactions.append(add, reply, element("span", "chat-replies"));
+  return reactions;
+}
+
+function showReaction(item, { type, userId, emoji }) {
+  const reactions = item.querySelector(".chat-reactions");
+  let button = [...reactions.querySelectorAll(".chat-reaction")].find((one) => one.value === emoji);
+  if (!button) {
+    if (type === "unreacted") return;
+    button = element("button", "chat-reaction", `${emoji} `);
+    button.value = emoji;
+    button.append(element("span", "", "0"));
+    button.name = "add";
+    button.setAttribute("aria-pressed", "false");
+    reactions.querySelector(".chat-add").before(button);
+  }
+  const count = Number(button.lastElementChild.textContent) + (type === "reacted" ? 1 : -1);
+  if (count < 1) return button.remove();
+  button.lastElementChild.textContent = count;
+  if (userId === me) {
+    button.name = type === "reacted" ? "remove" : "add";
+    button.setAttribute("aria-pressed", String(type === "reacted"));
+  }
+}
+
+function countReply({ threadId }, change) {
+  const item = threadId && findMessage(threadId);
+  if (!item) return;
+  const line = item.querySelector(".chat-replies");
+  const count = Math.max(0, (Number.parseInt(line.textContent, 10) || 0) + change);
+  line.textContent = count === 0 ? "" : count === 1 ? "1 reply" : `${count} replies`;
+}
+
+function replyTo(item) {
+  const line = document.getElementById("replying");
+  form.elements.reply_to.value = item?.dataset.id ?? "";
+  line.hidden = !item;
+  line.querySelector("span").textContent = item ? `${item.querySelector("b").textContent}: ${excerpt(item)}` : "";
+  form.elements.content.focus();
+}
+
+// Reactions and replies without loading the page again.
+function attachMessages() {
+  list.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const { name, value } = event.submitter;
+    const messageId = event.target.closest("[data-id]").dataset.id;
+    const method = name === "add" ? "react" : "unreact";
+    rpc(method, { conversationId: conversation, messageId, emoji: value }).catch((error) => showBanner(`Not saved: ${error.message}.`));
+  });
+  list.addEventListener("click", (event) => {
+    const reply = event.target.closest(".chat-reply");
+    if (!reply) return;
+    event.preventDefault();
+    replyTo(reply.closest("[data-id]"));
+  });
+  document.getElementById("no-reply").addEventListener("click", (event) => {
+    event.preventDefault();
+    replyTo(null);
+  });
 }
 
 function showTyping(user, typing) {
@@ -179,7 +301,12 @@ function showMember(user) {
   document.getElementById("people").append(person);
 }
 
-function showUnread(room, unread) {
+function showUnread(room, unread, mentions) {
+  const mentioned = document.querySelector(`[data-room="${CSS.escape(room)}"] [data-mentions]`);
+  if (mentioned) {
+    mentioned.textContent = `@${mentions}`;
+    mentioned.hidden = !mentions;
+  }
   if (readForm && room === conversation) readForm.hidden = unread === 0;
   const badge = document.querySelector(`[data-room="${CSS.escape(room)}"] [data-unread]`);
   if (!badge) return;
@@ -188,7 +315,7 @@ function showUnread(room, unread) {
 }
 
 function showSnapshot(snapshot) {
-  for (const { conversationId, unread } of snapshot.unread) showUnread(conversationId, unread);
+  for (const { conversationId, unread, mentions } of snapshot.unread) showUnread(conversationId, unread, mentions);
   for (const person of document.querySelectorAll("[data-person]")) {
     const online = person.dataset.person === me || snapshot.online.includes(person.dataset.person);
     person.toggleAttribute("data-online", online);
@@ -196,7 +323,7 @@ function showSnapshot(snapshot) {
 }
 
 function handleFeedUpdate(data) {
-  if (data.type === "unread") showUnread(data.conversationId, data.unread);
+  if (data.type === "unread") showUnread(data.conversationId, data.unread, data.mentions);
   else if (data.type === "presence") showPerson(data.userId, data.online);
   else if (data.type === "membership" && data.conversationId !== conversation) location.reload();
 }
@@ -226,8 +353,10 @@ function attachForm() {
     form.dataset.pending = content;
     form.dataset.clientId = clientId;
     try {
-      showMessage(await rpc("send", { conversationId: conversation, content, clientId }));
+      const replied = form.elements.reply_to.value || undefined;
+      showMessage(await rpc("send", { conversationId: conversation, content, clientId, replyTo: replied }));
       if (field.value.trim() === content) field.value = "";
+      if (replied) replyTo(null);
       delete form.dataset.pending;
       lastTyping = 0;
     } catch (error) {
@@ -239,5 +368,6 @@ function attachForm() {
 if (page.dataset.token) {
   if (list) list.scrollTop = list.scrollHeight;
   if (form) attachForm();
+  if (form && list) attachMessages();
   connect();
 }

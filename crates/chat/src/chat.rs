@@ -1,7 +1,9 @@
 //! The handle of the chat: its parts, its configuration, and its tasks.
 
+mod cleanup;
 pub(crate) mod conversations;
 mod patrol;
+pub(crate) mod reading;
 mod relay;
 mod revocations;
 mod sending;
@@ -183,6 +185,8 @@ impl Service for Chat {
         tasks.spawn("chat cache", move |task| chat.clone().fill_caches(task));
         let chat = self.clone();
         tasks.spawn("chat token revocations", move |task| chat.clone().watch_revocations(task));
+        let chat = self.clone();
+        tasks.spawn("chat cleanup", move |task| chat.clone().clean_up(task));
         self.start_webhooks();
     }
 

@@ -66,6 +66,10 @@ section! {
         pub ping_interval: Period = Period::from_secs(25) => Period::from_millis(100)..,
         /// Whether a member who left and was added again can read what was said in between: hidden or visible.
         pub messages_during_absence: AbsenceMessages = AbsenceMessages::Hidden,
+        /// How often each node looks for messages that have expired.
+        pub expiry_interval: Period = Period::from_secs(10) => Period::from_millis(10)..,
+        /// Whether attachments may have http URLs. Otherwise, only https.
+        pub http_attachments: bool = false,
         /// The lease of a node. Other nodes set the users of a node offline when its lease has expired.
         pub node_lease: Period = Period::from_secs(9) => Period::from_millis(300)..,
         /// The key of Centrifugo's server API under /centrifugo/api, for back ends: env:NAME or file:PATH, at least 16 bytes. If it is

@@ -1,11 +1,16 @@
 //! Conversations: creation and titles.
 
+pub(crate) mod attachment;
 pub(crate) mod block;
 pub(crate) mod event;
+pub(crate) mod expiry;
 pub(crate) mod group;
+pub(crate) mod listed;
 pub(crate) mod member;
 pub(crate) mod message;
 pub(crate) mod outbox;
+pub(crate) mod reaction;
+pub(crate) mod search;
 
 use hob_database::{Database, Isolation, Transaction, from_row};
 use serde::Serialize;
@@ -37,9 +42,12 @@ pub struct Conversation {
     pub newest: u64,
     #[schema(value_type = String)]
     pub changed_at: Timestamp,
+    /// Messages are deleted after this time, in seconds. Missing: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_ttl: Option<u64>,
 }
 
-from_row!(Conversation { id, title, created_by, created_at, sequence, newest, changed_at });
+from_row!(Conversation { id, title, created_by, created_at, sequence, newest, changed_at, message_ttl });
 
 /// A conversation in the list of one of its members.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use crate::conversation::message::Message;
 use crate::database::{conversations, events, members, messages};
 use crate::error::Rollback;
 use crate::keys::{ConversationId, SocketId, UserId};
-use crate::{Chat, Error, NewConversation, NewMessage, ReceiptKind, TypingState};
+use crate::{Chat, Error, NewConversation, NewMessage, ReactionAction, ReceiptKind, TypingState};
 
 /// A conversation and what the bots say in it.
 struct Script {
@@ -90,16 +90,12 @@ async fn write_past(
         for turn in 0..PAST_MESSAGES {
             let before = PAST_MESSAGES - 1 - turn;
             let line = turn as usize % script.lines.len();
-            let new = NewMessage {
-                conversation: id.clone(),
-                sender: bots[turn as usize % bots.len()].clone(),
-                content: script.lines[line].to_owned(),
-                client_id: None,
-            };
+            let sender = bots[turn as usize % bots.len()].clone();
+            let new = NewMessage::text(id.clone(), sender, script.lines[line]);
             let next = NextSequence { sequence: last_sequence - before, newest: last_number - before };
             let ago = PAST_INTERVAL.mul_f64(before as f64 + 0.2 + 0.6 * noise(turn));
             let message =
-                Message { timestamp: Timestamp(tx.now().minus(ago)), ..Message::new(&tx, &new, next) };
+                Message { timestamp: Timestamp(tx.now().minus(ago)), ..Message::new(&tx, &new, next, None) };
             let payload = EventPayload::Message { message: message.clone() }.to_json()?;
             let event = Event { sequence: message.sequence, actor: message.sender_id.clone(), payload };
             sent.push((message, event));
@@ -141,6 +137,7 @@ async fn play(chat: &Chat, script: &Script, task: &Task) -> Result<(), Error> {
             chat.add_user_socket(bot, &socket).await?;
         }
     }
+    let mut last = None;
     for (turn, line) in script.lines.iter().cycle().enumerate() {
         let bot = &bots[turn % bots.len()];
         if !task.pause(Duration::from_millis(rand::random_range(PAUSE_MS))).await {
@@ -150,9 +147,15 @@ async fn play(chat: &Chat, script: &Script, task: &Task) -> Result<(), Error> {
         if !task.pause(Duration::from_millis(800)).await {
             break;
         }
-        let content = (*line).to_owned();
-        let new = NewMessage { conversation: id.clone(), sender: bot.clone(), content, client_id: None };
+        let mut new = NewMessage::text(id.clone(), bot.clone(), *line);
+        // Every other line answers the one before.
+        new.reply_to = last.take().filter(|_| turn % 2 == 1);
         if let Ok(message) = chat.send(&new).await? {
+            if turn % 4 == 1 {
+                let other = &bots[(turn + 1) % bots.len()];
+                let _ = chat.react(&id, &message.id, other, "👍", ReactionAction::Add).await?;
+            }
+            last = Some(message.id.clone());
             for reader in &bots {
                 let _ = chat.record_receipt(&id, reader, message.sequence, ReceiptKind::Read).await?;
             }

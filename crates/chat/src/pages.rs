@@ -1,5 +1,7 @@
 //! The chat's pages in the console.
 
+mod message;
+
 use std::time::Duration;
 
 use askama::Template;
@@ -11,12 +13,14 @@ use hob_web::components::RelativeTime;
 use hob_web::{Access, AuditDetail, Audited, Console, Credential, Form, Page, Problem, Query, Routes, Scope};
 use serde::Deserialize;
 
-use crate::conversation::message::Message;
 use crate::database::members;
 use crate::hub::node::{NodeInfo, NodeLoad};
 use crate::keys::UserId;
 use crate::routes::{conversation_id, ok_or_problem, sequence_number, user_id};
-use crate::{Chat, Conversation, Error, MessageRange, NewConversation, NewMessage, ReceiptKind};
+use crate::{
+    Chat, Conversation, Error, MessageRange, NewConversation, NewMessage, ReactionAction, ReceiptKind,
+};
+use message::{MessageRow, Quote};
 
 /// How long the token of a page is valid. A page that stays open longer must be reloaded.
 const TOKEN_TTL: Duration = Duration::from_secs(12 * 3600);
@@ -30,6 +34,7 @@ pub(crate) fn routes() -> Routes<Chat> {
         .page(Access::read("chat"), "/chat", chat)
         .page(Access::read("chat"), "/chat/operator", operator)
         .action(Access::write("chat"), Audited::No, "/chat/say", say)
+        .action(Access::write("chat"), Audited::No, "/chat/react", react)
         .action(Access::write("chat"), Audited::No, "/chat/read", mark_read)
         .action(Access::write("chat"), Audited::As("chat.conversation.open"), "/chat/open", open)
         .page(Access::Public, "/chat/assets/chat.js", async || {
@@ -53,6 +58,8 @@ struct ChatQuery {
     #[serde(rename = "as")]
     user: Option<String>,
     conversation: Option<String>,
+    /// The id of a message to reply to.
+    reply: Option<String>,
 }
 
 #[derive(Template)]
@@ -76,6 +83,12 @@ struct ChatPage {
     current: String,
     title: String,
     offset: u64,
+    /// The event up to which the page counts reactions.
+    counted: u64,
+    /// The message that the form replies to.
+    reply: Option<Quote>,
+    /// The address of the conversation.
+    here: String,
     /// Unread messages of the conversation.
     unread: u64,
     may_write: bool,
@@ -88,20 +101,12 @@ struct ConversationLink {
     title: String,
     href: String,
     unread: u64,
+    mentions: u64,
 }
 
 struct Person {
     id: String,
     online: bool,
-}
-
-struct MessageRow {
-    id: String,
-    sequence: u64,
-    sender: String,
-    content: String,
-    at: String,
-    time: String,
 }
 
 async fn chat(
@@ -125,13 +130,16 @@ async fn chat(
         current: String::new(),
         title: String::new(),
         offset: 0,
+        counted: 0,
+        reply: None,
+        here: String::new(),
         unread: 0,
         may_write,
         people: Vec::new(),
         messages: Vec::new(),
     };
     if let Some(id) = query.conversation.filter(|id| !id.is_empty()) {
-        show(&chat, &me, &id, &mut page).await?;
+        show(&chat, &me, &id, query.reply.as_deref(), &mut page).await?;
     }
     console.page("Chat", &page)
 }
@@ -140,13 +148,21 @@ async fn chat(
 ///
 /// Loading the page does not mark messages as read, because a page of another site can make the browser load this page.
 /// The script of the page marks them, or the user with a button.
-async fn show(chat: &Chat, me: &UserId, id: &str, page: &mut ChatPage) -> Result<(), Problem> {
+async fn show(
+    chat: &Chat,
+    me: &UserId,
+    id: &str,
+    reply: Option<&str>,
+    page: &mut ChatPage,
+) -> Result<(), Problem> {
     let id = conversation_id(id)?;
     let conversation = chat.conversation(&id).await?.ok_or_else(|| Problem::not_found("conversation"))?;
-    page.messages = ok_or_problem(chat.messages(&id, Some(me), MessageRange::Newest, MAX_MESSAGES).await)?
-        .into_iter()
-        .map(MessageRow::from)
-        .collect();
+    let newest = chat.list_messages(&id, Some(me), MessageRange::Newest, MAX_MESSAGES).await;
+    let newest = ok_or_problem(newest)?;
+    page.counted = newest.offset;
+    page.here = href(me.as_str(), id.as_str());
+    page.messages = message::rows(me, &page.here, newest.messages);
+    page.reply = page.messages.iter().find(|row| Some(row.id.as_str()) == reply).map(MessageRow::quote);
     let members: Vec<UserId> =
         chat.members(&id, "", MAX_PEOPLE).await?.into_iter().map(|member| member.user_id).collect();
     let presences = chat.presence(&members).await?;
@@ -166,6 +182,10 @@ async fn conversations(chat: &Chat, me: &UserId) -> Result<Vec<ConversationLink>
     let listed = chat.conversations_of(me, &PageRequest::first(100)).await?;
     let link = |row: crate::ConversationSummary| ConversationLink {
         unread: unread.iter().find(|count| count.conversation_id == row.id).map_or(0, |count| count.unread),
+        mentions: unread
+            .iter()
+            .find(|count| count.conversation_id == row.id)
+            .map_or(0, |count| count.mentions),
         href: href(me.as_str(), row.id.as_str()),
         id: row.id.to_string(),
         title: row.title,
@@ -200,17 +220,41 @@ struct SayForm {
     user: String,
     conversation: String,
     content: String,
+    /// The id of a message, or empty.
+    #[serde(default)]
+    reply_to: String,
 }
 
 /// Sends a message from a page without JavaScript.
 async fn say(State(chat): State<Chat>, Form(form): Form<SayForm>) -> Result<Redirect, Problem> {
-    let new = NewMessage {
-        conversation: conversation_id(&form.conversation)?,
-        sender: user_id("user", &form.user)?,
-        content: form.content,
-        client_id: None,
-    };
+    let (conversation, sender) = (conversation_id(&form.conversation)?, user_id("user", &form.user)?);
+    let mut new = NewMessage::text(conversation, sender, form.content);
+    new.reply_to = Some(form.reply_to).filter(|id| !id.is_empty());
     ok_or_problem(chat.send(&new).await)?;
+    Ok(Redirect::to(&href(&form.user, &form.conversation)))
+}
+
+#[derive(Deserialize)]
+struct ReactForm {
+    user: String,
+    conversation: String,
+    message: String,
+    /// The reaction to add, or empty.
+    #[serde(default)]
+    add: String,
+    /// The reaction to remove, or empty.
+    #[serde(default)]
+    remove: String,
+}
+
+/// Adds or removes a reaction from a page without JavaScript.
+async fn react(State(chat): State<Chat>, Form(form): Form<ReactForm>) -> Result<Redirect, Problem> {
+    let (id, user) = (conversation_id(&form.conversation)?, user_id("user", &form.user)?);
+    let (emoji, action) = match form.remove.as_str() {
+        "" => (&form.add, ReactionAction::Add),
+        _ => (&form.remove, ReactionAction::Remove),
+    };
+    ok_or_problem(chat.react(&id, &form.message, &user, emoji, action).await)?;
     Ok(Redirect::to(&href(&form.user, &form.conversation)))
 }
 
@@ -278,18 +322,4 @@ async fn operator(State(chat): State<Chat>, console: Console) -> Result<Page, Pr
 
 pub(crate) fn total(nodes: &[NodeInfo]) -> NodeLoad {
     nodes.iter().fold(NodeLoad::default(), |total, node| total.plus(node.load))
-}
-
-impl From<Message> for MessageRow {
-    fn from(message: Message) -> Self {
-        let at = message.timestamp.to_string();
-        Self {
-            id: message.id,
-            sequence: message.sequence,
-            sender: message.sender_id.to_string(),
-            content: message.content,
-            time: at.get(11..16).unwrap_or_default().to_owned(),
-            at,
-        }
-    }
 }

@@ -3,6 +3,7 @@
 mod conversations;
 mod feed;
 mod messages;
+mod reactions;
 mod server_api;
 mod users;
 mod view;
@@ -27,6 +28,7 @@ const WRITE: Access = Access::write("chat");
 pub(crate) fn routes() -> Routes<Chat> {
     let api = conversations::routes()
         .merge(messages::routes())
+        .merge(reactions::routes())
         .merge(users::routes())
         .merge(feed::routes())
         .merge(webhooks::routes());

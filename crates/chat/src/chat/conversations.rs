@@ -8,7 +8,6 @@ use hob_store::limit::{Algorithm, Decision, Quota};
 
 use crate::Error;
 use crate::chat::{Chat, Inner};
-use crate::config::AbsenceMessages;
 use crate::conversation::block::{self, BlockAction};
 use crate::conversation::event::Event;
 use crate::conversation::member::{self, Member, MemberStatus, Membership, Receipt, ReceiptKind};
@@ -198,7 +197,7 @@ impl Chat {
 
     /// Whether a member does not read what was said in their absence.
     pub(crate) fn hides_absence(&self, membership: &Membership) -> bool {
-        membership.returned_sequence > 0 && self.config().messages_during_absence == AbsenceMessages::Hidden
+        membership.hides_absence(self.config().messages_during_absence)
     }
 
     /// Reads messages, and fills the cache with the newest ones.
@@ -391,7 +390,7 @@ impl Chat {
         self.publish_change(id, done, CacheUpdate::Advance).await
     }
 
-    async fn publish_change(
+    pub(super) async fn publish_change(
         &self,
         id: &ConversationId,
         done: Result<Event, Refusal>,

@@ -117,8 +117,9 @@ impl Chat {
         let increments: Vec<UnreadIncrement> = members
             .into_iter()
             .map(|(user_id, version)| {
-                let count = messages.iter().filter(|message| counts(&user_id, &message.sender_id)).count();
-                UnreadIncrement { user_id, version, count }
+                let counted = || messages.iter().filter(|message| counts(&user_id, &message.sender_id));
+                let mentions = counted().filter(|message| message.mentions.contains(&user_id)).count();
+                UnreadIncrement { count: counted().count(), mentions, user_id, version }
             })
             .collect();
         let new = NewMessages { after, last: after + messages.len() as u64 };
@@ -176,8 +177,15 @@ impl Chat {
 
     /// Notifies a user's feed on this node, and returns the call that notifies the other nodes.
     fn unread_update_call(&self, count: &UnreadRow, total: u64) -> Call {
-        let UnreadRow { user_id, conversation_id, unread, stamp, .. } = count;
-        let update = FeedUpdate::Unread { conversation_id, unread: *unread, total, stamp: *stamp }.json();
+        let UnreadRow { user_id, conversation_id, unread, mentions, stamp, .. } = count;
+        let update = FeedUpdate::Unread {
+            conversation_id,
+            unread: *unread,
+            mentions: *mentions,
+            total,
+            stamp: *stamp,
+        };
+        let update = update.json();
         self.inner.hub.publish_transient_here(&ChannelName::Feed(user_id.clone()), user_id, &update);
         self.inner.hub.broker.feed_call(user_id, &update)
     }

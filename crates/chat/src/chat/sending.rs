@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{Chat, Inner};
 use crate::Error;
+use crate::conversation::attachment::AttachmentUrls;
 use crate::conversation::event::Event;
 use crate::conversation::group;
 use crate::conversation::message::{self, Message, NewMessage, SentMessage};
@@ -50,7 +51,7 @@ impl Chat {
 
     /// Sends a message, and says whether an earlier call has already sent it.
     pub async fn send_once(&self, new: &NewMessage) -> Answer<SentMessage> {
-        if let Err(refusal) = message::check(&new.content, new.client_id.as_deref()) {
+        if let Err(refusal) = message::check_new(new, self.attachment_urls()) {
             return Ok(Err(refusal));
         }
         // A repeated send is not counted and takes no lock.
@@ -70,6 +71,10 @@ impl Chat {
             // The task has panicked, or the process is ending.
             Err(_) => Err(DatabaseError::Uncertain { source: None }.into()),
         }
+    }
+
+    fn attachment_urls(&self) -> AttachmentUrls {
+        if self.config().http_attachments { AttachmentUrls::HttpsAndHttp } else { AttachmentUrls::Https }
     }
 
     /// Sends the messages that wait, if another task has not sent them meanwhile.

@@ -37,6 +37,27 @@ pub enum EventPayload {
     Renamed {
         title: String,
     },
+    /// Messages are deleted after this time, in seconds. `None`: never.
+    #[serde(rename_all = "camelCase")]
+    Expiry {
+        message_ttl: Option<u64>,
+    },
+    /// A user has reacted to a message. The sequence is that of the message.
+    #[serde(rename_all = "camelCase")]
+    Reacted {
+        message_id: String,
+        sequence: u64,
+        user_id: UserId,
+        emoji: String,
+    },
+    /// A user has removed a reaction.
+    #[serde(rename_all = "camelCase")]
+    Unreacted {
+        message_id: String,
+        sequence: u64,
+        user_id: UserId,
+        emoji: String,
+    },
 }
 
 /// An event with its sequence number.
@@ -125,6 +146,9 @@ impl EventPayload {
             Self::Joined { .. } => "joined",
             Self::Left { .. } => "left",
             Self::Renamed { .. } => "renamed",
+            Self::Expiry { .. } => "expiry",
+            Self::Reacted { .. } => "reacted",
+            Self::Unreacted { .. } => "unreacted",
         }
     }
 
@@ -134,7 +158,8 @@ impl EventPayload {
             Self::Message { message } | Self::Edited { message } | Self::Deleted { message } => {
                 Some(message.sequence)
             }
-            Self::Joined { .. } | Self::Left { .. } | Self::Renamed { .. } => None,
+            Self::Reacted { sequence, .. } | Self::Unreacted { sequence, .. } => Some(*sequence),
+            Self::Joined { .. } | Self::Left { .. } | Self::Renamed { .. } | Self::Expiry { .. } => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Messages of several senders in one transaction.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hob_database::{Database, Isolation, Transaction};
 
@@ -8,7 +8,7 @@ use crate::Error;
 use crate::conversation::event::{Event, EventPayload};
 use crate::conversation::message::{Message, NewMessage};
 use crate::conversation::{block, event, outbox};
-use crate::database::{blocks, conversations, events, members, messages};
+use crate::database::{blocks, conversations, events, members, mentions, messages};
 use crate::error::{Refusal, Rollback};
 use crate::keys::{ConversationId, UserId};
 
@@ -16,7 +16,7 @@ use crate::keys::{ConversationId, UserId};
 /// the same client id.
 pub(crate) type Sent = Option<(Message, Event)>;
 
-/// Sends messages that [`check`](super::message::check) accepted.
+/// Sends messages that [`check_new`](super::message::check_new) accepted.
 pub(crate) async fn send(database: &Database, all: &[&NewMessage]) -> Result<Vec<Sent>, Error> {
     let work = |tx: Transaction| async move { send_in(&tx, all).await };
     match database.write_with(Isolation::ReadCommitted, work).await {
@@ -47,6 +47,7 @@ async fn send_in(tx: &Transaction, all: &[&NewMessage]) -> Result<Vec<Sent>, Rol
         // Two messages have the same client id.
         return Err(Refusal::AlreadyExists.into());
     }
+    mentions::insert_all(tx, messages.iter().copied()).await?;
     for message in &messages {
         outbox::emit_message_created(tx, message)?;
     }
@@ -75,8 +76,9 @@ async fn number(
             may_send.remove(sender);
         }
     }
-    let accepted: Vec<usize> =
-        indexes.iter().copied().filter(|index| may_send.contains(&all[*index].sender)).collect();
+    let references = References::read(tx, conversation, indexes.iter().map(|index| all[*index])).await?;
+    let is_accepted = |new: &NewMessage| may_send.contains(&new.sender) && references.has_all(new);
+    let accepted: Vec<usize> = indexes.iter().copied().filter(|index| is_accepted(all[*index])).collect();
     let refused = count - accepted.len() as u64;
     if refused > 0 {
         conversations::give_back(tx, conversation, refused).await?;
@@ -85,7 +87,48 @@ async fn number(
     let first_number = last_number - count + 1;
     let numbered = accepted.into_iter().zip(0..).map(|(index, at)| {
         let next = event::NextSequence { sequence: first_sequence + at, newest: first_number + at };
-        (index, Message::new(tx, all[index], next))
+        (index, Message::new(tx, all[index], next, references.thread(all[index])))
     });
     Ok(numbered.collect())
+}
+
+/// What the new messages of a conversation refer to. Plain messages cost no query.
+#[derive(Debug, Default)]
+struct References {
+    /// The threads of the messages that they reply to.
+    threads: HashMap<String, String>,
+    /// The members that they mention.
+    members: HashSet<UserId>,
+}
+
+impl References {
+    async fn read<'a>(
+        tx: &Transaction,
+        conversation: &ConversationId,
+        all: impl Iterator<Item = &'a NewMessage>,
+    ) -> Result<Self, Error> {
+        let (mut replied, mut mentioned) = (HashSet::new(), HashSet::new());
+        for new in all {
+            replied.extend(new.reply_to.as_deref());
+            mentioned.extend(&new.mentions);
+        }
+        let mut references = Self::default();
+        if !replied.is_empty() {
+            references.threads = messages::threads(tx, conversation, &replied).await?;
+        }
+        if !mentioned.is_empty() {
+            references.members = members::among(tx, conversation, &mentioned).await?;
+        }
+        Ok(references)
+    }
+
+    /// Whether the message that this one replies to exists, and the users that it mentions are members.
+    fn has_all(&self, new: &NewMessage) -> bool {
+        new.reply_to.as_ref().is_none_or(|id| self.threads.contains_key(id))
+            && new.mentions.iter().all(|user| self.members.contains(user))
+    }
+
+    fn thread(&self, new: &NewMessage) -> Option<String> {
+        self.threads.get(new.reply_to.as_deref()?).cloned()
+    }
 }

@@ -7,6 +7,7 @@ use hob_database::{Database, Isolation, Read, Transaction, column, from_row};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::config::AbsenceMessages;
 use crate::conversation::MAX_MEMBERS;
 use crate::conversation::event::{self, Event, EventClass, EventPayload, Timestamp};
 use crate::conversation::outbox;
@@ -48,6 +49,11 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
+    /// Whether the member does not read what was said in their absence.
+    pub(crate) fn hides_absence(&self, absences: AbsenceMessages) -> bool {
+        self.returned_sequence > 0 && absences == AbsenceMessages::Hidden
+    }
+
     /// The epoch of the member's positions in the channel. It changes when events before a position become visible, so
     /// that the client reads the history again instead of recovering.
     pub(crate) fn epoch(&self, database: &str) -> String {

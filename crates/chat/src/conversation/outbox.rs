@@ -31,6 +31,8 @@ pub struct MessageCreated {
     /// The sequence of the message; 0 in events of older versions.
     #[serde(default)]
     pub sequence: u64,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<UserId>,
 }
 
 /// The payload of [`COUNTS`]. The key of the event is the conversation.
@@ -49,6 +51,7 @@ pub(crate) fn emit_message_created(tx: &Transaction, message: &Message) -> Resul
         sender_id: message.sender_id.clone(),
         timestamp: message.timestamp,
         sequence: message.sequence,
+        mentions: message.mentions.0.clone(),
     };
     let key = message.conversation_id.as_str();
     Ok(tx.emit(MESSAGE_CREATED, key, serde_json::to_string(&created)?)?)

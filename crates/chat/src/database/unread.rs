@@ -1,4 +1,5 @@
-//! Unread counts: messages of other members after the read pointer that are not deleted, without those of blocked users.
+//! Unread counts: messages of other members after the read pointer that are not deleted, without those of blocked users. And how
+//! many of them mention the member.
 
 use hob_database::{Read, sql};
 
@@ -17,7 +18,16 @@ macro_rules! count_where {
                          AND NOT EXISTS (SELECT 1 FROM chat_block b
                              WHERE (b.blocker = m.user_id AND b.blocked = x.sender)
                                 OR (b.blocker = x.sender AND b.blocked = m.user_id)))
-                 ELSE 0 END AS unread
+                 ELSE 0 END AS unread,
+                 CASE WHEN m.state = 'in' THEN (
+                     SELECT count(*) FROM chat_mention n
+                     JOIN chat_message x ON x.conversation = n.conversation AND x.sequence = n.sequence
+                     WHERE n.user_id = m.user_id AND n.conversation = m.conversation
+                         AND n.sequence > m.read_sequence
+                         AND NOT EXISTS (SELECT 1 FROM chat_block b
+                             WHERE (b.blocker = m.user_id AND b.blocked = x.sender)
+                                OR (b.blocker = x.sender AND b.blocked = m.user_id)))
+                 ELSE 0 END AS mentions
              FROM chat_member m JOIN chat_conversation c ON c.id = m.conversation
              WHERE ",
             $condition

@@ -22,6 +22,7 @@ pub(crate) enum FeedUpdate<'a> {
     Unread {
         conversation_id: &'a ConversationId,
         unread: u64,
+        mentions: u64,
         total: u64,
         stamp: u64,
     },

@@ -17,6 +17,7 @@ pub(super) fn routes() -> Routes<Chat> {
         .write(WRITE, Audited::As("chat.conversation.open"), routes!(open_conversation))
         .api(READ, routes!(get_conversation))
         .write(WRITE, Audited::As("chat.conversation.rename"), routes!(rename_conversation))
+        .write(WRITE, Audited::As("chat.conversation.expiry"), routes!(set_expiry))
         .api(READ, routes!(list_members))
         .write(WRITE, Audited::As("chat.member.add"), routes!(add_member))
         .write(WRITE, Audited::As("chat.member.remove"), routes!(remove_member))
@@ -161,6 +162,29 @@ async fn rename_conversation(
 ) -> Result<StatusCode, Problem> {
     let by = user_id("user_id", &body.user_id)?;
     ok_or_problem(chat.rename(&conversation_id(&id)?, &by, &body.title).await)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExpiryBody {
+    #[schema(max_length = 128)]
+    user_id: String,
+    /// In seconds, at most ten years. `null`: messages do not expire.
+    #[schema(minimum = 1, maximum = 315_360_000)]
+    message_ttl: Option<u64>,
+}
+
+/// Set after which time the messages of a conversation are deleted. Also applies to earlier messages.
+#[utoipa::path(put, path = "/api/v1/chat/conversations/{id}/expiry", params(("id" = String, Path, max_length = 128)), tag = "chat",
+    request_body = ExpiryBody, responses((status = 204)))]
+async fn set_expiry(
+    State(chat): State<Chat>,
+    Path(id): Path<String>,
+    Json(body): Json<ExpiryBody>,
+) -> Result<StatusCode, Problem> {
+    let by = user_id("user_id", &body.user_id)?;
+    ok_or_problem(chat.set_message_ttl(&conversation_id(&id)?, &by, body.message_ttl).await)?;
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -3,13 +3,13 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use hob_web::{Audited, Json, Path, Problem, Query, Routes};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
-use super::view::{MessageView, ReceiptView};
+use super::view::{AttachmentView, MessageList, MessageView, ReceiptView};
 use super::{READ, WRITE, conversation_id, ok_or_problem, sequence_number, user_id};
-use crate::{Chat, MessageRange, NewMessage, ReceiptKind, SentMessage, TypingState};
+use crate::{Attachment, Chat, MessageRange, NewMessage, ReceiptKind, SentMessage, TypingState};
 
 pub(super) fn routes() -> Routes<Chat> {
     Routes::new()
@@ -38,13 +38,7 @@ pub(crate) struct MessagesQuery {
     user_id: Option<String>,
 }
 
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct MessageList {
-    /// In the order of their sequence.
-    messages: Vec<MessageView>,
-}
-
-/// List messages of a conversation: the newest, or those after or before a sequence.
+/// List messages of a conversation with their reactions: the newest, or those after or before a sequence.
 #[utoipa::path(get, path = "/api/v1/chat/conversations/{id}/messages", tag = "chat",
     params(("id" = String, Path, max_length = 128), MessagesQuery), responses((status = 200, body = MessageList)))]
 async fn list_messages(
@@ -60,8 +54,8 @@ async fn list_messages(
     };
     let viewer = query.user_id.as_deref().map(|user| user_id("user_id", user)).transpose()?;
     let limit = query.limit.unwrap_or(50);
-    let messages = ok_or_problem(chat.messages(&conversation_id(&id)?, viewer.as_ref(), range, limit).await)?;
-    Ok(Json(MessageList { messages: messages.into_iter().map(MessageView::from).collect() }))
+    let page = chat.list_messages(&conversation_id(&id)?, viewer.as_ref(), range, limit).await;
+    Ok(Json(ok_or_problem(page)?.into()))
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -69,11 +63,23 @@ async fn list_messages(
 pub(crate) struct MessageBody {
     #[schema(max_length = 128)]
     sender_id: String,
+    /// May be missing if there are attachments.
+    #[serde(default)]
     #[schema(max_length = 4096)]
     content: String,
     /// A repeated request with the same id returns the first message.
     #[schema(max_length = 128)]
     client_id: Option<String>,
+    /// The id of the message of this conversation that this one replies to.
+    #[schema(max_length = 128)]
+    reply_to: Option<String>,
+    /// Members of the conversation.
+    #[serde(default)]
+    #[schema(max_items = 20, value_type = Vec<hob_web::Text128>)]
+    mentions: Vec<String>,
+    #[serde(default)]
+    #[schema(max_items = 8)]
+    attachments: Vec<AttachmentView>,
 }
 
 /// Send a message. It is in the database when the response arrives. The response to a repeated request has the status 200 and
@@ -85,11 +91,15 @@ async fn send_message(
     Path(id): Path<String>,
     Json(body): Json<MessageBody>,
 ) -> Result<(StatusCode, Json<MessageView>), Problem> {
+    let mentions: Result<Vec<_>, _> = body.mentions.iter().map(|user| user_id("mentions", user)).collect();
     let new = NewMessage {
         conversation: conversation_id(&id)?,
         sender: user_id("sender_id", &body.sender_id)?,
         content: body.content,
         client_id: body.client_id,
+        reply_to: body.reply_to,
+        mentions: mentions?,
+        attachments: body.attachments.into_iter().map(Attachment::from).collect(),
     };
     let (status, message) = match ok_or_problem(chat.send_once(&new).await)? {
         SentMessage::New(message) => (StatusCode::CREATED, message),

@@ -1,24 +1,38 @@
-//! The RPC methods: send, edit, delete, read, delivered, typing, block, unblock.
+//! The RPC methods of a connection: each is the operation of the same name of [`Chat`], as the user of the connection.
+
+mod reading;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::chat::conversations::TypingState;
+use crate::conversation::attachment::Attachment;
 use crate::conversation::block::BlockAction;
 use crate::conversation::member::ReceiptKind;
 use crate::conversation::message::NewMessage;
+use crate::conversation::reaction::ReactionAction;
 use crate::keys::{ConversationId, UserId};
 use crate::session::internal;
 use crate::session::protocol::{self, ReplyError};
 use crate::{Answer, Chat, Refusal};
 
+/// A message that a client sends, or publishes to a conversation.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct SendRequest {
-    conversation_id: ConversationId,
+    /// Ignored in a publication, which has a channel.
+    conversation_id: Option<ConversationId>,
+    /// May be missing if there are attachments.
+    #[serde(default)]
     content: String,
     #[serde(default)]
     client_id: Option<String>,
+    #[serde(default)]
+    reply_to: Option<String>,
+    #[serde(default)]
+    mentions: Vec<UserId>,
+    #[serde(default)]
+    attachments: Vec<Attachment>,
 }
 
 #[derive(Deserialize)]
@@ -56,13 +70,19 @@ struct BlockRequest {
     user_id: UserId,
 }
 
-/// A message that a client publishes to a conversation.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PublishedMessage {
-    content: String,
-    #[serde(default)]
-    client_id: Option<String>,
+struct ReactionRequest {
+    conversation_id: ConversationId,
+    message_id: String,
+    emoji: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExpiryRequest {
+    conversation_id: ConversationId,
+    message_ttl: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -77,9 +97,10 @@ pub(crate) async fn call(
 ) -> Result<Box<RawValue>, ReplyError> {
     match method {
         "send" => {
-            let SendRequest { conversation_id: conversation, content, client_id } = parse(data)?;
-            let new = NewMessage { conversation, sender: user.clone(), content, client_id };
-            serialize(chat.send(&new).await)
+            let mut request: SendRequest = parse(data)?;
+            let missing = || ReplyError::BAD_REQUEST.with_detail("data: missing field `conversationId`");
+            let conversation = request.conversation_id.take().ok_or_else(missing)?;
+            serialize(chat.send(&request.into_new(conversation, user)).await)
         }
         "edit" => {
             let EditRequest { conversation_id, message_id, content } = parse(data)?;
@@ -88,6 +109,17 @@ pub(crate) async fn call(
         "delete" => {
             let DeleteRequest { conversation_id, message_id } = parse(data)?;
             serialize(chat.delete(&conversation_id, &message_id, user).await)
+        }
+        "react" | "unreact" => {
+            let ReactionRequest { conversation_id, message_id, emoji } = parse(data)?;
+            let action = if method == "react" { ReactionAction::Add } else { ReactionAction::Remove };
+            let reacted = chat.react(&conversation_id, &message_id, user, &emoji, action).await;
+            serialize(reacted.map(|done| done.map(|_| EmptyResult {})))
+        }
+        "expire" => {
+            let ExpiryRequest { conversation_id, message_ttl } = parse(data)?;
+            let set = chat.set_message_ttl(&conversation_id, user, message_ttl).await;
+            serialize(set.map(|done| done.map(|()| EmptyResult {})))
         }
         "read" | "delivered" => {
             let ReceiptRequest { conversation_id, sequence } = parse(data)?;
@@ -106,8 +138,26 @@ pub(crate) async fn call(
             let action = if method == "block" { BlockAction::Block } else { BlockAction::Unblock };
             serialize(chat.block(user, &user_id, action).await.map(|done| done.map(|_| EmptyResult {})))
         }
-        _ => Err(ReplyError::METHOD_NOT_FOUND
-            .with_detail("use send, edit, delete, read, delivered, typing, block or unblock")),
+        _ => match reading::call(chat, user, method, data).await {
+            Some(answer) => answer,
+            None => Err(ReplyError::METHOD_NOT_FOUND.with_detail(METHODS)),
+        },
+    }
+}
+
+const METHODS: &str = "use send, edit, delete, react, unreact, expire, read, delivered, typing, block, unblock, messages, thread, \
+                       reactions, mentions or search";
+
+impl SendRequest {
+    fn into_new(self, conversation: ConversationId, sender: &UserId) -> NewMessage {
+        let Self { content, client_id, reply_to, mentions, attachments, .. } = self;
+        NewMessage {
+            client_id,
+            reply_to,
+            mentions,
+            attachments,
+            ..NewMessage::text(conversation, sender.clone(), content)
+        }
     }
 }
 
@@ -119,12 +169,12 @@ pub(crate) async fn publish(
     data: &RawValue,
 ) -> Result<(), ReplyError> {
     // The text of the message is enough.
-    let PublishedMessage { content, client_id } = if data.get().starts_with('"') {
-        PublishedMessage { content: parse(Some(data))?, client_id: None }
+    let new = if data.get().starts_with('"') {
+        let content: String = parse(Some(data))?;
+        NewMessage::text(conversation, user.clone(), content)
     } else {
-        parse(Some(data))?
+        parse::<SendRequest>(Some(data))?.into_new(conversation, user)
     };
-    let new = NewMessage { conversation, sender: user.clone(), content, client_id };
     serialize(chat.send(&new).await).map(drop)
 }
 

@@ -22,6 +22,8 @@ const MAX_INCREMENTS: usize = 100;
 pub struct UnreadCount {
     pub conversation_id: ConversationId,
     pub unread: u64,
+    /// How many of them mention the user.
+    pub mentions: u64,
     /// Grows with every change that can affect the count.
     pub stamp: u64,
 }
@@ -32,12 +34,14 @@ pub(crate) struct UnreadRow {
     pub(crate) user_id: UserId,
     pub(crate) conversation_id: ConversationId,
     pub(crate) unread: u64,
+    /// How many of them mention the user.
+    pub(crate) mentions: u64,
     pub(crate) stamp: u64,
     /// The last event that the count includes.
     pub(crate) sequence: u64,
 }
 
-from_row!(UnreadRow { user_id, conversation_id, unread, stamp, sequence });
+from_row!(UnreadRow { user_id, conversation_id, unread, mentions, stamp, sequence });
 
 /// New messages of a conversation: the sequences before the first and of the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub(crate) struct UnreadIncrement {
     pub(crate) user_id: UserId,
     pub(crate) version: u64,
     pub(crate) count: usize,
+    /// How many of these mention the member.
+    pub(crate) mentions: usize,
 }
 
 /// Whether the given counts are all counts of the user.
@@ -148,8 +154,8 @@ impl UnreadCounters {
         }
         let call = INCREMENT.on(&keys).arg(conversation.as_str()).arg(after).arg(last);
         let mut call = call.arg(serde_json::to_string(conversation)?);
-        for UnreadIncrement { user_id, version, count } in members {
-            call = call.arg(version).arg(count).arg(self.keys.feed_channel(user_id));
+        for UnreadIncrement { user_id, version, count, mentions } in members {
+            call = call.arg(version).arg(count).arg(mentions).arg(self.keys.feed_channel(user_id));
             call = call.arg(serde_json::to_string(user_id)?);
         }
         Ok(call)
@@ -184,7 +190,8 @@ impl UnreadCounters {
         keys.extend(counts.iter().map(|count| self.keys.unread(user, &count.conversation_id)));
         let call = WRITE.on(&keys).arg(scope.as_str());
         counts.iter().fold(call, |call, count| {
-            call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread).arg(count.sequence)
+            let call = call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread);
+            call.arg(count.sequence).arg(count.mentions)
         })
     }
 
@@ -208,6 +215,7 @@ fn read(mut reply: Reply) -> Result<CounterUpdate, Error> {
 
 impl From<UnreadRow> for UnreadCount {
     fn from(row: UnreadRow) -> Self {
-        Self { conversation_id: row.conversation_id, unread: row.unread, stamp: row.stamp }
+        let UnreadRow { conversation_id, unread, mentions, stamp, .. } = row;
+        Self { conversation_id, unread, mentions, stamp }
     }
 }

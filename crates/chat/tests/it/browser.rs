@@ -1,12 +1,12 @@
 //! The chat page in a real browser.
 
-use hob_chat::Config;
+use hob_chat::{Attachment, Config, ReactionAction};
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_testkit::page::{fill, find, press, text, wait_for_text};
 use hob_testkit::{Browser, JavaScript, LIMIT, Window, wait_for};
 use hob_web::Service as _;
 
-use crate::harness::{NEEDS, config, open, room, say, start, user};
+use crate::harness::{NEEDS, config, done, message, open, room, say, start, user};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_windows_chat_with_each_other() {
@@ -89,15 +89,74 @@ async fn example_page_chats() {
     wait_for_text(&bert, "#messages", "!Hello").await;
     wait_for_text(&anna, "#messages", "!Hello").await;
     assert_eq!(text(&anna, "#typing").await, "", "one's own typing is not shown");
+    press(&bert, "#messages button").await;
+    wait_for_text(&anna, "#messages button", "👍 1").await;
+    find(&bert, "#messages button[aria-pressed=true]").await;
     // A page that is opened later loads the messages.
     let carl = browser.open(Window::default()).await;
     carl.goto(&site).await.unwrap();
     fill(&carl, "#join input", "carl\u{e007}").await;
     wait_for_text(&carl, "#messages", "anna: !").await;
+    wait_for_text(&carl, "#messages button", "👍 1").await;
     wait_for_text(&anna, "#online", "anna, bert, carl").await;
     for window in [anna, bert, carl] {
         window.close().await.unwrap();
     }
+}
+
+/// Reactions, replies, mentions and attachments, as the server renders them and as they change.
+#[tokio::test(flavor = "multi_thread")]
+async fn page_shows_what_belongs_to_a_message() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let chat = open(&context).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
+    let id = room(&chat, "kitchen", &["anna", "bert"]).await;
+    let browser = Browser::start();
+    let window = browser.open(Window::default()).await;
+    window.goto(&app.url("/chat?as=anna&conversation=kitchen")).await.unwrap();
+    find(&window, "#chat[data-live]").await;
+    let mut new = message(&id, "bert", "Who has the ladle?");
+    new.mentions = vec![user("anna")];
+    let (url, name) = ("https://files.example/ladle.png".to_owned(), "<i>ladle</i>.png".to_owned());
+    new.attachments = vec![Attachment { url, name, media_type: "image/png".to_owned(), size: Some(2_048) }];
+    let question = done(chat.send(&new).await);
+    let item = format!("#m-{}", question.id);
+    let (thumb, file) =
+        (format!("{item} .chat-reaction"), format!("{item} .chat-file[href^='https://files']"));
+    // The same page again: rendered by the server.
+    for turn in 1..=2 {
+        wait_for_text(&window, &file, "<i>ladle</i>.png image/png, 2 KiB").await;
+        find(&window, &format!("{item}.mentioned")).await;
+        press(&window, &format!("{item} .chat-add")).await;
+        wait_for_text(&window, &format!("{thumb}[aria-pressed=true] span"), "1").await;
+        done(chat.react(&id, &question.id, &user("bert"), "👍", ReactionAction::Add).await);
+        wait_for_text(&window, &format!("{thumb} span"), "2").await;
+        press(&window, &thumb).await;
+        wait_for_text(&window, &format!("{thumb}[aria-pressed=false] span"), "1").await;
+        press(&window, &format!("{item} .chat-reply")).await;
+        wait_for_text(&window, "#replying", "bert: Who has the ladle?").await;
+        fill(&window, "#content", "Second drawer\u{e007}").await;
+        wait_for_text(&window, "#messages .own .chat-quote", "bert Who has the ladle?").await;
+        wait_for_text(&window, &format!("{item} .chat-replies"), ["1 reply", "2 replies"][turn - 1]).await;
+        done(chat.react(&id, &question.id, &user("bert"), "👍", ReactionAction::Remove).await);
+        find(&window, &format!("{item} .chat-reactions:not(:has(.chat-reaction))")).await;
+        window.goto(&app.url("/chat?as=anna&conversation=kitchen")).await.unwrap();
+        find(&window, "#chat[data-live]").await;
+    }
+    wait_for_text(&window, &format!("{item} .chat-replies"), "2 replies").await;
+    window.close().await.unwrap();
+    // Without JavaScript, the same buttons are forms.
+    let window = browser.open(Window { scripts: JavaScript::Off, ..Window::default() }).await;
+    window.goto(&app.url("/chat?as=anna&conversation=kitchen")).await.unwrap();
+    press(&window, &format!("{item} .chat-add")).await;
+    wait_for_text(&window, &format!("{thumb}[aria-pressed=true] span"), "1").await;
+    press(&window, &thumb).await;
+    find(&window, &format!("{item} .chat-reactions:not(:has(.chat-reaction))")).await;
+    press(&window, &format!("{item} .chat-reply")).await;
+    wait_for_text(&window, "#replying", "bert: Who has the ladle?").await;
+    fill(&window, "#content", "Third drawer\u{e007}").await;
+    wait_for_text(&window, &format!("{item} .chat-replies"), "3 replies").await;
+    window.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

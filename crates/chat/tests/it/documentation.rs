@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::process::Stdio;
 use std::time::Duration;
 
-use hob_chat::{Chat, ReceiptKind, TypingState};
+use hob_chat::{Chat, ReactionAction, ReceiptKind, TypingState};
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_testkit::LIMIT;
 use hob_web::Service as _;
@@ -74,15 +74,18 @@ async fn documented_publications_are_sent() {
     let all = [
         "deleted",
         "edited",
+        "expiry",
         "joined",
         "left",
         "membership",
         "message",
         "presence",
+        "reacted",
         "receipt",
         "renamed",
         "snapshot",
         "typing",
+        "unreacted",
         "unread",
     ];
     assert_eq!(sent.keys().collect::<Vec<_>>(), all);
@@ -95,11 +98,15 @@ async fn change_everything(chat: &Chat) {
     new.client_id = Some("a1".to_owned());
     let sent = done(chat.send(&new).await);
     done(chat.edit(&id, &sent.id, &anna, "Hello!").await);
+    for action in [ReactionAction::Add, ReactionAction::Remove] {
+        done(chat.react(&id, &sent.id, &user("dora"), "👍", action).await);
+    }
     done(chat.record_receipt(&id, &anna, sent.sequence, ReceiptKind::Read).await);
     done(chat.delete(&id, &sent.id, &anna).await);
     done(chat.add_member(&id, &carl, None).await);
     done(chat.remove_member(&id, &carl, None).await);
     done(chat.rename(&id, &anna, "Lobby").await);
+    done(chat.set_message_ttl(&id, &anna, Some(86_400)).await);
     room(chat, "other", &["anna", "bert"]).await;
 }
 

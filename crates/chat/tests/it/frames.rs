@@ -61,7 +61,7 @@ async fn invalid_publication_is_reported_by_field() {
     let rpc = |method: &str, data: Value| json!({ "rpc": { "method": method, "data": data } });
     for (command, expected) in [
         (publish(json!({ "content": 1 })), "bad request: data: content: invalid type: integer `1`"),
-        (publish(json!({ "clientId": "1" })), "bad request: data: missing field `content`"),
+        (publish(json!({ "clientId": "1" })), "bad request: content: must not be empty"),
         (publish(json!({ "content": "x", "clientId": 1 })), "bad request: data: clientId: invalid type"),
         (publish(json!(5)), "bad request: data: "),
         (publish(json!(["x"])), "bad request: data: expected an object"),

@@ -112,12 +112,7 @@ pub(crate) async fn say(chat: &Chat, room: &ConversationId, sender: &str, conten
 }
 
 pub(crate) fn message(room: &ConversationId, sender: &str, content: &str) -> NewMessage {
-    NewMessage {
-        conversation: room.clone(),
-        sender: user(sender),
-        content: content.to_owned(),
-        client_id: None,
-    }
+    NewMessage::text(room.clone(), user(sender), content)
 }
 
 #[track_caller]

@@ -1,7 +1,7 @@
 //! Messages: sent once, in order; and the cache of recent messages (C7).
 
 use hob_chat::keys::ConversationId;
-use hob_chat::{Chat, Config, MessageRange, Refusal};
+use hob_chat::{Attachment, Chat, Config, MessageRange, Refusal};
 use hob_fixtures::every_service;
 use hob_service::ServiceContext;
 use hob_store::cmd;
@@ -101,11 +101,23 @@ every_service! {
         // JSON takes six bytes for this character.
         let mut longest = message(&id, "anna", &"\u{1}".repeat(4_096));
         longest.client_id = Some("\u{1}".repeat(128));
+        let attachment = Attachment {
+            url: format!("https://files.example/{}", "a".repeat(2_026)),
+            name: "\\".repeat(255),
+            media_type: format!("text/{}", "x".repeat(122)),
+            size: Some((1 << 53) - 1),
+        };
+        longest.attachments = vec![attachment; 8];
+        let users: Vec<_> = (10..30).map(|n| user(&format!("{}{n}", "\\".repeat(126)))).collect();
+        for mentioned in &users {
+            done(chat.add_member(&id, mentioned, None).await);
+        }
+        longest.mentions = users;
         done(chat.send(&longest).await);
         let item = wait_for("the message to be cached", LIMIT, async || cached(&context, &id).await.pop()).await;
-        assert!((6 * 4_096..=32 * 1_024).contains(&item.len()), "{}", item.len());
+        assert!((48 * 1_024..=64 * 1_024).contains(&item.len()), "{}", item.len());
         let shown = include_str!("../../../../schemas/chat.toml").lines().find(|line| line.contains(r#"json = "message","#));
-        assert!(shown.is_some_and(|line| line.contains("32 KiB")), "{shown:?}");
+        assert!(shown.is_some_and(|line| line.contains("64 KiB")), "{shown:?}");
     }
 
     /// C7: a cache that lost a message or missed an event is not served.

@@ -1,18 +1,18 @@
 -- Add new messages of a conversation to the counters of its members, and notify their feeds.
 -- KEYS  for each member: held hash, total, unread counter of the conversation
 -- ARGV  conversation, sequence before the messages, sequence of the last one, conversation as JSON, then for each member:
---       the member's version, how many of the messages count, channel of the feed, user as JSON
+--       the member's version, how many of the messages count, how many of these mention the member, channel of the feed, user as JSON
 -- Returns {'counted', number of a member whose counter does not directly precede the messages or is lost, so that it must be
 --         recounted, …}
 -- No TTLs: see write.lua.
 local conversation, before, last = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local answer, counters, held_by, feeds = {'counted'}, {}, {}, {}
 for member = 1, #KEYS / 3 do
-  local key, at = member * 3 - 2, member * 4 + 1
+  local key, at = member * 3 - 2, member * 5
   -- A value of another client in one member's key must not stop the others.
   local held = redis.pcall('HMGET', KEYS[key], 'total', conversation)
   local total = string.match(held[1] or '', '^%d+$')
-  local stamp, count, sequence = string.match(held[2] or '', '^(%d+):(%d+):(%d+)$')
+  local stamp, count, sequence, mentions = string.match(held[2] or '', '^(%d+):(%d+):(%d+):(%d+)$')
   local version, more = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   if not total or not stamp then
     answer[#answer + 1] = member
@@ -22,14 +22,15 @@ for member = 1, #KEYS / 3 do
       answer[#answer + 1] = member
     else
       count, total, stamp = int(count + more), int(total + more), int(last + version)
-      held_by[#held_by + 1] = {KEYS[key], stamp .. ':' .. count .. ':' .. ARGV[3], total}
+      mentions = int(mentions + ARGV[at + 2])
+      held_by[#held_by + 1] = {KEYS[key], stamp .. ':' .. count .. ':' .. ARGV[3] .. ':' .. mentions, total}
       if more > 0 then
         local size = #counters
         counters[size + 1], counters[size + 2] = KEYS[key + 1], total
         counters[size + 3], counters[size + 4] = KEYS[key + 2], count
-        feeds[#feeds + 1] = {ARGV[at + 2], '{"origin":"","actor":' .. ARGV[at + 3] ..
-          ',"data":{"type":"unread","conversationId":' .. ARGV[4] .. ',"unread":' .. count .. ',"total":' .. total ..
-          ',"stamp":' .. stamp .. '}}'}
+        feeds[#feeds + 1] = {ARGV[at + 3], '{"origin":"","actor":' .. ARGV[at + 4] ..
+          ',"data":{"type":"unread","conversationId":' .. ARGV[4] .. ',"unread":' .. count .. ',"mentions":' .. mentions ..
+          ',"total":' .. total .. ',"stamp":' .. stamp .. '}}'}
       end
     end
   end
