@@ -2,6 +2,8 @@
 
 mod cleanup;
 pub(crate) mod conversations;
+mod erasure;
+pub(crate) mod export;
 mod patrol;
 pub(crate) mod reading;
 mod relay;

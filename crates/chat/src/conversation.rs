@@ -2,6 +2,7 @@
 
 pub(crate) mod attachment;
 pub(crate) mod block;
+pub(crate) mod erasure;
 pub(crate) mod event;
 pub(crate) mod expiry;
 pub(crate) mod group;

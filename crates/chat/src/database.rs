@@ -4,6 +4,7 @@
 pub(crate) mod blocks;
 pub(crate) mod conversations;
 pub(crate) mod deliveries;
+pub(crate) mod erasures;
 pub(crate) mod events;
 pub(crate) mod json_list;
 pub(crate) mod members;

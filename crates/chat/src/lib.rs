@@ -27,6 +27,7 @@ pub use chat::reading::Mentions;
 pub use config::{AbsenceMessages, Config};
 pub use conversation::attachment::Attachment;
 pub use conversation::block::BlockAction;
+pub use conversation::erasure::{ErasedMessages, Erasure};
 pub use conversation::event::{Event, EventPayload, Timestamp};
 pub use conversation::listed::{ListedMessage, MessagePage, Thread};
 pub use conversation::member::{Member, Receipt, ReceiptKind};
@@ -48,4 +49,4 @@ pub use store::unread::UnreadCount;
 pub use webhook::{NoticeClass, Webhook, WebhookUrl};
 
 /// The database tables of the chat.
-pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat", "0002_token_revocation", "0003_visibility", "0004_webhooks", "0005_reactions", "0006_replies_mentions_attachments", "0007_search", "0008_expiry");
+pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("chat": "0001_chat", "0002_token_revocation", "0003_visibility", "0004_webhooks", "0005_reactions", "0006_replies_mentions_attachments", "0007_search", "0008_expiry", "0009_erasure");

@@ -1,6 +1,7 @@
 //! The HTTP API for other services, and the WebSocket endpoint.
 
 mod conversations;
+mod erasure;
 mod feed;
 mod messages;
 mod reactions;
@@ -29,6 +30,7 @@ pub(crate) fn routes() -> Routes<Chat> {
     let api = conversations::routes()
         .merge(messages::routes())
         .merge(reactions::routes())
+        .merge(erasure::routes())
         .merge(users::routes())
         .merge(feed::routes())
         .merge(webhooks::routes());

@@ -1,4 +1,4 @@
-//! Messages that are deleted in the background, because they have expired.
+//! What is deleted in the background: messages that have expired, and the data of users who are deleted.
 
 use hob_database::UnixMs;
 use hob_service::Task;
@@ -22,17 +22,17 @@ impl Chat {
         self.publish_change(id, set, CacheUpdate::Advance).await
     }
 
-    /// Deletes expired messages.
+    /// Deletes expired messages and the data of users who are deleted.
     pub(super) async fn clean_up(self, task: Task) {
         let every = self.config().expiry_interval.get();
         loop {
-            let go_on = match self.expire_due().await {
+            let go_on = match self.clean_up_once().await {
                 // There may be more.
-                Ok(deleted) if deleted > 0 => !task.is_stopping(),
-                Ok(_) => task.pause(every).await,
+                Ok(true) => !task.is_stopping(),
+                Ok(false) => task.pause(every).await,
                 Err(error) => {
                     if !error.is_reported() {
-                        tracing::warn!(%error, "failed to delete expired messages, retrying");
+                        tracing::warn!(%error, "failed to delete expired messages or users, retrying");
                     }
                     task.pause(every).await
                 }
@@ -42,6 +42,12 @@ impl Chat {
                 return;
             }
         }
+    }
+
+    /// Whether anything was deleted.
+    async fn clean_up_once(&self) -> Result<bool, Error> {
+        let expired = self.expire_due().await?;
+        Ok(self.erase_next().await? || expired > 0)
     }
 
     /// Deletes some of the expired messages; returns their number.

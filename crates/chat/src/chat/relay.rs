@@ -154,8 +154,17 @@ impl Chat {
     pub(crate) async fn recount_member(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
         match database::unread::of_member(&self.inner.database, id, user).await? {
             Some(count) => self.write_counts(&[count]).await,
-            None => Ok(()),
+            None => self.delete_counts(id, user).await,
         }
+    }
+
+    /// Deletes the counters of a user who is deleted: nothing in the database counts for the user.
+    async fn delete_counts(&self, id: &ConversationId, user: &UserId) -> Result<(), Error> {
+        let Inner { database, unread, .. } = &*self.inner;
+        if database::unread::of_user(database, user).await?.is_empty() {
+            unread.delete(id, user).await?;
+        }
+        Ok(())
     }
 
     async fn write_counts(&self, counts: &[UnreadRow]) -> Result<(), Error> {

@@ -124,18 +124,39 @@ pub(crate) async fn write(
 /// Erases the content of a deleted message from earlier events.
 pub(crate) async fn erase_content(tx: &Transaction, message: &Message) -> Result<(), Rollback> {
     let erased = message.clone();
-    for payload in
-        [EventPayload::Message { message: erased.clone() }, EventPayload::Edited { message: erased }]
-    {
-        let (json, id) = (payload.to_json()?, &message.conversation_id);
-        events::set_payload(tx, id, message.sequence, payload.kind(), &json).await?;
-    }
-    Ok(())
+    replace(tx, message, &EventPayload::Message { message: erased.clone() }).await?;
+    replace(tx, message, &EventPayload::Edited { message: erased }).await
+}
+
+/// Replaces the payload of the events of the same kind that are about a message.
+pub(crate) async fn replace(
+    tx: &Transaction,
+    message: &Message,
+    payload: &EventPayload,
+) -> Result<(), Rollback> {
+    let (json, id) = (payload.to_json()?, &message.conversation_id);
+    Ok(events::set_payload(tx, id, message.sequence, payload.kind(), &json).await?)
 }
 
 impl EventPayload {
     pub(crate) fn to_json(&self) -> serde_json::Result<String> {
         serde_json::to_string(self)
+    }
+
+    /// Replaces a user, in events that are not about the text of a message. `false` if the event is about another user.
+    pub(crate) fn rename_user(&mut self, from: &UserId, to: &UserId) -> bool {
+        match self {
+            Self::Joined { user_id }
+            | Self::Left { user_id }
+            | Self::Reacted { user_id, .. }
+            | Self::Unreacted { user_id, .. }
+                if user_id == from =>
+            {
+                *user_id = to.clone();
+                true
+            }
+            _ => false,
+        }
     }
 
     fn kind(&self) -> &'static str {

@@ -113,3 +113,40 @@ pub(crate) async fn membership_changes_after(
          WHERE conversation = $1 AND sequence > $2 AND kind IN ('joined', 'left') ORDER BY sequence DESC");
     Ok(database.all(events.bind(conversation).bind(sequence)).await?)
 }
+
+/// Events after a sequence number that are not about the text of a message, oldest first.
+pub(crate) async fn not_about_messages(
+    database: &impl Read,
+    conversation: &ConversationId,
+    sequence: u64,
+    limit: u16,
+) -> Result<Vec<Event>, Error> {
+    let events =
+        sql("SELECT sequence, actor, payload FROM chat_event WHERE conversation = $1 AND sequence > $2
+         AND kind NOT IN ('message', 'edited', 'deleted') ORDER BY sequence LIMIT $3");
+    Ok(database.all(events.bind(conversation).bind(sequence).bind(limit)).await?)
+}
+
+/// Replaces the actor and the payload of an event.
+pub(crate) async fn replace(
+    tx: &Transaction,
+    conversation: &ConversationId,
+    event: &Event,
+) -> Result<(), Error> {
+    let update =
+        sql("UPDATE chat_event SET actor = $3, payload = $4 WHERE conversation = $1 AND sequence = $2");
+    let update = update.bind(conversation).bind(event.sequence).bind(&event.actor).bind(&event.payload);
+    Ok(tx.execute(update).await.map(drop)?)
+}
+
+/// Replaces an actor of the events about a message with the sender of the message.
+pub(crate) async fn set_actor_about(
+    tx: &Transaction,
+    message: &Message,
+    actor: &UserId,
+) -> Result<(), Error> {
+    let update = sql("UPDATE chat_event SET actor = $4 WHERE conversation = $1 AND about = $2 AND actor = $3
+                 AND kind IN ('message', 'edited', 'deleted')");
+    let update = update.bind(&message.conversation_id).bind(message.sequence).bind(actor);
+    Ok(tx.execute(update.bind(&message.sender_id)).await.map(drop)?)
+}

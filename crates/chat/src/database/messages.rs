@@ -280,3 +280,46 @@ pub(crate) async fn search(
         sql(search).bind(query.fts5()).bind(query.tsquery()).bind(user).bind(absent).bind(conversation);
     Ok(database.page(search, &NEWEST_FIRST, request).await?)
 }
+
+/// Messages of a user in a conversation, including deleted ones, in order.
+pub(crate) async fn of_sender(
+    database: &impl Read,
+    conversation: &ConversationId,
+    sender: &UserId,
+    limit: u16,
+) -> Result<Vec<Message>, Error> {
+    let list = select!("WHERE x.conversation = $1 AND x.sender = $2 ORDER BY x.sequence LIMIT $3");
+    Ok(database.all(list.bind(conversation).bind(sender).bind(limit)).await?)
+}
+
+/// The message that came with an event.
+pub(crate) async fn at(
+    database: &impl Read,
+    conversation: &ConversationId,
+    sequence: u64,
+) -> Result<Option<Message>, Error> {
+    let query = select!("WHERE x.conversation = $1 AND x.sequence = $2");
+    Ok(database.optional(query.bind(conversation).bind(sequence)).await?)
+}
+
+/// Replaces the sender of a message and the id that the sender chose.
+pub(crate) async fn set_sender(tx: &Transaction, message: &Message) -> Result<(), Error> {
+    let update = sql("UPDATE chat_message SET sender = $2, client_id = $3 WHERE id = $1");
+    let update = update.bind(&message.id).bind(&message.sender_id).bind(message.client_id.as_deref());
+    Ok(tx.execute(update).await.map(drop)?)
+}
+
+/// Messages of a user in a conversation after a sequence that are not deleted, in order.
+pub(crate) async fn of_sender_after(
+    database: &impl Read,
+    conversation: &ConversationId,
+    sender: &UserId,
+    after: u64,
+    limit: u16,
+) -> Result<Vec<Message>, Error> {
+    let list = select!(
+        "WHERE x.conversation = $1 AND x.sender = $2 AND x.sequence > $3 AND x.deleted = FALSE
+         ORDER BY x.sequence LIMIT $4"
+    );
+    Ok(database.all(list.bind(conversation).bind(sender).bind(after).bind(limit)).await?)
+}

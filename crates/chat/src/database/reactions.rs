@@ -1,6 +1,6 @@
 //! `chat_reaction`: which user has reacted to which message.
 
-use hob_database::{Keyset, Page, PageRequest, Query, Read, Transaction, ValueKind, from_row, sql};
+use hob_database::{Keyset, Page, PageRequest, Query, Read, Transaction, UnixMs, ValueKind, from_row, sql};
 
 use crate::Error;
 use crate::conversation::message::Message;
@@ -117,4 +117,27 @@ pub(crate) async fn list(
                  OR (b.blocker = r.user_id AND b.blocked = $3))");
     let list = list.bind(&message.conversation_id).bind(message.sequence).bind(viewer).bind(emoji);
     Ok(database.page(list, &BY_EMOJI, request).await?)
+}
+
+/// A reaction of a user: the conversation, the sequence of the message, and the emoji.
+pub(crate) async fn first_of_user(
+    tx: &Transaction,
+    user: &UserId,
+) -> Result<Option<(ConversationId, u64, String)>, Error> {
+    let first = sql("SELECT conversation, sequence, emoji FROM chat_reaction WHERE user_id = $1
+                     ORDER BY conversation, sequence, emoji LIMIT 1");
+    Ok(tx.optional(first.bind(user)).await?)
+}
+
+/// The reactions of a user in a conversation after a message: the sequence of the message, the emoji, and the time.
+pub(crate) async fn of_user_after(
+    database: &impl Read,
+    conversation: &ConversationId,
+    user: &UserId,
+    after: u64,
+    limit: u16,
+) -> Result<Vec<(u64, String, UnixMs)>, Error> {
+    let list = sql("SELECT sequence, emoji, reacted_at FROM chat_reaction
+         WHERE user_id = $1 AND conversation = $2 AND sequence > $3 ORDER BY sequence, emoji LIMIT $4");
+    Ok(database.all(list.bind(user).bind(conversation).bind(after).bind(limit)).await?)
 }

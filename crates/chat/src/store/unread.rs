@@ -4,7 +4,7 @@
 use hob_database::{Database, from_row};
 use hob_schema::Layout;
 use hob_store::repair::{self, KeyType};
-use hob_store::{CLOCK, Call, FromRedisValue as _, Reply, Script, Store};
+use hob_store::{CLOCK, Call, FromRedisValue as _, Reply, Script, Store, cmd};
 use serde::Serialize;
 
 use crate::keys::{ConversationId, Keys, UserId};
@@ -193,6 +193,14 @@ impl UnreadCounters {
             let call = call.arg(count.conversation_id.as_str()).arg(count.stamp).arg(count.unread);
             call.arg(count.sequence).arg(count.mentions)
         })
+    }
+
+    /// Deletes the counters of a user who has no others than that of this conversation.
+    pub(crate) async fn delete(&self, conversation: &ConversationId, user: &UserId) -> Result<(), Error> {
+        let Self { store, keys } = self;
+        let delete = cmd("DEL").arg(keys.unread(user, conversation)).arg(keys.unread_total(user)).take();
+        store.run::<u64>(delete).await?;
+        Ok(store.run::<u64>(cmd("DEL").arg(keys.unread_held(user)).take()).await.map(drop)?)
     }
 
     /// Writes all counters of a user again. Returns the total.

@@ -6,6 +6,7 @@ mod client;
 mod conversations;
 mod disconnect;
 mod documentation;
+mod erasure;
 mod expiry;
 mod foreign;
 mod frames;

@@ -1,6 +1,7 @@
 //! Full-text search: the same on both databases, and only in what the user can read.
 
-use hob_chat::{BlockAction, Chat};
+use hob_chat::{BlockAction, Chat, MIGRATIONS};
+use hob_database::{Database, Migrations, PerDialect, Query, Read as _, Transaction, sql};
 use hob_fixtures::{TestApp, TestContext, every_service};
 use hob_web::Service as _;
 use serde_json::{Value, json};
@@ -107,5 +108,40 @@ every_service! {
         say(&chat, &id, "bert", "coffee two").await;
         done(chat.add_member(&id, &user("anna"), None).await);
         assert_eq!(search(&app, "anna", "coffee").await, ["coffee one"], "what was said in her absence is hidden");
+    }
+}
+
+/// The upgrade indexes the messages that are there.
+#[tokio::test]
+async fn existing_messages_are_indexed_by_the_migration() {
+    let (folder, postgres) = (tempfile::tempdir().unwrap(), hob_testkit::Postgres::start());
+    let file = folder.path().join("hob.db").to_str().unwrap().to_owned();
+    for url in [file, postgres.url()] {
+        let address = url.parse().unwrap();
+        let last = MIGRATIONS.steps.iter().position(|step| step.name == "0007_search").unwrap();
+        let before = Migrations { steps: &MIGRATIONS.steps[..last], ..MIGRATIONS };
+        let database = Database::open(&address, &[before]).await.unwrap();
+        let old = |tx: Transaction| async move {
+            for insert in [
+                "INSERT INTO chat_conversation (id, title, created_by, created_at, sequence, newest, changed_at)
+                 VALUES ('r', 'Room', 'anna', 1, 2, 2, 1)",
+                "INSERT INTO chat_member (conversation, user_id, state, joined_at, read_sequence, delivered_sequence, version)
+                 VALUES ('r', 'anna', 'in', 1, 0, 0, 1)",
+                "INSERT INTO chat_message (conversation, sequence, number, id, sender, content, sent_at, deleted)
+                 VALUES ('r', 1, 1, 'one', 'anna', 'Black tea', 1, FALSE), ('r', 2, 2, 'two', 'anna', '', 1, TRUE)",
+            ] {
+                tx.execute(sql(insert)).await?;
+            }
+            Ok::<_, hob_database::Error>(())
+        };
+        database.write(old).await.unwrap();
+        database.close().await;
+        let database = Database::open(&address, &[MIGRATIONS]).await.unwrap();
+        let count: Query<(u64,)> = sql(PerDialect {
+            sqlite: "SELECT count(*) FROM chat_search WHERE chat_search MATCH 'words : (\"black\" AND \"tea\")' AND id = 'one'",
+            postgres: "SELECT count(*) FROM chat_message WHERE search @@ to_tsquery('simple', 'black & tea') AND id = 'one'",
+        });
+        assert_eq!(database.one(count).await.unwrap().0, 1, "{url}");
+        database.close().await;
     }
 }

@@ -120,6 +120,11 @@ fn destroyed_deployment_is_restored_from_a_backup() {
     let body = r#"{"sender_id":"anna","content":"after the restore"}"#;
     assert_eq!(server.post(MESSAGES, body).status, 201);
     assert_eq!(messages(&server).len(), found.len() + 1);
+    // The copies have a search index as well.
+    for words in ["%22message%200%22", "after%20the%20restore"] {
+        let found = server.get(&format!("/api/v1/chat/users/anna/search?q={words}&limit=1"));
+        assert!(found.body.contains("\"content\""), "{words}: {} {}", found.status, found.body);
+    }
 }
 
 /// Redis has newer data than the backup, so it must not be used with the restored database.
