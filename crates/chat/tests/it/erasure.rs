@@ -113,7 +113,7 @@ every_service! {
         assert_eq!(messages[150]["content"], "149");
         assert_eq!(of("reaction")[0]["emoji"], "👍");
         assert_eq!(records.last().unwrap(), &json!({ "type": "end" }));
-        assert_eq!(export(&app, "nobody").await.len(), 2, "the user and the end");
+        assert_eq!(export(&app, "dora").await.len(), 2, "the user and the end");
     }
 
     async fn deleted_user_leaves_nothing(context: TestContext) {
