@@ -10,6 +10,7 @@ pub(crate) mod channel_name;
 mod client;
 mod clients;
 mod control;
+mod frame;
 mod listener;
 pub(crate) mod node;
 mod recent_sockets;
@@ -30,7 +31,8 @@ pub(crate) use channel::{Activation, Channel, Delivery, JoinLeave};
 use client::BlockChange;
 pub(crate) use client::Client;
 pub(crate) use control::{Confirmation, Control, ControlCommand, ControlMessage};
-pub(crate) use write_queue::{NextWrite, WriteLimits};
+pub(crate) use frame::{SharedPush, SocketFrame};
+pub(crate) use write_queue::{NextWrite, WriteLimits, WriteQueue};
 
 use crate::Error;
 use crate::conversation::event::{self, Event};
@@ -40,7 +42,7 @@ use crate::hub::node::{Node, NodeLoad};
 use crate::hub::recent_sockets::RecentSockets;
 use crate::hub::transient::FeedUpdate;
 use crate::keys::{ConversationId, Incarnation, Keys, SocketId, UserId};
-use crate::session::protocol::{Unsubscribe, unsubscribe_push};
+use crate::session::protocol::{Push, Unsubscribe};
 use crate::store::presence::{Presence, PresenceStore};
 
 /// How many events are read from the database at a time.
@@ -449,6 +451,6 @@ impl Hub {
 
     fn end_subscription(&self, channel: &Channel, client: &Client) {
         self.unsubscribe(&channel.name, &client.socket);
-        client.queue.push(unsubscribe_push(&channel.name, Unsubscribe::INSUFFICIENT));
+        client.queue.push(Push::unsubscribe(&channel.name, Unsubscribe::INSUFFICIENT));
     }
 }

@@ -42,7 +42,7 @@ pub use hub::channel_name::ChannelName;
 pub use hub::node::{NodeInfo, NodeLoad};
 pub use namespace::Namespace;
 #[doc(hidden)]
-pub use session::protocol::parse_frame;
+pub use session::protocol::{FrameFormat, parse_frame};
 pub use session::token;
 pub use store::presence::{Presence, PresenceChange};
 pub use store::unread::UnreadCount;

@@ -13,13 +13,15 @@ mod webhooks;
 use std::time::Duration;
 
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{Extension, State};
+use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use hob_net::SocketWriter;
 use hob_web::{Access, Credential, Origin, Problem, Routes};
+use serde::Deserialize;
 
 use crate::keys::{ConversationId, UserId};
+use crate::session::protocol::Format;
 use crate::session::websocket;
 use crate::{Chat, Error, Refusal};
 
@@ -37,11 +39,30 @@ pub(crate) fn routes() -> Routes<Chat> {
     api.merge(server_api::routes()).socket(Access::Public, "/connection/websocket", connect)
 }
 
+/// The sub-protocols of the WebSocket.
+const PROTOBUF: &str = "centrifuge-protobuf";
+const JSON: &str = "centrifuge-json";
+
+/// How a client that cannot choose a sub-protocol chooses the encoding.
+#[derive(Deserialize)]
+struct Encoding {
+    format: Option<String>,
+    cf_protocol: Option<String>,
+}
+
+impl Encoding {
+    fn format(&self) -> Format {
+        let named = [&self.format, &self.cf_protocol].into_iter().flatten().any(|name| name == "protobuf");
+        if named { Format::Protobuf } else { Format::Json }
+    }
+}
+
 /// The WebSocket endpoint for Centrifugo clients. The first command carries the token.
 async fn connect(
     State(chat): State<Chat>,
     origin: Origin,
     credential: Credential,
+    Query(encoding): Query<Encoding>,
     writer: Option<Extension<SocketWriter>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -57,6 +78,9 @@ async fn connect(
     }
     let max = config.max_frame_bytes as usize;
     let writer = writer.map(|Extension(writer)| writer);
+    let upgrade = upgrade.protocols([PROTOBUF, JSON]);
+    let is_protobuf = upgrade.selected_protocol().is_some_and(|protocol| protocol == PROTOBUF);
+    let format = if is_protobuf { Format::Protobuf } else { encoding.format() };
     upgrade
         // Small, because each idle connection has one. It grows with the frame.
         .read_buffer_size(1024)
@@ -64,7 +88,7 @@ async fn connect(
         .max_write_buffer_size(1024 * 1024)
         .max_message_size(max)
         .max_frame_size(max)
-        .on_upgrade(move |socket| websocket::serve(chat, credential, writer, socket))
+        .on_upgrade(move |socket| websocket::serve(chat, format, credential, writer, socket))
 }
 
 pub(crate) fn conversation_id(id: &str) -> Result<ConversationId, Problem> {

@@ -9,15 +9,17 @@ mod sign_in;
 pub mod token;
 pub(crate) mod websocket;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use hob_net::SocketWriter;
 use hob_web::{Credential, CredentialWatch};
 
-use self::protocol::{Command, Disconnect, Publication, ReplyError, ReplyResult};
+use self::protocol::{
+    ClientInfo, Command, Disconnect, Format, PresenceResult, PresenceStatsResult, Publication, Reply, ReplyError,
+    ReplyResult,
+};
 use self::rate_limit::TokenBucket;
 use self::recovery::{Recovery, delivered_after};
 use crate::conversation::event::Event;
@@ -25,7 +27,7 @@ use crate::conversation::member::{self, Membership};
 use crate::conversation::message::MessageRange;
 use crate::hub::channel_name::ChannelName;
 use crate::hub::{Activation, Channel, Client, JoinLeave};
-use crate::keys::{ConversationId, UserId};
+use crate::keys::{ConversationId, SocketId, UserId};
 use crate::{Chat, Config, Error};
 
 /// The most bytes of publications in the first reply. The rest follows as pushes.
@@ -38,6 +40,7 @@ pub(crate) struct Session {
     chat: Chat,
     config: Arc<Config>,
     client: Option<Arc<Client>>,
+    format: Format,
     /// Writes to the connection, until the client has it.
     writer: Option<SocketWriter>,
     /// Looks up the credential that issued the token.
@@ -45,7 +48,7 @@ pub(crate) struct Session {
     /// The connection ends with that credential.
     credential: CredentialWatch,
     /// The reply to a connect command that was rejected.
-    rejection: Option<Bytes>,
+    rejection: Option<Reply>,
     expires_s: i64,
     /// When the connection is closed unless its token is refreshed.
     expires_at: Instant,
@@ -61,7 +64,12 @@ pub(crate) struct Session {
 type CommandResult = Result<Option<ReplyResult>, Disconnect>;
 
 impl Session {
-    pub(crate) fn new(chat: Chat, credentials: Credential, writer: Option<SocketWriter>) -> Self {
+    pub(crate) fn new(
+        chat: Chat,
+        format: Format,
+        credentials: Credential,
+        writer: Option<SocketWriter>,
+    ) -> Self {
         let config = chat.config();
         let now = Instant::now();
         let command_bucket =
@@ -72,6 +80,7 @@ impl Session {
             chat,
             config,
             client: None,
+            format,
             writer,
             credentials,
             credential: CredentialWatch::default(),
@@ -90,7 +99,11 @@ impl Session {
         self.client.clone()
     }
 
-    pub(crate) fn take_rejection(&mut self) -> Option<Bytes> {
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    pub(crate) fn take_rejection(&mut self) -> Option<Reply> {
         self.rejection.take()
     }
 
@@ -150,7 +163,7 @@ impl Session {
             Some(ReplyResult::Error(ReplyError::TOO_MANY_REQUESTS))
         };
         if let Some(result) = result {
-            client.queue.reply(protocol::reply(id, &result));
+            client.queue.reply(&Reply::new(id, result));
         }
         Ok(())
     }
@@ -169,7 +182,7 @@ impl Session {
         } else if let Some(request) = command.presence_stats {
             self.presence(client, &request.channel)
                 .await
-                .map(|presence| ReplyResult::PresenceStats(stats(&presence)))
+                .map(|result| ReplyResult::PresenceStats(PresenceStatsResult::new(result.presence.values())))
         } else if let Some(history) = command.history {
             self.history(client, history).await
         } else if let Some(call) = command.rpc {
@@ -177,7 +190,7 @@ impl Session {
         } else if let Some(refresh) = command.refresh {
             return self.refresh(client, &refresh.token).await;
         } else if command.ping.is_some() {
-            Ok(ReplyResult::Ping(protocol::Empty {}))
+            Ok(ReplyResult::Ping)
         } else if let Some(refresh) = command.sub_refresh {
             self.refresh_subscription(client, &refresh).await
         } else if command.connect.is_some() {
@@ -277,19 +290,19 @@ impl Session {
                     publications,
                     recovered,
                     was_recovering: request.recover,
-                    data: None,
+                    ..protocol::SubscribeResult::default()
                 });
-                protocol::reply(id, &result)
+                Reply::new(id, result)
             };
             if let Some(since) = since
                 && older.iter().map(|event| event.payload.len()).sum::<usize>() > MAX_FIRST_REPLY_BYTES
             {
-                client.queue.reply(reply(since, Vec::new()));
+                client.queue.reply(&reply(since, Vec::new()));
                 let (channel, conversation) = (Arc::clone(channel), conversation.clone());
                 self.recoveries.push(Recovery { channel, conversation, since });
                 return Ok(());
             }
-            match channel.activate(client, since, reply) {
+            match channel.activate(client, since, |offset, missed| vec![reply(offset, missed)]) {
                 Activation::Active => return Ok(()),
                 Activation::Revoked => {
                     self.membership(conversation, &client.user).await?;
@@ -325,13 +338,10 @@ impl Session {
         }
         self.chat.inner.hub.load_channel(channel).await.map_err(internal)?;
         let snapshot = self.chat.feed_snapshot(user).await.map_err(internal)?;
-        let snapshot = serde_json::value::to_raw_value(&snapshot).map_err(|error| internal(error.into()))?;
+        let data = serde_json::to_vec(&snapshot).map_err(|error| internal(error.into()))?;
         let reply = |_, _| {
-            let data = Some(snapshot);
-            protocol::reply(
-                id,
-                &ReplyResult::Subscribe(protocol::SubscribeResult { data, ..Default::default() }),
-            )
+            let result = protocol::SubscribeResult { data, ..Default::default() };
+            vec![Reply::new(id, ReplyResult::Subscribe(result))]
         };
         match channel.activate(client, None, reply) {
             Activation::Active => Ok(()),
@@ -353,7 +363,7 @@ impl Session {
         self.channels.remove(&channel);
         self.recoveries.retain(|recovery| recovery.channel.name != channel);
         self.chat.inner.hub.unsubscribe(&channel, &client.socket);
-        Ok(ReplyResult::Unsubscribe(protocol::Empty {}))
+        Ok(ReplyResult::Unsubscribe)
     }
 
     /// The server ends subscriptions too, and the session is not notified.
@@ -370,26 +380,24 @@ impl Session {
         let Some(conversation) = conversation(&publish.channel)? else {
             return self.publish_named(client, publish).await;
         };
-        rpc::publish(&self.chat, &client.user, conversation, &publish.data).await?;
-        Ok(ReplyResult::Publish(protocol::Empty {}))
+        let data = protocol::client_json(&publish.data)?;
+        rpc::publish(&self.chat, &client.user, conversation, data).await?;
+        Ok(ReplyResult::Publish)
     }
 
-    async fn presence(&self, client: &Client, channel: &str) -> Result<protocol::PresenceResult, ReplyError> {
+    async fn presence(&self, client: &Client, channel: &str) -> Result<PresenceResult, ReplyError> {
         let Some(conversation) = conversation(channel)? else {
             return self.presence_named(client, channel).await;
         };
         let members = self.chat.online_members(&conversation, &client.user).await.map_err(internal)?;
         let members = members.map_err(|refusal| rpc::error_of(&refusal))?;
-        let mut presence = BTreeMap::new();
-        for (user, sockets) in members {
-            for socket in sockets {
-                let client = socket.to_string();
-                let info =
-                    protocol::ClientInfo { user: user.to_string(), client: client.clone(), chan_info: None };
-                presence.insert(client, info);
-            }
-        }
-        Ok(protocol::PresenceResult { presence })
+        let info = |user: &UserId, socket: &SocketId| ClientInfo {
+            user: user.to_string(),
+            client: socket.to_string(),
+            ..ClientInfo::default()
+        };
+        let clients = members.iter().flat_map(|(user, sockets)| sockets.iter().map(|one| info(user, one)));
+        Ok(PresenceResult::new(clients))
     }
 
     async fn history(
@@ -425,8 +433,10 @@ impl Session {
         if call.method == "typing" && !self.typing_bucket.take(Instant::now()) {
             return Err(ReplyError::TOO_MANY_REQUESTS);
         }
-        let data = rpc::call(&self.chat, &client.user, &call.method, call.data.as_deref()).await?;
-        Ok(ReplyResult::Rpc(protocol::RpcResult { data }))
+        let data = Some(call.data.as_slice()).filter(|data| !data.is_empty());
+        let data = data.map(protocol::client_json).transpose()?;
+        let result = rpc::call(&self.chat, &client.user, &call.method, data).await?;
+        Ok(ReplyResult::Rpc(protocol::RpcResult { data: result.get().as_bytes().to_vec() }))
     }
 }
 
@@ -439,11 +449,6 @@ fn conversation(channel: &str) -> Result<Option<ConversationId>, ReplyError> {
         }
         Err(()) => Ok(None),
     }
-}
-
-fn stats(result: &protocol::PresenceResult) -> protocol::PresenceStatsResult {
-    let users: HashSet<&str> = result.presence.values().map(|info| info.user.as_str()).collect();
-    protocol::PresenceStatsResult { num_clients: result.presence.len(), num_users: users.len() }
 }
 
 /// Logs the error, unless the store does. The client gets a temporary error and can retry.

@@ -1,6 +1,6 @@
 //! Protocols: RESP, HTTP responses, frames of the chat.
 
-use hob_chat::ChannelName;
+use hob_chat::{ChannelName, FrameFormat};
 use hob_engine::{ProtocolError, RequestParser};
 use hob_load::generator::read_response;
 use hob_schema_proxy::requests_in_pieces;
@@ -56,10 +56,15 @@ pub fn http_response(data: &[u8]) {
 
 /// A frame of a chat client is parsed or rejected, and the name of a channel is displayed as it was parsed.
 pub fn chat_frame(data: &[u8]) {
-    let _ = hob_chat::parse_frame(data);
+    let _ = hob_chat::parse_frame(FrameFormat::Json, data);
     if let Some(text) = crate::text(data)
         && let Ok(name) = text.parse::<ChannelName>()
     {
         assert_eq!(name.to_string().parse(), Ok(name));
     }
+}
+
+/// A Protobuf frame of a chat client is rejected, or its commands are the same after being encoded and decoded again.
+pub fn chat_protobuf(data: &[u8]) {
+    let _ = hob_chat::parse_frame(FrameFormat::Protobuf, data);
 }

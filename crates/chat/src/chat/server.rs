@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -15,7 +14,7 @@ use crate::hub::{Client, ControlCommand};
 use crate::keys::{ConversationId, NamedChannel, SocketId, UserId};
 use crate::namespace::{self, NewSubscription, Stream, SubscribeError};
 use crate::session::channels::subscribe_result;
-use crate::session::protocol::{self, ClientInfo, Disconnect, Unsubscribe};
+use crate::session::protocol::{ClientInfo, Disconnect, Push, Refresh, Reply, Unsubscribe, seconds_until};
 use crate::store::history::Position;
 
 /// The most channels that a node lists.
@@ -117,17 +116,18 @@ impl Chat {
                 namespace,
                 since: since.clone().map(|(epoch, offset)| Position { epoch, offset }),
                 gets_join_leave: namespace.join_leave && namespace.force_push_join_leave,
-                chan_info: info.as_deref().map(protocol::raw),
+                chan_info: info.clone().unwrap_or_default().into_bytes(),
                 expires_s: *expires_s,
             };
-            let push = |stream: Stream| {
+            let pushes = |stream: Stream| {
                 let mut result = subscribe_result(stream);
-                result.was_recovering = since.is_some();
-                result.data = data.as_deref().map(protocol::raw);
-                let json = serde_json::to_string(&result).map_err(Error::from)?;
-                Ok(protocol::push(channel, "subscribe", &json))
+                result.data = data.clone().unwrap_or_default().into_bytes();
+                let missed = std::mem::take(&mut result.publications).into_iter();
+                let missed = missed.map(|missed| Push::publication(channel, missed));
+                let pushes = std::iter::once(Push::subscribe(channel, result)).chain(missed);
+                Ok(pushes.map(Reply::from).collect())
             };
-            match self.inner.namespaces.subscribe(new, push).await {
+            match self.inner.namespaces.subscribe(new, pushes).await {
                 Err(SubscribeError::Failed(error)) => return Err(error),
                 Err(SubscribeError::Interrupted) if self.inner.hub.is_connected(user, &client.socket) => {
                     return Err(Error::Unconfirmed);
@@ -150,7 +150,7 @@ impl Chat {
             own.retain(|name| channel.is_empty() || name.to_string() == channel);
             for name in &own {
                 if hub.unsubscribe(name, &client.socket) {
-                    client.queue.push(protocol::unsubscribe_push(name, Unsubscribe::SERVER));
+                    client.queue.push(Push::unsubscribe(name, Unsubscribe::SERVER));
                 }
             }
             for name in namespaces.channels_of(&client.socket) {
@@ -185,9 +185,8 @@ impl Chat {
             match expires_s.filter(|expires_s| *expires_s > now_s()) {
                 Some(expires_s) => {
                     client.set_refreshed_until(Some(self.end_of_connection(expires_s)));
-                    let ttl = expires_s - now_s();
-                    let refresh = format!(r#"{{"push":{{"refresh":{{"expires":true,"ttl":{ttl}}}}}}}"#);
-                    client.queue.push(Bytes::from(refresh));
+                    let ttl = seconds_until(expires_s);
+                    client.queue.push(Push::refresh(Refresh { expires: true, ttl }));
                 }
                 None => client.queue.close(Disconnect::EXPIRED),
             }
@@ -201,7 +200,7 @@ impl Chat {
         let info = |user: &UserId, socket: SocketId| ClientInfo {
             user: user.to_string(),
             client: socket.to_string(),
-            chan_info: None,
+            ..ClientInfo::default()
         };
         let clients = users.iter().zip(sockets);
         Ok(clients.flat_map(|(user, sockets)| sockets.into_iter().map(move |one| info(user, one))).collect())

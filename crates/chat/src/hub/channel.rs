@@ -4,16 +4,15 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::client::Client;
-use super::write_queue::TextFrame;
+use super::frame::{SharedPush, SocketFrame};
 use crate::conversation::event::{Event, EventPayload};
 use crate::hub::channel_name::ChannelName;
 use crate::keys::{SocketId, UserId};
-use crate::session::protocol::{self, Publication};
+use crate::session::protocol::{Presence, Publication, Push, Reply, Unsubscribe};
 
 /// How many events are kept in memory, for clients that reconnect soon.
 const MAX_RECENT_EVENTS: usize = 64;
@@ -54,7 +53,7 @@ struct Subscription {
 #[derive(Debug)]
 enum SubscriptionState {
     /// Transient publications are held until the subscription is active.
-    Pending(Vec<TextFrame>),
+    Pending(Vec<SocketFrame>),
     Active,
 }
 
@@ -127,14 +126,14 @@ impl Channel {
     }
 
     /// Removes the subscriptions of a user and notifies the clients.
-    pub(crate) fn remove_user(&self, user: &UserId, reason: protocol::Unsubscribe) {
-        let frame = TextFrame::from(protocol::unsubscribe_push(&self.name, reason));
+    pub(crate) fn remove_user(&self, user: &UserId, reason: Unsubscribe) {
+        let push = SharedPush::from(Push::unsubscribe(&self.name, reason));
         let mut state = self.state.lock();
         state.watched_users.remove(user);
         state.subscriptions.retain(|_, subscription| {
             let keep = subscription.client.user != *user;
             if !keep {
-                subscription.client.queue.push(frame.clone());
+                subscription.client.queue.push_shared(&push, 0);
             }
             keep
         });
@@ -202,13 +201,13 @@ impl Channel {
         self.state.lock().watched_users.iter().cloned().collect()
     }
 
-    /// Activates a subscription. The client gets the reply first, if it is not empty, made from the channel's
-    /// position and the publications that the client missed; then everything that follows.
+    /// Activates a subscription. The client gets the replies first, made from the channel's position and the
+    /// publications that the client missed; then everything that follows.
     pub(crate) fn activate(
         &self,
         client: &Client,
         since: Option<u64>,
-        reply: impl FnOnce(u64, Vec<Publication>) -> Bytes,
+        replies: impl FnOnce(u64, Vec<Publication>) -> Vec<Reply>,
     ) -> Activation {
         let mut state = self.state.lock();
         let ChannelState { position, recent, subscriptions, .. } = &mut *state;
@@ -225,15 +224,14 @@ impl Channel {
             let events = recent.iter().filter(|event| event.sequence > since && !client.hides(&event.actor));
             missed = events.map(Publication::from).collect();
         }
-        let reply = reply(position, missed);
-        if !reply.is_empty() {
-            client.queue.reply(reply);
+        for reply in replies(position, missed) {
+            client.queue.reply(&reply);
         }
         if let SubscriptionState::Pending(pending) =
             std::mem::replace(&mut subscription.state, SubscriptionState::Active)
         {
-            for frame in pending {
-                client.queue.push(frame);
+            for frame in &pending {
+                client.queue.push_frame(frame);
             }
         }
         Activation::Active
@@ -255,8 +253,8 @@ impl Channel {
             state.recent.pop_front();
         }
         state.recent.push_back(event.clone());
-        let frame = protocol::publication_push(&self.name, &Publication::from(event));
-        let delivered = state.fan_out(&frame.into(), &event.actor);
+        let push = Push::publication(&self.name, Publication::from(event));
+        let delivered = state.fan_out(&push.into(), &event.actor);
         state.apply_membership(event, &self.name);
         Delivery::Delivered(delivered)
     }
@@ -279,23 +277,24 @@ impl Channel {
     }
 
     fn push_transient(&self, data: &str, receives: impl Fn(&Client) -> bool) -> u64 {
-        let frame = TextFrame::from(protocol::transient_push(&self.name, data));
+        let push = SharedPush::from(Push::transient(&self.name, data));
         let mut state = self.state.lock();
         let receivers =
             state.subscriptions.values_mut().filter(|subscription| receives(&subscription.client));
-        receivers.fold(0, |delivered, subscription| delivered + subscription.push_or_hold(&frame, delivered))
+        receivers.fold(0, |delivered, subscription| delivered + subscription.push_or_hold(&push, delivered))
     }
 
     /// Sends a join or leave push to the subscriptions that asked for them.
     pub(crate) fn publish_presence(&self, user: &UserId, online: bool) -> u64 {
-        let frame = TextFrame::from(protocol::presence_push(&self.name, user, online));
+        let announce = if online { Push::join } else { Push::leave };
+        let push = SharedPush::from(announce(&self.name, Presence::of(user)));
         let mut delivered = 0;
         for subscription in self.state.lock().subscriptions.values() {
             if subscription.is_active()
                 && subscription.join_leave == JoinLeave::Enabled
                 && !subscription.client.hides(user)
             {
-                subscription.client.queue.push_shared(&frame, delivered);
+                subscription.client.queue.push_shared(&push, delivered);
                 delivered += 1;
             }
         }
@@ -339,15 +338,16 @@ impl Subscription {
 
     /// Pushes a transient publication, or holds it until the subscription is active. Returns how many were pushed. Events
     /// are not held: they are recovered by sequence number.
-    fn push_or_hold(&mut self, frame: &TextFrame, delivered: u64) -> u64 {
+    fn push_or_hold(&mut self, push: &SharedPush, delivered: u64) -> u64 {
+        let queue = &self.client.queue;
         match &mut self.state {
             SubscriptionState::Active => {
-                self.client.queue.push_shared(frame, delivered);
+                queue.push_shared(push, delivered);
                 1
             }
             SubscriptionState::Pending(pending) => {
                 if pending.len() < MAX_PENDING {
-                    pending.push(frame.clone());
+                    pending.push(push.frame(queue.format()).clone());
                 }
                 0
             }
@@ -356,11 +356,11 @@ impl Subscription {
 }
 
 impl ChannelState {
-    fn fan_out(&self, frame: &TextFrame, actor: &UserId) -> u64 {
+    fn fan_out(&self, push: &SharedPush, actor: &UserId) -> u64 {
         let mut delivered = 0;
         for subscription in self.subscriptions.values() {
             if subscription.is_active() && !subscription.client.hides(actor) {
-                subscription.client.queue.push_shared(frame, delivered);
+                subscription.client.queue.push_shared(push, delivered);
                 delivered += 1;
             }
         }
@@ -376,11 +376,11 @@ impl ChannelState {
             }
             Some(EventPayload::Left { user_id }) => {
                 self.watched_users.remove(&user_id);
-                let frame = TextFrame::from(protocol::unsubscribe_push(name, protocol::Unsubscribe::SERVER));
+                let push = SharedPush::from(Push::unsubscribe(name, Unsubscribe::SERVER));
                 self.subscriptions.retain(|_, subscription| {
                     let keep = subscription.client.user != user_id;
                     if !keep {
-                        subscription.client.queue.push(frame.clone());
+                        subscription.client.queue.push_shared(&push, 0);
                     }
                     keep
                 });

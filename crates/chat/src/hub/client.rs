@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Instant;
 
 use hob_database::{Database, UnixMs};
-use hob_net::SocketWriter;
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
 
-use super::write_queue::{WriteLimits, WriteQueue};
+use super::write_queue::WriteQueue;
 use crate::Error;
 use crate::database::blocks;
 use crate::keys::{SocketId, UserId};
@@ -41,12 +40,12 @@ pub(crate) enum BlockChange {
 }
 
 impl Client {
-    pub(crate) fn new(user: UserId, limits: WriteLimits, writer: Option<SocketWriter>) -> Self {
+    pub(crate) fn new(user: UserId, queue: WriteQueue) -> Self {
         let socket = SocketId::new(format!("{:032x}", rand::random::<u128>()));
         Self {
             socket: socket.expect("32 hexadecimal digits are an id"),
             user,
-            queue: WriteQueue::new(limits, writer),
+            queue,
             token_issued_ms: AtomicI64::default(),
             refreshed_until: RwLock::default(),
             hidden: RwLock::default(),

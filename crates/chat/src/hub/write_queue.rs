@@ -7,12 +7,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::Bytes;
 use hob_net::{DirectWrite, SocketWriter};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::session::protocol::Disconnect;
+use super::frame::{SharedPush, SocketFrame};
+use crate::session::protocol::{Disconnect, Format, Push, Reply};
 
 /// A queue of frames for one connection.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
     changed: Notify,
     limits: WriteLimits,
+    format: Format,
     /// Writes pushes directly, if the connection is not encrypted.
     writer: Option<SocketWriter>,
 }
@@ -34,10 +36,6 @@ pub(crate) struct WriteLimits {
 /// How many connections the publishing task writes to. The tasks of the other connections do it themselves, so
 /// that the publishing task does not block its thread for longer than some milliseconds.
 const MAX_DIRECT_WRITES: u64 = 1_024;
-
-/// A push as a WebSocket frame, encoded once and shared by all receivers.
-#[derive(Clone, Debug)]
-pub(crate) struct TextFrame(Bytes);
 
 #[derive(Debug, Default)]
 struct QueueState {
@@ -69,8 +67,8 @@ struct Pace {
 /// What to write next.
 #[derive(Debug)]
 pub(crate) enum NextWrite {
-    /// Frames, joined by newlines.
-    Frames(Vec<u8>),
+    /// The payload of a frame with one or more messages.
+    Messages(Vec<u8>),
     /// The rest of a push.
     Flush,
     /// A close frame.
@@ -84,48 +82,26 @@ const MAX_BURST: u8 = 4;
 /// How many times as long the interval of a busy connection can become.
 const MAX_STRETCH: u32 = 5;
 
-impl From<Bytes> for TextFrame {
-    fn from(payload: Bytes) -> Self {
-        let mut frame = BytesMut::with_capacity(payload.len() + 10);
-        // A final frame with text.
-        frame.put_u8(0x81);
-        match payload.len() {
-            length @ ..=125 => frame.put_u8(length as u8),
-            length @ ..=0xffff => {
-                frame.put_u8(126);
-                frame.put_u16(length as u16);
-            }
-            length => {
-                frame.put_u8(127);
-                frame.put_u64(length as u64);
-            }
-        }
-        frame.put_slice(&payload);
-        Self(frame.freeze())
-    }
-}
-
-impl TextFrame {
-    fn payload(&self) -> Bytes {
-        let start = match self.0[1] {
-            126 => 4,
-            127 => 10,
-            _ => 2,
-        };
-        self.0.slice(start..)
-    }
-}
-
 impl WriteQueue {
-    pub(crate) fn new(limits: WriteLimits, writer: Option<SocketWriter>) -> Self {
-        Self { state: Mutex::default(), changed: Notify::new(), limits, writer }
+    pub(crate) fn new(format: Format, limits: WriteLimits, writer: Option<SocketWriter>) -> Self {
+        Self { state: Mutex::default(), changed: Notify::new(), limits, format, writer }
+    }
+
+    /// How the messages of the connection are encoded.
+    pub(crate) fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Pushes to this connection only.
+    pub(crate) fn push(&self, push: Push) {
+        self.push_frame(SharedPush::from(push).frame(self.format));
     }
 
     /// Writes a push, or queues it. If the queue is full, the connection is closed, and the client reconnects and recovers.
-    pub(crate) fn push(&self, frame: impl Into<TextFrame>) {
-        let (frame, mut state) = (frame.into(), self.state.lock());
+    pub(crate) fn push_frame(&self, frame: &SocketFrame) {
+        let mut state = self.state.lock();
         let direct = match &self.writer {
-            Some(writer) if state.can_write_directly(self.limits.interval) => writer.write(&frame.0),
+            Some(writer) if state.can_write_directly(self.limits.interval) => writer.write(frame.bytes()),
             _ => DirectWrite::Refused,
         };
         match direct {
@@ -136,20 +112,21 @@ impl WriteQueue {
                 drop(state);
                 self.changed.notify_one();
             }
-            DirectWrite::Refused => self.queue(state, &frame),
+            DirectWrite::Refused => self.queue(state, frame),
         }
     }
 
-    /// Pushes a frame that was pushed to `delivered` other connections before.
-    pub(crate) fn push_shared(&self, frame: &TextFrame, delivered: u64) {
+    /// Pushes what was pushed to `delivered` other connections before.
+    pub(crate) fn push_shared(&self, push: &SharedPush, delivered: u64) {
+        let frame = push.frame(self.format);
         if delivered < MAX_DIRECT_WRITES {
-            self.push(frame.clone());
+            self.push_frame(frame);
         } else {
             self.queue(self.state.lock(), frame);
         }
     }
 
-    fn queue(&self, mut state: parking_lot::MutexGuard<'_, QueueState>, frame: &TextFrame) {
+    fn queue(&self, mut state: parking_lot::MutexGuard<'_, QueueState>, frame: &SocketFrame) {
         let first = state.frames.is_empty();
         state.queue(frame.payload(), self.limits.max_bytes);
         // One wake-up is enough: the writer takes all queued frames.
@@ -161,9 +138,10 @@ impl WriteQueue {
     }
 
     /// Queues a reply. It is written at once.
-    pub(crate) fn reply(&self, frame: Bytes) {
+    pub(crate) fn reply(&self, reply: &Reply) {
+        let message = self.format.encode(reply);
         let mut state = self.state.lock();
-        state.queue(frame, self.limits.max_bytes);
+        state.queue(message, self.limits.max_bytes);
         state.urgent = true;
         drop(state);
         self.changed.notify_one();
@@ -184,7 +162,7 @@ impl WriteQueue {
     pub(crate) async fn next(&self) -> NextWrite {
         self.state.lock().writing = false;
         loop {
-            let ready_at = match self.state.lock().take(self.limits.interval) {
+            let ready_at = match self.state.lock().take(self.limits.interval, self.format.separator()) {
                 Readiness::Ready(next) => return next,
                 Readiness::ReadyAt(at) => Some(at),
                 Readiness::Empty => None,
@@ -259,7 +237,7 @@ impl QueueState {
         }
     }
 
-    fn take(&mut self, interval: Duration) -> Readiness {
+    fn take(&mut self, interval: Duration, separator: &[u8]) -> Readiness {
         if let Some(closed) = self.closed.clone() {
             return Readiness::Ready(NextWrite::Close(closed));
         }
@@ -274,19 +252,19 @@ impl QueueState {
             _ => {
                 self.pace.count();
                 self.writing = true;
-                Readiness::Ready(NextWrite::Frames(self.join()))
+                Readiness::Ready(NextWrite::Messages(self.join(separator)))
             }
         }
     }
 
-    /// Joins as many frames as fit in one write.
-    fn join(&mut self) -> Vec<u8> {
+    /// Joins as many messages as fit in one write.
+    fn join(&mut self, separator: &[u8]) -> Vec<u8> {
         let mut joined = Vec::with_capacity(MAX_WRITE_BYTES.min(self.bytes + self.frames.len()));
         while let Some(frame) = self.frames.front()
             && (joined.is_empty() || joined.len() + frame.len() < MAX_WRITE_BYTES)
         {
             if !joined.is_empty() {
-                joined.push(b'\n');
+                joined.extend_from_slice(separator);
             }
             joined.extend_from_slice(frame);
             self.bytes -= frame.len();
@@ -306,12 +284,16 @@ mod tests {
     use super::*;
 
     fn queue(max_bytes: usize, interval: Duration) -> WriteQueue {
-        WriteQueue::new(WriteLimits { max_bytes, interval }, None)
+        WriteQueue::new(Format::Json, WriteLimits { max_bytes, interval }, None)
+    }
+
+    fn push(queue: &WriteQueue, payload: &str) {
+        queue.push_frame(&SocketFrame::new(Format::Json, payload.as_bytes()));
     }
 
     async fn frames(queue: &WriteQueue) -> Vec<u8> {
         match queue.next().await {
-            NextWrite::Frames(frames) => frames,
+            NextWrite::Messages(messages) => messages,
             next => panic!("{next:?}"),
         }
     }
@@ -320,7 +302,7 @@ mod tests {
     async fn queued_frames_are_written_together() {
         let queue = queue(100, Duration::ZERO);
         for frame in ["a", "b", "c"] {
-            queue.push(Bytes::from_static(frame.as_bytes()));
+            push(&queue, frame);
         }
         assert_eq!(frames(&queue).await, b"a\nb\nc");
         assert_eq!(queue.state.lock().bytes, 0);
@@ -330,22 +312,22 @@ mod tests {
     async fn pushes_on_a_busy_connection_are_batched_and_replies_are_not_delayed() {
         let queue = queue(100, Duration::from_secs(3_600));
         for _ in 0..MAX_BURST {
-            queue.push(Bytes::from_static(b"first"));
+            push(&queue, "first");
             assert_eq!(frames(&queue).await, b"first", "the connection was not busy");
         }
-        queue.push(Bytes::from_static(b"a"));
-        queue.push(Bytes::from_static(b"b"));
+        push(&queue, "a");
+        push(&queue, "b");
         let waiting = tokio::time::timeout(Duration::from_millis(20), queue.next()).await;
         assert!(waiting.is_err(), "{waiting:?}");
-        queue.reply(Bytes::from_static(b"reply"));
-        assert_eq!(frames(&queue).await, b"a\nb\nreply");
+        queue.reply(&Reply::default());
+        assert_eq!(frames(&queue).await, b"a\nb\n{}");
     }
 
     #[tokio::test]
     async fn pushes_are_written_after_the_interval() {
         let queue = queue(100, Duration::from_millis(5));
         for frame in ["a", "b"] {
-            queue.push(Bytes::from_static(frame.as_bytes()));
+            push(&queue, frame);
             assert_eq!(frames(&queue).await, frame.as_bytes());
         }
     }
@@ -353,10 +335,10 @@ mod tests {
     #[tokio::test]
     async fn slow_connection_is_closed() {
         let queue = queue(5, Duration::ZERO);
-        queue.push(Bytes::from_static(b"123"));
-        queue.push(Bytes::from_static(b"456"));
+        push(&queue, "123");
+        push(&queue, "456");
         assert!(matches!(queue.next().await, NextWrite::Close(reason) if reason == Disconnect::SLOW));
-        queue.push(Bytes::from_static(b"7"));
+        push(&queue, "7");
         assert!(matches!(queue.next().await, NextWrite::Close(reason) if reason == Disconnect::SLOW));
     }
 
@@ -377,15 +359,5 @@ mod tests {
         pace.until = Some(Instant::now().checked_sub(INTERVAL * 10).unwrap());
         assert!(pace.check(INTERVAL).is_ok());
         assert_eq!((pace.length, pace.left), (INTERVAL, MAX_BURST), "the connection was idle meanwhile");
-    }
-
-    #[test]
-    fn frame_is_encoded_with_its_length() {
-        for (length, header) in [(0, 2), (125, 2), (126, 4), (65_535, 4), (65_536, 10)] {
-            let payload = Bytes::from(vec![b'x'; length]);
-            let frame = TextFrame::from(payload.clone());
-            assert_eq!(frame.0.len(), length + header);
-            assert_eq!(frame.payload(), payload);
-        }
     }
 }

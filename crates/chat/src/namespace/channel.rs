@@ -3,17 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::hub::Client;
-use crate::hub::write_queue::TextFrame;
+use crate::hub::{Client, SharedPush, SocketFrame};
 use crate::keys::{NamedChannel, SocketId};
-use crate::session::protocol::{self, Unsubscribe};
+use crate::session::protocol::{Presence, Publication, Push, Reply, Unsubscribe};
 use crate::store::history::Position;
 
 /// How many pushes are held for a subscription that is not active yet.
@@ -57,7 +54,7 @@ pub(super) struct Subscription {
 #[derive(Debug)]
 pub(super) enum SubscriptionState {
     /// Pushes and their offsets are held until the reply is sent.
-    Pending(Vec<(u64, TextFrame)>),
+    Pending(Vec<(u64, SocketFrame)>),
     /// Has received everything up to this offset.
     Active(u64),
 }
@@ -69,12 +66,10 @@ pub(super) struct Message<'a> {
     pub(super) epoch: &'a str,
     #[serde(default)]
     pub(super) offset: u64,
-    #[serde(borrow, rename = "pub")]
-    pub(super) publication: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) join: Option<&'a RawValue>,
-    #[serde(borrow)]
-    pub(super) leave: Option<&'a RawValue>,
+    #[serde(rename = "pub")]
+    pub(super) publication: Option<Publication>,
+    pub(super) join: Option<Presence>,
+    pub(super) leave: Option<Presence>,
 }
 
 /// What has become of a publication.
@@ -131,9 +126,9 @@ impl LocalChannel {
         self.state.lock().position.clone()
     }
 
-    /// Activates a subscription whose first frame has the publications up to `top`: sends that frame, and then what was held.
+    /// Activates a subscription whose first messages have the publications up to `top`: sends these, and then what was held.
     /// `false` if the subscription was removed meanwhile.
-    pub(super) fn activate(&self, socket: &SocketId, top: Option<&Position>, first: Bytes) -> bool {
+    pub(super) fn activate(&self, socket: &SocketId, top: Option<&Position>, first: &[Reply]) -> bool {
         let mut state = self.state.lock();
         let State { position, subscriptions } = &mut *state;
         let Some(subscription) = subscriptions.get_mut(socket) else { return false };
@@ -141,19 +136,21 @@ impl LocalChannel {
             *position = top.cloned();
         }
         let since = top.map_or(0, |top| top.offset);
-        subscription.client.queue.reply(first);
+        for reply in first {
+            subscription.client.queue.reply(reply);
+        }
         if let SubscriptionState::Pending(held) =
             std::mem::replace(&mut subscription.state, SubscriptionState::Active(since))
         {
             for (_, frame) in held.into_iter().filter(|(offset, _)| *offset == 0 || *offset > since) {
-                subscription.client.queue.push(frame);
+                subscription.client.queue.push_frame(&frame);
             }
         }
         true
     }
 
     /// Delivers a publication, if it is the next one or has no offset.
-    pub(super) fn deliver(&self, epoch: &str, offset: u64, publication: &RawValue) -> Delivery {
+    pub(super) fn deliver(&self, epoch: &str, offset: u64, publication: Publication) -> Delivery {
         let mut state = self.state.lock();
         if offset > 0 {
             match &mut state.position {
@@ -170,14 +167,13 @@ impl LocalChannel {
                 position => *position = Some(Position { epoch: epoch.to_owned(), offset }),
             }
         }
-        let frame = TextFrame::from(protocol::push(&self.name, "pub", publication.get()));
-        Delivery::Delivered(state.push(offset, &frame, |_| true))
+        let push = Push::publication(&self.name, publication);
+        Delivery::Delivered(state.push(offset, &push.into(), |_| true))
     }
 
     /// Sends a join or a leave to the subscriptions that want them.
-    pub(super) fn announce(&self, kind: &str, info: &RawValue) -> u64 {
-        let frame = TextFrame::from(protocol::push(&self.name, kind, info.get()));
-        self.state.lock().push(0, &frame, |subscription| subscription.gets_join_leave)
+    pub(super) fn announce(&self, push: Push) -> u64 {
+        self.state.lock().push(0, &push.into(), |subscription| subscription.gets_join_leave)
     }
 
     /// Continues at this position, because publications before it are lost. Returns the clients whose subscriptions must end.
@@ -204,8 +200,7 @@ impl LocalChannel {
 
     /// Notifies a client that its subscription has ended.
     pub(super) fn notify_end(&self, client: &Client, reason: Unsubscribe) {
-        let reason = serde_json::to_string(&reason).unwrap_or_default();
-        client.queue.push(protocol::push(&self.name, "unsubscribe", &reason));
+        client.queue.push(Push::unsubscribe(&self.name, reason));
     }
 }
 
@@ -216,22 +211,23 @@ impl Subscription {
 }
 
 impl State {
-    /// Pushes a frame to active subscriptions, and holds it for those that are pending. Returns how many got it.
-    fn push(&mut self, offset: u64, frame: &TextFrame, receives: impl Fn(&Subscription) -> bool) -> u64 {
+    /// Pushes to active subscriptions, and holds the push for those that are pending. Returns how many got it.
+    fn push(&mut self, offset: u64, push: &SharedPush, receives: impl Fn(&Subscription) -> bool) -> u64 {
         let mut delivered = 0;
         self.subscriptions.retain(|_, subscription| {
             if !receives(subscription) {
                 return true;
             }
+            let queue = &subscription.client.queue;
             match &mut subscription.state {
                 SubscriptionState::Active(since) if offset > 0 && offset <= *since => {}
                 SubscriptionState::Active(_) => {
-                    subscription.client.queue.push_shared(frame, delivered);
+                    queue.push_shared(push, delivered);
                     delivered += 1;
                 }
                 // The client gets an error, and subscribes again.
                 SubscriptionState::Pending(held) if held.len() == MAX_HELD => return false,
-                SubscriptionState::Pending(held) => held.push((offset, frame.clone())),
+                SubscriptionState::Pending(held) => held.push((offset, push.frame(queue.format()).clone())),
             }
             true
         });

@@ -4,17 +4,15 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use hob_service::Live;
 use hob_store::{BusEvent, Call, ChannelFilter, Store};
 use parking_lot::Mutex;
-use serde_json::value::RawValue;
 
 use super::channel::{Delivery, LocalChannel, Message, Subscription, SubscriptionState};
 use super::{Namespace, find};
 use crate::hub::Client;
 use crate::keys::{Keys, NamedChannel, SocketId};
-use crate::session::protocol::{ClientInfo, Unsubscribe};
+use crate::session::protocol::{ClientInfo, Publication, Push, Reply, Unsubscribe};
 use crate::store::history::{HistoryPage, HistoryRange, HistoryStore, Position};
 use crate::store::subscribers::SubscriberStore;
 use crate::{Config, Error};
@@ -51,7 +49,8 @@ pub(crate) struct NewSubscription<'a> {
     pub(crate) since: Option<Position>,
     /// Whether the client asks for joins and leaves and may see them.
     pub(crate) gets_join_leave: bool,
-    pub(crate) chan_info: Option<Box<RawValue>>,
+    /// JSON that others see of the client, or nothing.
+    pub(crate) chan_info: Vec<u8>,
     pub(crate) expires_s: Option<i64>,
 }
 
@@ -62,7 +61,7 @@ pub(crate) struct Stream {
     pub(crate) top: Option<Position>,
     pub(crate) recovered: bool,
     /// The publications that the client missed.
-    pub(crate) publications: Vec<Box<RawValue>>,
+    pub(crate) publications: Vec<Publication>,
 }
 
 /// Why a client is not subscribed.
@@ -118,11 +117,11 @@ impl NamespaceHub {
         self.channels.lock().values().cloned().collect()
     }
 
-    /// Subscribes a client. `first` makes the frame that tells the client so; no other push precedes it.
+    /// Subscribes a client. `first` makes the messages that tell the client so; no other push precedes them.
     pub(crate) async fn subscribe(
         self: &Arc<Self>,
         new: NewSubscription<'_>,
-        first: impl FnOnce(Stream) -> Result<Bytes, SubscribeError>,
+        first: impl FnOnce(Stream) -> Result<Vec<Reply>, SubscribeError>,
     ) -> Result<(), SubscribeError> {
         let (client, name) = (new.client, new.channel);
         let info = ClientInfo {
@@ -144,7 +143,7 @@ impl NamespaceHub {
             }
             let stream = self.read_stream(&channel, &new).await?;
             let top = stream.top.clone();
-            let is_active = channel.activate(&client.socket, top.as_ref(), first(stream)?);
+            let is_active = channel.activate(&client.socket, top.as_ref(), &first(stream)?);
             if is_active { Ok(()) } else { Err(SubscribeError::Interrupted) }
         };
         match subscribed.await {
@@ -330,8 +329,8 @@ impl NamespaceHub {
                 Delivery::Known => 0,
                 Delivery::Gap => return self.retry_catch_up(channel).await,
             },
-            (_, Some(info), _) => channel.announce("join", info),
-            (_, _, Some(info)) => channel.announce("leave", info),
+            (_, Some(presence), _) => channel.announce(Push::join(&channel.name, presence)),
+            (_, _, Some(presence)) => channel.announce(Push::leave(&channel.name, presence)),
             _ => 0,
         };
         crate::metrics::deliveries(delivered);
@@ -354,7 +353,7 @@ impl NamespaceHub {
                 return Ok(());
             }
             let mut offset = position.offset;
-            for publication in &page.publications {
+            for publication in page.publications {
                 offset += 1;
                 if let Delivery::Delivered(delivered) = channel.deliver(&page.top.epoch, offset, publication)
                 {
@@ -384,7 +383,7 @@ impl NamespaceHub {
 
 /// Whether everything after a position is in the page, and fits into a reply.
 fn can_recover(since: &Position, page: &HistoryPage, max_bytes: usize) -> bool {
-    let bytes: usize = page.publications.iter().map(|publication| publication.get().len()).sum();
+    let bytes: usize = page.publications.iter().map(|publication| publication.data.len()).sum();
     (since.epoch.is_empty() || since.epoch == page.top.epoch)
         && page.covers(since.offset)
         && page.publications.len() <= MAX_RECOVERED as usize

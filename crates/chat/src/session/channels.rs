@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use super::protocol::{
-    self, ClientInfo, HistoryRequest, NamedHistoryResult, NamedSubscribeResult, PresenceResult,
-    PublishRequest, ReplyError, ReplyResult, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
+    self, ClientInfo, HistoryRequest, HistoryResult, PresenceResult, PublishRequest, Reply, ReplyError,
+    ReplyResult, SubRefreshRequest, SubRefreshResult, SubscribeRequest, SubscribeResult,
 };
 use super::token::{BadToken, VerifiedSubscription};
 use super::{REJECT_UNRECOVERED, Session, internal};
@@ -57,7 +55,7 @@ impl Session {
             }
             let mut result = subscribe_result(stream);
             (result.was_recovering, result.expires, result.ttl) = (request.recover, expires, ttl);
-            Ok(protocol::reply(id, &ReplyResult::SubscribeNamed(result)))
+            Ok(vec![Reply::new(id, ReplyResult::Subscribe(result))])
         };
         self.chat.inner.namespaces.subscribe(new, reply).await.map_err(|error| match error {
             SubscribeError::AlreadySubscribed => ReplyError::ALREADY_SUBSCRIBED,
@@ -109,7 +107,7 @@ impl Session {
         let config = self.chat.config();
         let (channel, _) = namespace::find(&config, channel).ok_or_else(unknown_channel)?;
         self.chat.inner.namespaces.unsubscribe(&channel, &client.socket).await;
-        Ok(ReplyResult::Unsubscribe(protocol::Empty {}))
+        Ok(ReplyResult::Unsubscribe)
     }
 
     pub(super) async fn publish_named(
@@ -119,9 +117,13 @@ impl Session {
     ) -> Result<ReplyResult, ReplyError> {
         let config = self.chat.config();
         let (channel, namespace) = self.permit(client, &config, &request.channel, Access::Publish)?;
-        let info =
-            ClientInfo { user: client.user.to_string(), client: client.socket.to_string(), chan_info: None };
-        let payload = Payload { data: &request.data, info: Some(&info), tags: None };
+        let info = ClientInfo {
+            user: client.user.to_string(),
+            client: client.socket.to_string(),
+            ..ClientInfo::default()
+        };
+        let data = protocol::client_json(&request.data)?;
+        let payload = Payload { data, info: Some(&info), tags: None };
         let published = self.chat.inner.namespaces.publish(&channel, namespace, payload, false, None).await;
         published.map_err(|failure| match failure {
             PublishFailure::TooLarge { what, max } => {
@@ -129,7 +131,7 @@ impl Session {
             }
             PublishFailure::Failed(error) => internal(error),
         })?;
-        Ok(ReplyResult::Publish(protocol::Empty {}))
+        Ok(ReplyResult::Publish)
     }
 
     pub(super) async fn presence_named(
@@ -140,8 +142,7 @@ impl Session {
         let config = self.chat.config();
         let (channel, _) = self.permit(client, &config, channel, Access::Presence)?;
         let clients = self.chat.inner.namespaces.subscribers.list(&channel).await.map_err(internal)?;
-        let presence = clients.into_iter().map(|info| (info.client.clone(), info)).collect();
-        Ok(PresenceResult { presence })
+        Ok(PresenceResult::new(clients))
     }
 
     pub(super) async fn history_named(
@@ -154,7 +155,7 @@ impl Session {
         let retention = namespace.retention().ok_or(ReplyError::NOT_AVAILABLE)?;
         let (range, limit) = history_range(&request);
         let page = self.chat.inner.namespaces.history.read(&channel, retention, range, limit).await;
-        Ok(ReplyResult::HistoryNamed(history_result(&request, page.map_err(internal)?)?))
+        Ok(ReplyResult::History(history_result(&request, page.map_err(internal)?)?))
     }
 
     /// The channel and its namespace, if the client may do this.
@@ -187,7 +188,7 @@ impl Session {
 #[derive(Default)]
 struct Admission {
     expires_s: Option<i64>,
-    info: Option<Box<RawValue>>,
+    info: Vec<u8>,
 }
 
 impl From<VerifiedSubscription> for Admission {
@@ -196,20 +197,20 @@ impl From<VerifiedSubscription> for Admission {
     }
 }
 
-fn ttl_of(expires_s: Option<i64>) -> u64 {
-    expires_s.map_or(0, |expires_s| u64::try_from(expires_s - now_s()).unwrap_or(0).max(1))
+fn ttl_of(expires_s: Option<i64>) -> u32 {
+    expires_s.map_or(0, protocol::seconds_until)
 }
 
-pub(crate) fn subscribe_result(stream: Stream) -> NamedSubscribeResult {
+pub(crate) fn subscribe_result(stream: Stream) -> SubscribeResult {
     let Position { epoch, offset } = stream.top.filter(|_| stream.is_recoverable).unwrap_or_default();
-    NamedSubscribeResult {
+    SubscribeResult {
         recoverable: stream.is_recoverable,
         positioned: stream.is_recoverable,
         epoch,
         offset,
         publications: stream.publications,
         recovered: stream.recovered,
-        ..NamedSubscribeResult::default()
+        ..SubscribeResult::default()
     }
 }
 
@@ -231,7 +232,7 @@ pub(crate) fn history_range(request: &HistoryRequest) -> (HistoryRange, u32) {
 pub(crate) fn history_result(
     request: &HistoryRequest,
     mut page: HistoryPage,
-) -> Result<NamedHistoryResult, ReplyError> {
+) -> Result<HistoryResult, ReplyError> {
     if let Some(since) = &request.since {
         let is_same_stream = since.epoch.is_empty() || since.epoch == page.top.epoch;
         let is_complete = request.reverse || request.limit == 0 || page.covers(since.offset);
@@ -243,7 +244,7 @@ pub(crate) fn history_result(
         page.publications.reverse();
     }
     let Position { epoch, offset } = page.top;
-    Ok(NamedHistoryResult { publications: page.publications, epoch, offset })
+    Ok(HistoryResult { publications: page.publications, epoch, offset })
 }
 
 fn unknown_channel() -> ReplyError {

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use hob_database::Database;
 
 use super::Session;
-use super::protocol::{self, Publication};
+use super::protocol::{Publication, Push, Reply};
 use crate::Error;
 use crate::conversation::event::Event;
 use crate::database::events;
@@ -38,9 +37,7 @@ impl Session {
         {
             let name = &recovery.channel.name;
             let all = |_, missed: Vec<Publication>| {
-                let pushes: Vec<Bytes> =
-                    missed.iter().map(|missed| protocol::publication_push(name, missed)).collect();
-                pushes.join(&b'\n').into()
+                missed.into_iter().map(|missed| Push::publication(name, missed).into()).collect()
             };
             match recovery.channel.activate(&client, Some(recovery.since), all) {
                 Activation::NeedsHistory => {
@@ -49,8 +46,8 @@ impl Session {
                     let events = delivered_after(database, channel, conversation, *since).await?;
                     recovery.since = events.last().map_or(recovery.since, |event| event.sequence);
                     for event in events.iter().filter(|event| !client.hides(&event.actor)) {
-                        let push = protocol::publication_push(name, &Publication::from(event));
-                        client.queue.reply(push);
+                        let push = Push::publication(name, Publication::from(event));
+                        client.queue.reply(&Reply::from(push));
                     }
                 }
                 // The subscription is active, or was removed in the meantime.

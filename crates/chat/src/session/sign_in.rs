@@ -5,11 +5,11 @@ use std::sync::Arc;
 use hob_database::UnixMs;
 use hob_web::CredentialWatch;
 
-use super::protocol::{self, Disconnect, ReplyError, ReplyResult};
+use super::protocol::{self, Disconnect, Reply, ReplyError, ReplyResult};
 use super::token::{BadToken, Verified};
 use super::{CommandResult, Session};
 use crate::chat::now_s;
-use crate::hub::{Client, WriteLimits};
+use crate::hub::{Client, WriteLimits, WriteQueue};
 use crate::{Error, Refusal};
 
 /// Why a token does not sign in.
@@ -42,7 +42,8 @@ impl Session {
             max_bytes: self.config.queue_bytes as usize,
             interval: self.config.write_interval.get(),
         };
-        let client = Arc::new(Client::new(sign_in.verified.user, limits, self.writer.take()));
+        let queue = WriteQueue::new(self.format, limits, self.writer.take());
+        let client = Arc::new(Client::new(sign_in.verified.user, queue));
         client.set_token_issued_at(UnixMs(sign_in.verified.issued_ms));
         match self.chat.connect(&client).await {
             Ok(Ok(())) => {}
@@ -55,10 +56,10 @@ impl Session {
         self.expire(sign_in.verified.expires_s);
         self.credential = sign_in.credential;
         let mut connected = self.connected(&client);
-        connected.ping = Some(self.config.ping_interval.get().as_secs().max(1));
-        connected.pong = Some(true);
-        connected.node = Some(self.chat.node_name().to_owned());
-        client.queue.reply(protocol::reply(id, &ReplyResult::Connect(connected)));
+        connected.ping = u32::try_from(self.config.ping_interval.get().as_secs().max(1)).unwrap_or(u32::MAX);
+        connected.pong = true;
+        connected.node = self.chat.node_name().to_owned();
+        client.queue.reply(&Reply::new(id, ReplyResult::Connect(connected)));
         self.client = Some(client);
         Ok(())
     }
@@ -107,16 +108,16 @@ impl Session {
 
     /// Sent as a reply, because clients then request a new token before they reconnect.
     fn reject_expired(&mut self, id: u32) -> Disconnect {
-        self.rejection = Some(protocol::reply(id, &ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
+        self.rejection = Some(Reply::new(id, ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
         Disconnect::EXPIRED
     }
 
     fn connected(&self, client: &Client) -> protocol::ConnectResult {
         protocol::ConnectResult {
             client: client.socket.to_string(),
-            version: concat!("hob ", env!("CARGO_PKG_VERSION")),
+            version: concat!("hob ", env!("CARGO_PKG_VERSION")).to_owned(),
             expires: true,
-            ttl: u64::try_from(self.expires_s - now_s()).unwrap_or(0).max(1),
+            ttl: protocol::seconds_until(self.expires_s),
             ..protocol::ConnectResult::default()
         }
     }

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::keys::{NamedChannel, UserId};
-use crate::session::protocol::{one_line, raw};
+use crate::session::protocol::one_line;
 use crate::{Config, Error};
 use published::PublishedKeys;
 
@@ -68,8 +68,8 @@ pub(crate) struct VerifiedSubscription {
     pub(crate) channel: NamedChannel,
     /// When the subscription expires, in Unix seconds.
     pub(crate) expires_s: i64,
-    /// What other subscribers see of the client.
-    pub(crate) info: Option<Box<RawValue>>,
+    /// JSON that other subscribers see of the client, or nothing.
+    pub(crate) info: Vec<u8>,
 }
 
 /// Why a token is rejected. Gives no further detail, so that an attacker learns nothing from it.
@@ -165,7 +165,7 @@ impl Tokens {
             return Err(BadToken::Invalid);
         }
         let Verified { user, expires_s, .. } = self.accept(&claims, now_s)?;
-        let info = claims.info.map(|info| raw(&one_line(info.get())));
+        let info = claims.info.map(|info| one_line(info.get()).into_owned().into_bytes()).unwrap_or_default();
         Ok(VerifiedSubscription { user, channel, expires_s, info })
     }
 

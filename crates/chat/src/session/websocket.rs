@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::{self, error::CapacityError};
 use crate::Chat;
 use crate::hub::NextWrite;
 use crate::session::Session;
-use crate::session::protocol::{self, Command, Disconnect};
+use crate::session::protocol::{Disconnect, Format};
 
 /// The time limit for the first command.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,17 +22,16 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long a connection stays open after its close frame if the client's frame was not read: closing it at once resets it,
 /// and the client may not see the close frame.
 const LINGER: Duration = Duration::from_secs(1);
-/// The most commands in one frame.
-const MAX_COMMANDS: usize = 256;
 
 /// Serves a connection until it is closed.
 pub(crate) async fn serve(
     chat: Chat,
+    format: Format,
     credentials: Credential,
     writer: Option<SocketWriter>,
     mut socket: WebSocket,
 ) {
-    let mut session = Session::new(chat, credentials, writer);
+    let mut session = Session::new(chat, format, credentials, writer);
     let end = run(&mut session, &mut socket).await;
     // Ends the session first, because sending the close frame can take a long time.
     Box::pin(session.close()).await;
@@ -47,6 +46,7 @@ pub(crate) async fn serve(
 
 /// Why the connection is closed. `None` if the client closed it.
 async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect> {
+    let format = session.format();
     let first = tokio::time::timeout(CONNECT_TIMEOUT, socket.recv()).await;
     let Ok(first) = first else { return Some(Disconnect::STALE) };
     let first = match first? {
@@ -55,7 +55,7 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
     };
     if let Err(end) = read(session, first).await {
         if let Some(rejection) = session.take_rejection() {
-            let _ = write(socket, rejection.into()).await;
+            let _ = write(socket, format, format.encode(&rejection)).await;
         }
         return end;
     }
@@ -87,14 +87,14 @@ async fn run(session: &mut Session, socket: &mut WebSocket) -> Option<Disconnect
                 Err(error) => return read_error(error),
             },
             next = client.queue.next() => match next {
-                NextWrite::Frames(frames) => write(socket, frames).await,
+                NextWrite::Messages(messages) => write(socket, format, messages.into()).await,
                 NextWrite::Flush => in_time(socket.flush()).await,
                 NextWrite::Close(reason) => Err(Some(reason)),
             },
             () = credential.ended() => Err(Some(Disconnect::EXPIRED)),
             () = &mut timer => match pings.due() {
                 _ if session.expires_at() <= Instant::now() => Err(Some(Disconnect::EXPIRED)),
-                PingAction::Ping => write(socket, protocol::PING.into()).await,
+                PingAction::Ping => write(socket, format, format.ping()).await,
                 PingAction::Timeout => Err(Some(Disconnect::NO_PONG)),
             },
         };
@@ -116,30 +116,29 @@ fn read_error(error: axum::Error) -> Option<Disconnect> {
 
 /// Executes the commands of a frame. Boxed, so that an idle connection does not reserve memory for them.
 async fn read(session: &mut Session, frame: Message) -> Result<(), Option<Disconnect>> {
-    let text: Bytes = match frame {
+    let frame: Bytes = match frame {
         Message::Text(text) => text.into(),
         Message::Binary(bytes) => bytes,
         Message::Close(_) => return Err(None),
         Message::Ping(_) | Message::Pong(_) => return Ok(()),
     };
-    let lines: Vec<&[u8]> = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect();
-    if lines.is_empty() || lines.len() > MAX_COMMANDS {
-        let detail = format_args!("a frame must have 1 to {MAX_COMMANDS} commands");
-        return Err(Some(Disconnect::BAD_REQUEST.with_detail(detail)));
-    }
-    for line in lines {
-        let command: Command =
-            protocol::parse(line).map_err(|reason| Some(Disconnect::BAD_REQUEST.with_detail(reason)))?;
+    let commands = session.format().commands(&frame);
+    let commands = commands.map_err(|reason| Some(Disconnect::BAD_REQUEST.with_detail(reason)))?;
+    for command in commands {
         Box::pin(session.execute(command)).await.map_err(Some)?;
     }
     Ok(())
 }
 
-async fn write(socket: &mut WebSocket, frames: Vec<u8>) -> Result<(), Option<Disconnect>> {
-    let Ok(text) = Utf8Bytes::try_from(Bytes::from(frames)) else {
-        return Err(Some(Disconnect::SERVER_ERROR));
+async fn write(socket: &mut WebSocket, format: Format, messages: Bytes) -> Result<(), Option<Disconnect>> {
+    let frame = match format {
+        Format::Json => match Utf8Bytes::try_from(messages) {
+            Ok(text) => Message::Text(text),
+            Err(_) => return Err(Some(Disconnect::SERVER_ERROR)),
+        },
+        Format::Protobuf => Message::Binary(messages),
     };
-    in_time(socket.send(Message::Text(text))).await
+    in_time(socket.send(frame)).await
 }
 
 async fn in_time(written: impl Future<Output = Result<(), axum::Error>>) -> Result<(), Option<Disconnect>> {

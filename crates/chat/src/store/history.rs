@@ -6,10 +6,10 @@ use std::time::Duration;
 use hob_store::epoch::SERVER;
 use hob_store::repair::{self, KeyType, STORED};
 use hob_store::{Call, Key, Reply, Script, Store, Text, cmd};
-use serde_json::value::RawValue;
 
 use crate::Error;
 use crate::keys::{IdempotencyKey, Keys, NamedChannel};
+use crate::session::protocol::Publication;
 
 const STREAM: &str = include_str!("history/stream.lua");
 
@@ -50,7 +50,7 @@ pub(crate) struct HistoryPage {
     /// The offset of the oldest publication that is kept; the next one, if none is.
     pub(crate) oldest: u64,
     /// Oldest first.
-    pub(crate) publications: Vec<Box<RawValue>>,
+    pub(crate) publications: Vec<Publication>,
 }
 
 impl HistoryPage {
@@ -126,7 +126,7 @@ impl HistoryStore {
         let mut publications = Vec::with_capacity(reply.left());
         while reply.left() > 0 {
             let Text(json) = reply.next()?;
-            let Ok(publication) = RawValue::from_string(json) else {
+            let Ok(publication) = serde_json::from_str(&json) else {
                 // Another client has changed the history. Clients find that it is lost.
                 repair::report("chat", keys[0].0.as_bytes());
                 self.remove(channel).await?;

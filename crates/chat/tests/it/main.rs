@@ -20,6 +20,7 @@ mod new_members;
 mod nodes;
 mod pages;
 mod presence;
+mod protobuf;
 mod proxy;
 mod reactions;
 mod replies;

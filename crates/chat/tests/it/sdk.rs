@@ -1,5 +1,5 @@
-//! The Centrifugo SDKs for JavaScript and Python: connect, subscribe, publish, use presence and history, get
-//! disconnected, and recover.
+//! The Centrifugo SDKs for JavaScript and Python, in JSON and in Protobuf: connect, subscribe, publish, use presence and
+//! history, get disconnected, and recover.
 
 use hob_web::Service as _;
 use std::process::Stdio;
@@ -78,7 +78,12 @@ async fn use_everything(command: Command) {
         "sent": "called", "present": ["anna", "bert"], "stats": [2, 2], "history": ["called", "published"],
     });
     assert_eq!(summary, expected);
+    assert_eq!(anna.value_of("errors").await, json!([104, 107, 107]));
+    assert_eq!(anna.value_of("feed").await, 0);
     assert_eq!(anna.value_of("refused").await, 103);
+    say(&chat, &id, "bert", "unread").await;
+    assert_eq!(anna.value_of("message").await, "unread");
+    assert_eq!(anna.value_of("update").await, "unread");
 
     proxy.cut();
     // More than the first reply holds.
@@ -113,8 +118,15 @@ pub(crate) fn javascript(program: &str) -> Command {
 /// A program for Python in the folder `sdk`.
 pub(crate) fn python(program: &str) -> Command {
     let mut python = Command::new(hob_testkit::python());
+    python.env("PYTHONDONTWRITEBYTECODE", "1");
     python.arg(format!("{}/tests/it/sdk/{program}", env!("CARGO_MANIFEST_DIR")));
     python
+}
+
+/// The same program with the Protobuf build of its SDK.
+pub(crate) fn protobuf(mut program: Command) -> Command {
+    program.env("FORMAT", "protobuf");
+    program
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -125,4 +137,14 @@ async fn javascript_sdk_works_unmodified() {
 #[tokio::test(flavor = "multi_thread")]
 async fn python_sdk_works_unmodified() {
     use_everything(python("client.py")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn javascript_sdk_works_in_protobuf() {
+    use_everything(protobuf(javascript("client.js"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_sdk_works_in_protobuf() {
+    use_everything(protobuf(python("client.py"))).await;
 }

@@ -12,7 +12,7 @@ use crate::client::Client;
 use crate::harness::{NEEDS, user};
 use crate::namespaces;
 use crate::proxy::Proxy;
-use crate::sdk::{Program, javascript, python};
+use crate::sdk::{Program, javascript, protobuf, python};
 
 async fn use_namespace(mut command: Command) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
@@ -76,4 +76,14 @@ async fn javascript_sdk_uses_a_namespace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn python_sdk_uses_a_namespace() {
     use_namespace(python("namespace.py")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn javascript_sdk_uses_a_namespace_in_protobuf() {
+    use_namespace(protobuf(javascript("namespace.js"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn python_sdk_uses_a_namespace_in_protobuf() {
+    use_namespace(protobuf(python("namespace.py"))).await;
 }

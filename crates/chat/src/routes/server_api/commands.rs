@@ -1,6 +1,6 @@
 //! The commands of the server API.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -154,14 +154,10 @@ pub(super) async fn run(chat: &Chat, method: &str, body: &[u8]) -> Result<Box<Ra
         "disconnect" => result(&disconnect(chat, parse(body)?).await?),
         "refresh" => result(&refresh(chat, &parse(body)?).await?),
         "presence" => {
-            let clients = presence(chat, parse(body)?).await?;
-            let presence = clients.into_iter().map(|info| (info.client.clone(), info)).collect();
-            result(&PresenceResult { presence })
+            result(&PresenceResult::new(presence(chat, parse(body)?).await?))
         }
         "presence_stats" => {
-            let clients = presence(chat, parse(body)?).await?;
-            let users: HashSet<&str> = clients.iter().map(|info| info.user.as_str()).collect();
-            result(&PresenceStatsResult { num_clients: clients.len(), num_users: users.len() })
+            result(&PresenceStatsResult::new(&presence(chat, parse(body)?).await?))
         }
         "history" => history(chat, parse(body)?).await,
         "history_remove" => {

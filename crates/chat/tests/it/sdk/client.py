@@ -1,14 +1,10 @@
 """The Python SDK against the chat. Prints each event as a line of JSON, and exits when its input ends."""
 
 import asyncio
-import json
-import sys
 
-from centrifuge import Client, SubscriptionEventHandler
+from centrifuge import ReplyError, SubscriptionEventHandler
 
-
-def print_line(what):
-    print(json.dumps(what), flush=True)
+from connect import IS_PROTOBUF, decode, encode, end_of_input, new_client, print_line
 
 
 class Events(SubscriptionEventHandler):
@@ -16,8 +12,9 @@ class Events(SubscriptionEventHandler):
         print_line({"subscribed": {"wasRecovering": ctx.was_recovering, "recovered": ctx.recovered}})
 
     async def on_publication(self, ctx):
-        if ctx.pub.data["type"] == "message":
-            print_line({"message": ctx.pub.data["message"]["content"], "offset": ctx.pub.offset})
+        data = decode(ctx.pub.data)
+        if data["type"] == "message":
+            print_line({"message": data["message"]["content"], "offset": ctx.pub.offset})
 
     async def on_join(self, ctx):
         print_line({"join": ctx.info.user})
@@ -26,34 +23,60 @@ class Events(SubscriptionEventHandler):
         print_line({"unsubscribed": ctx.code})
 
 
+class Feed(SubscriptionEventHandler):
+    async def on_subscribed(self, ctx):
+        print_line({"feed": decode(ctx.data)["total"]})
+
+    async def on_publication(self, ctx):
+        print_line({"update": decode(ctx.pub.data)["type"]})
+
+
 class Refused(SubscriptionEventHandler):
     async def on_unsubscribed(self, ctx):
         print_line({"refused": ctx.code})
 
 
+async def error_of(call):
+    try:
+        await call
+        return 0
+    except ReplyError as error:
+        return error.code
+
+
 async def main():
-    url, token = sys.argv[1:3]
-    client = Client(url, token=token, min_reconnect_delay=0.05, max_reconnect_delay=0.2, timeout=30.0, proxy=None)
+    client = new_client()
     subscription = client.new_subscription("conv:r", events=Events(), join_leave=True)
     await subscription.subscribe()
     await client.connect()
     await subscription.ready()
-    await subscription.publish({"content": "published", "clientId": "p1"})
-    sent = await client.rpc("send", {"conversationId": "r", "content": "called", "clientId": "c1"})
+    await subscription.publish(encode({"content": "published", "clientId": "p1"}))
+    sent = await client.rpc("send", encode({"conversationId": "r", "content": "called", "clientId": "c1"}))
     presence = await subscription.presence()
     stats = await subscription.presence_stats()
     history = await subscription.history(limit=2, reverse=True)
     print_line(
         {
-            "sent": sent.data["content"],
+            "sent": decode(sent.data)["content"],
             "present": sorted(info.user for info in presence.clients.values()),
             "stats": [stats.num_clients, stats.num_users],
-            "history": [publication.data["message"]["content"] for publication in history.publications],
+            "history": [
+                decode(publication.data)["message"]["content"] for publication in history.publications
+            ],
         }
     )
+    errors = [
+        await error_of(client.rpc("unknown", encode({}))),
+        await error_of(client.rpc("send", encode({"conversationId": "r"}))),
+        await error_of(client.rpc("send", b"\xff" if IS_PROTOBUF else None)),
+    ]
+    print_line({"errors": errors})
+    feed = client.new_subscription("user:anna", events=Feed())
+    await feed.subscribe()
+    await feed.ready()
     refused = client.new_subscription("conv:other", events=Refused())
     await refused.subscribe()
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await end_of_input()
     await client.disconnect()
 
 

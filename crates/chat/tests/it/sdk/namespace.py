@@ -1,15 +1,11 @@
 """The Python SDK on channels of a namespace. Prints each event as a line of JSON, and exits when its input ends."""
 
 import asyncio
-import json
 import os
-import sys
 
-from centrifuge import Client, SubscriptionEventHandler
+from centrifuge import SubscriptionEventHandler
 
-
-def print_line(what):
-    print(json.dumps(what), flush=True)
+from connect import decode, encode, end_of_input, new_client, print_line
 
 
 class Events(SubscriptionEventHandler):
@@ -17,7 +13,7 @@ class Events(SubscriptionEventHandler):
         print_line({"subscribed": {"wasRecovering": ctx.was_recovering, "recovered": ctx.recovered}})
 
     async def on_publication(self, ctx):
-        print_line({"publication": ctx.pub.data, "offset": ctx.pub.offset})
+        print_line({"publication": decode(ctx.pub.data), "offset": ctx.pub.offset})
 
     async def on_join(self, ctx):
         print_line({"join": ctx.info.user})
@@ -39,13 +35,12 @@ async def subscription_token(channel):
 
 
 async def main():
-    url, token = sys.argv[1:3]
-    client = Client(url, token=token, min_reconnect_delay=0.05, max_reconnect_delay=0.2, timeout=30.0, proxy=None)
+    client = new_client()
     subscription = client.new_subscription("news:a", events=Events(), join_leave=True)
     await subscription.subscribe()
     await client.connect()
     await subscription.ready()
-    await subscription.publish({"n": 1})
+    await subscription.publish(encode({"n": 1}))
     presence = await subscription.presence()
     stats = await subscription.presence_stats()
     history = await subscription.history(limit=10)
@@ -53,12 +48,12 @@ async def main():
         {
             "present": sorted(info.user for info in presence.clients.values()),
             "stats": [stats.num_clients, stats.num_users],
-            "history": [publication.data for publication in history.publications],
+            "history": [decode(publication.data) for publication in history.publications],
         }
     )
     secret = client.new_subscription("$news:secret", events=Secret(), get_token=subscription_token)
     await secret.subscribe()
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    await end_of_input()
     await client.disconnect()
 
 
