@@ -40,6 +40,8 @@ const NODE_PACKAGES: &[&str] = &[
     "redis@5.9.0",
     "centrifuge@5.7.4",
     "ws@8.22.2",
+    // Server-sent events for Centrifugo's SDK, which browsers have built in.
+    "eventsource@2.0.2",
     "bullmq@6.7.0",
     "bull@4.16.5",
     "bee-queue@1.7.1",

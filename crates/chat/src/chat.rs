@@ -28,8 +28,8 @@ use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use crate::chat::sending::SendQueue;
 use crate::conversation::outbox::{COUNTS, MESSAGE_CREATED};
-use crate::hub::Hub;
 use crate::hub::node::Node;
+use crate::hub::{Emulation, Hub};
 use crate::keys::{ConversationId, Keys, NamedChannel, UserId};
 use crate::namespace::NamespaceHub;
 use crate::session::token::{Tokens, read_secret};
@@ -68,6 +68,7 @@ pub(crate) struct Inner {
     pub(crate) keys: Keys,
     pub(crate) hub: Arc<Hub>,
     pub(crate) namespaces: Arc<NamespaceHub>,
+    pub(crate) emulation: Emulation,
     pub(crate) presences: PresenceStore,
     pub(crate) typing: TypingStore,
     pub(crate) recent: RecentMessages,
@@ -124,6 +125,7 @@ impl Service for Chat {
             api_key: read_api_key(&now)?,
             database: context.database.clone(),
             rate_limit_store: store.with_deadline(RATE_LIMIT_TIMEOUT),
+            emulation: Emulation::new(&store, &keys, node.incarnation()),
             hub: Hub::new(&store, &context.database, &keys, node),
             namespaces: NamespaceHub::new(&store, &keys, config.clone()),
             presences: PresenceStore::new(&store, &keys),
@@ -180,6 +182,11 @@ impl Service for Chat {
         tasks.spawn("chat channels", move |task| {
             let chat = chat.clone();
             async move { chat.inner.namespaces.maintain(&task).await }
+        });
+        let chat = self.clone();
+        tasks.spawn("chat emulation", move |task| {
+            let chat = chat.clone();
+            async move { chat.inner.emulation.listen(&task).await }
         });
         let chat = self.clone();
         tasks.spawn("chat typing", move |task| chat.clone().watch_typing(task));

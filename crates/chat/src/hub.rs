@@ -10,6 +10,7 @@ pub(crate) mod channel_name;
 mod client;
 mod clients;
 mod control;
+mod emulation;
 mod frame;
 mod listener;
 pub(crate) mod node;
@@ -31,6 +32,7 @@ pub(crate) use channel::{Activation, Channel, Delivery, JoinLeave};
 use client::BlockChange;
 pub(crate) use client::Client;
 pub(crate) use control::{Confirmation, Control, ControlCommand, ControlMessage};
+pub(crate) use emulation::{Acceptance, EmulatedSession, Emulation};
 pub(crate) use frame::{SharedPush, SocketFrame};
 pub(crate) use write_queue::{NextWrite, WriteLimits, WriteQueue};
 

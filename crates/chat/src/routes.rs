@@ -1,5 +1,6 @@
-//! The HTTP API for other services, and the WebSocket endpoint.
+//! The HTTP API for other services, and the endpoints of clients.
 
+mod connection;
 mod conversations;
 mod erasure;
 mod feed;
@@ -12,17 +13,10 @@ mod webhooks;
 
 use std::time::Duration;
 
-use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
-use hob_net::SocketWriter;
-use hob_web::{Access, Credential, Origin, Problem, Routes};
-use serde::Deserialize;
+use hob_web::{Access, Problem, Routes};
 
 use crate::keys::{ConversationId, UserId};
-use crate::session::protocol::Format;
-use crate::session::websocket;
 use crate::{Chat, Error, Refusal};
 
 const READ: Access = Access::read("chat");
@@ -36,59 +30,7 @@ pub(crate) fn routes() -> Routes<Chat> {
         .merge(users::routes())
         .merge(feed::routes())
         .merge(webhooks::routes());
-    api.merge(server_api::routes()).socket(Access::Public, "/connection/websocket", connect)
-}
-
-/// The sub-protocols of the WebSocket.
-const PROTOBUF: &str = "centrifuge-protobuf";
-const JSON: &str = "centrifuge-json";
-
-/// How a client that cannot choose a sub-protocol chooses the encoding.
-#[derive(Deserialize)]
-struct Encoding {
-    format: Option<String>,
-    cf_protocol: Option<String>,
-}
-
-impl Encoding {
-    fn format(&self) -> Format {
-        let named = [&self.format, &self.cf_protocol].into_iter().flatten().any(|name| name == "protobuf");
-        if named { Format::Protobuf } else { Format::Json }
-    }
-}
-
-/// The WebSocket endpoint for Centrifugo clients. The first command carries the token.
-async fn connect(
-    State(chat): State<Chat>,
-    origin: Origin,
-    credential: Credential,
-    Query(encoding): Query<Encoding>,
-    writer: Option<Extension<SocketWriter>>,
-    upgrade: WebSocketUpgrade,
-) -> Response {
-    let config = chat.config();
-    if let Origin::Elsewhere(site) = &origin
-        && !config.origins.iter().any(|known| known.trim_end_matches('/').eq_ignore_ascii_case(site))
-    {
-        return Problem::forbidden("Pages of this origin may not connect. Add it to [chat] origins.")
-            .into_response();
-    }
-    if chat.inner.hub.load().connections >= u64::from(config.max_connections) {
-        return Problem::unavailable("This node has reached [chat] max_connections.").into_response();
-    }
-    let max = config.max_frame_bytes as usize;
-    let writer = writer.map(|Extension(writer)| writer);
-    let upgrade = upgrade.protocols([PROTOBUF, JSON]);
-    let is_protobuf = upgrade.selected_protocol().is_some_and(|protocol| protocol == PROTOBUF);
-    let format = if is_protobuf { Format::Protobuf } else { encoding.format() };
-    upgrade
-        // Small, because each idle connection has one. It grows with the frame.
-        .read_buffer_size(1024)
-        .write_buffer_size(4 * 1024)
-        .max_write_buffer_size(1024 * 1024)
-        .max_message_size(max)
-        .max_frame_size(max)
-        .on_upgrade(move |socket| websocket::serve(chat, format, credential, writer, socket))
+    api.merge(server_api::routes()).merge(connection::routes())
 }
 
 pub(crate) fn conversation_id(id: &str) -> Result<ConversationId, Problem> {

@@ -1,6 +1,8 @@
 //! A session: executes the commands of one connection.
 
 pub(crate) mod channels;
+mod connection;
+pub(crate) mod http_stream;
 pub(crate) mod protocol;
 mod rate_limit;
 mod recovery;
@@ -17,8 +19,8 @@ use hob_net::SocketWriter;
 use hob_web::{Credential, CredentialWatch};
 
 use self::protocol::{
-    ClientInfo, Command, Disconnect, Format, PresenceResult, PresenceStatsResult, Publication, Reply, ReplyError,
-    ReplyResult,
+    ClientInfo, Command, Disconnect, Format, PresenceResult, PresenceStatsResult, Publication, Reply,
+    ReplyError, ReplyResult,
 };
 use self::rate_limit::TokenBucket;
 use self::recovery::{Recovery, delivered_after};
@@ -26,7 +28,7 @@ use crate::conversation::event::Event;
 use crate::conversation::member::{self, Membership};
 use crate::conversation::message::MessageRange;
 use crate::hub::channel_name::ChannelName;
-use crate::hub::{Activation, Channel, Client, JoinLeave};
+use crate::hub::{Activation, Channel, Client, EmulatedSession, JoinLeave};
 use crate::keys::{ConversationId, SocketId, UserId};
 use crate::{Chat, Config, Error};
 
@@ -41,6 +43,8 @@ pub(crate) struct Session {
     config: Arc<Config>,
     client: Option<Arc<Client>>,
     format: Format,
+    /// The session id and the node with which a client sends commands that cannot use its connection.
+    emulation: Option<(String, String)>,
     /// Writes to the connection, until the client has it.
     writer: Option<SocketWriter>,
     /// Looks up the credential that issued the token.
@@ -81,6 +85,7 @@ impl Session {
             config,
             client: None,
             format,
+            emulation: None,
             writer,
             credentials,
             credential: CredentialWatch::default(),
@@ -93,6 +98,12 @@ impl Session {
             subscribe_bucket,
             typing_bucket: TokenBucket::new(2, 10, now),
         }
+    }
+
+    /// The client sends its commands with separate requests.
+    pub(crate) fn with_emulation(mut self, emulated: &EmulatedSession) -> Self {
+        self.emulation = Some((emulated.id().to_owned(), emulated.node().to_owned()));
+        self
     }
 
     pub(crate) fn client(&self) -> Option<Arc<Client>> {

@@ -53,8 +53,8 @@ struct AppContextInner {
     nav: Vec<NavItem>,
     /// The access that each page requires.
     pages: HashMap<String, Access>,
-    /// Paths of WebSockets whose handlers check the origin.
-    sockets: Vec<String>,
+    /// Paths whose handlers check the origin.
+    open_paths: Vec<String>,
     data: DataKind,
     stopping: CancellationToken,
 }
@@ -177,20 +177,20 @@ impl AppContext {
         web: Web,
         nav: Vec<NavItem>,
         pages: HashMap<String, Access>,
-        sockets: Vec<String>,
+        open_paths: Vec<String>,
         data: DataKind,
         stopping: CancellationToken,
     ) -> Self {
-        Self(Arc::new(AppContextInner { web, nav, pages, sockets, data, stopping }))
+        Self(Arc::new(AppContextInner { web, nav, pages, open_paths, data, stopping }))
     }
 
     pub(crate) fn web(&self) -> &Web {
         &self.0.web
     }
 
-    /// Whether the WebSocket at this path checks the origin in its handler.
+    /// Whether the handler at this path checks the origin.
     pub(crate) fn accepts_other_origins(&self, path: &str) -> bool {
-        self.0.sockets.iter().any(|socket| socket == path)
+        self.0.open_paths.iter().any(|open| open == path)
     }
 
     /// Cancelled when streams should end.

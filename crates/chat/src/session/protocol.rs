@@ -13,8 +13,7 @@ mod reply;
 
 pub(crate) use code::{Disconnect, ReplyError, Unsubscribe};
 pub(crate) use command::{
-    Command, HistoryRequest, PublishRequest, RpcRequest, StreamPosition, SubRefreshRequest,
-    SubscribeRequest,
+    Command, HistoryRequest, PublishRequest, RpcRequest, StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 pub(crate) use format::Format;
 #[doc(hidden)]

@@ -58,7 +58,10 @@ impl Session {
         let mut connected = self.connected(&client);
         connected.ping = u32::try_from(self.config.ping_interval.get().as_secs().max(1)).unwrap_or(u32::MAX);
         connected.pong = true;
-        connected.node = self.chat.node_name().to_owned();
+        (connected.session, connected.node) = match &self.emulation {
+            Some((session, node)) => (session.clone(), node.clone()),
+            None => (String::new(), self.chat.node_name().to_owned()),
+        };
         client.queue.reply(&Reply::new(id, ReplyResult::Connect(connected)));
         self.client = Some(client);
         Ok(())

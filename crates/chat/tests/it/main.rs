@@ -34,6 +34,7 @@ mod sending;
 mod server_api;
 mod slow;
 mod socket;
+mod streams;
 mod tokens;
 mod typing;
 mod unread;

@@ -77,7 +77,9 @@ impl ProtobufClient {
     async fn close_reason(&mut self) -> (u16, String) {
         loop {
             match tokio::time::timeout(LIMIT, self.0.next()).await.expect("it is closed in time") {
-                Some(Ok(Message::Close(Some(frame)))) => return (frame.code.into(), frame.reason.to_string()),
+                Some(Ok(Message::Close(Some(frame)))) => {
+                    return (frame.code.into(), frame.reason.to_string());
+                }
                 Some(Ok(_)) => {}
                 other => panic!("no close frame: {other:?}"),
             }

@@ -26,8 +26,8 @@ pub struct Routes<S = ()> {
     document: OpenApi,
     entries: Vec<RouteEntry>,
     nav: Vec<NavItem>,
-    /// Paths of WebSockets whose handlers check the origin.
-    sockets: Vec<String>,
+    /// Paths whose handlers check the origin.
+    open_paths: Vec<String>,
     conflicts: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             document: openapi::empty(),
             entries: Vec::new(),
             nav: Vec::new(),
-            sockets: Vec::new(),
+            open_paths: Vec::new(),
             conflicts: Vec::new(),
         }
     }
@@ -119,8 +119,25 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         H: Handler<T, S>,
         T: 'static,
     {
-        self.sockets.push(path.to_owned());
+        self.open_paths.push(path.to_owned());
         self.page(access, path, handler)
+    }
+
+    /// A request that pages of other sites may send. The handler checks the [`Origin`](crate::Origin), and an OPTIONS request
+    /// to the same path answers browsers that ask before they send it.
+    #[must_use]
+    pub fn cross_origin<H, T>(mut self, access: Access, method: &Method, path: &str, handler: H) -> Self
+    where
+        H: Handler<T, S>,
+        T: 'static,
+    {
+        let audited = (!method.is_safe()).then_some(Audited::No);
+        let rule = RouteRule { access, audited, is_done: |_| false };
+        let filter = MethodFilter::try_from(method.clone()).expect("a method that axum routes");
+        if !self.open_paths.iter().any(|open| open == path) {
+            self.open_paths.push(path.to_owned());
+        }
+        self.add(rule, method, path, on(filter, handler))
     }
 
     /// The target of a form: `POST`, answered with a redirect, not part of the API.
@@ -151,7 +168,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
         self.router = self.router.merge(other.router);
         self.entries.extend(other.entries);
         self.nav.extend(other.nav);
-        self.sockets.extend(other.sockets);
+        self.open_paths.extend(other.open_paths);
         self.conflicts.extend(other.conflicts);
         self.document.paths.merge(other.document.paths);
         self.add_schemas(other.document.components.map(|all| all.schemas).unwrap_or_default());
@@ -166,7 +183,7 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
             document: self.document,
             entries: self.entries,
             nav: self.nav,
-            sockets: self.sockets,
+            open_paths: self.open_paths,
             conflicts: self.conflicts,
         }
     }
@@ -214,13 +231,13 @@ pub(crate) struct Parts {
     pub(crate) document: OpenApi,
     pub(crate) entries: Vec<RouteEntry>,
     pub(crate) nav: Vec<NavItem>,
-    pub(crate) sockets: Vec<String>,
+    pub(crate) open_paths: Vec<String>,
 }
 
 impl Routes {
     pub(crate) fn into_parts(self) -> Parts {
-        let Self { router, document, entries, nav, sockets, conflicts: _ } = self;
-        Parts { router, document, entries, nav, sockets }
+        let Self { router, document, entries, nav, open_paths, conflicts: _ } = self;
+        Parts { router, document, entries, nav, open_paths }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use axum::extract::DefaultBodyLimit;
-use axum::http::StatusCode;
+use axum::http::{Extensions, HeaderMap, StatusCode, Version};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::{Extension, Router};
 use futures_util::FutureExt;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, Predicate as _};
 use utoipa::openapi::OpenApi;
 
 use super::listener;
@@ -50,9 +51,9 @@ impl App {
         let routes = routes.merge(own);
         let routes = docs::routes(routes.document()).merge(routes);
         web.set_services(services(routes.entries()));
-        let Parts { router, document, entries, nav, sockets } = routes.into_parts();
+        let Parts { router, document, entries, nav, open_paths } = routes.into_parts();
         let stopping = CancellationToken::new();
-        let frame = AppContext::new(web.clone(), nav, pages(&entries), sockets, data, stopping.clone());
+        let frame = AppContext::new(web.clone(), nav, pages(&entries), open_paths, data, stopping.clone());
         let router = with_middleware(router, web, frame);
         Self { web: web.clone(), router, document, entries, stopping }
     }
@@ -105,6 +106,11 @@ fn services(entries: &[RouteEntry]) -> BTreeSet<String> {
     entries.iter().filter_map(service).collect()
 }
 
+/// Whether the parts of a response may wait for each other, as compression lets them do.
+fn may_be_buffered(_: StatusCode, _: Version, headers: &HeaderMap, _: &Extensions) -> bool {
+    headers.get("x-accel-buffering").is_none_or(|buffering| buffering != "no")
+}
+
 /// Adds the middleware, outermost first.
 fn with_middleware(router: Router, web: &Web, frame: AppContext) -> Router {
     let config = web.config();
@@ -114,7 +120,7 @@ fn with_middleware(router: Router, web: &Web, frame: AppContext) -> Router {
         .layer(from_fn(identify_sender))
         .layer(from_fn(trace))
         .layer(from_fn(security_headers))
-        .layer(CompressionLayer::new())
+        .layer(CompressionLayer::new().compress_when(DefaultPredicate::new().and(may_be_buffered)))
         .layer(from_fn(present_problems))
         .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn(refuse_forwarded_if_open))

@@ -153,12 +153,8 @@ pub(super) async fn run(chat: &Chat, method: &str, body: &[u8]) -> Result<Box<Ra
         "unsubscribe" => result(&unsubscribe(chat, parse(body)?).await?),
         "disconnect" => result(&disconnect(chat, parse(body)?).await?),
         "refresh" => result(&refresh(chat, &parse(body)?).await?),
-        "presence" => {
-            result(&PresenceResult::new(presence(chat, parse(body)?).await?))
-        }
-        "presence_stats" => {
-            result(&PresenceStatsResult::new(&presence(chat, parse(body)?).await?))
-        }
+        "presence" => result(&PresenceResult::new(presence(chat, parse(body)?).await?)),
+        "presence_stats" => result(&PresenceStatsResult::new(&presence(chat, parse(body)?).await?)),
         "history" => history(chat, parse(body)?).await,
         "history_remove" => {
             let (config, request) = (chat.config(), parse::<ChannelRequest>(body)?);

@@ -103,8 +103,7 @@ mod tests {
     /// The bytes are those of the Python SDK's generated code.
     #[test]
     fn replies_have_the_tags_of_the_definition() {
-        let publication =
-            Publication { data: br#"{"a":1}"#.to_vec(), offset: 300, ..Publication::default() };
+        let publication = Publication { data: br#"{"a":1}"#.to_vec(), offset: 300, ..Publication::default() };
         let push = Reply::from(Push::publication(&"conv:r", publication.clone()));
         assert_eq!(json(&push), r#"{"push":{"channel":"conv:r","pub":{"data":{"a":1},"offset":300}}}"#);
         let bytes = b"\x18\x22\x16\x12\x06conv:r\x22\x0c\x22\x07{\"a\":1}\x30\xac\x02";
@@ -134,7 +133,8 @@ mod tests {
         let commands = Format::Json.commands(lines.as_bytes()).unwrap();
         assert_eq!(commands.len(), 3);
         assert!(commands[2].is_empty() && !commands[1].is_empty());
-        let encoded: Vec<u8> = commands.iter().flat_map(prost::Message::encode_length_delimited_to_vec).collect();
+        let encoded: Vec<u8> =
+            commands.iter().flat_map(prost::Message::encode_length_delimited_to_vec).collect();
         assert_eq!(Format::Protobuf.commands(&encoded).unwrap(), commands);
     }
 
@@ -142,14 +142,14 @@ mod tests {
     fn malformed_protobuf_is_rejected() {
         for frame in [
             &b""[..],
-            b"\x05\x08\x01",                                         // longer than the frame
-            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",         // a varint of eleven bytes
-            b"\xff\xff\xff\xff\x7f",                                 // a length of 32 GiB
-            b"\x05\x08\x01\x2a\x05\x0a",                             // a nested message that ends too late
-            b"\x06\x08\x01\x2a\x02\x0a\x04",                         // a string that ends too late
-            b"\x07\x08\x01\x2a\x03\x0a\x01\xff",                     // a string that is not UTF-8
-            b"\x02\x0d\x01",                                         // another wire type
-            b"\x02\x00\x01",                                         // tag 0
+            b"\x05\x08\x01",                                 // longer than the frame
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", // a varint of eleven bytes
+            b"\xff\xff\xff\xff\x7f",                         // a length of 32 GiB
+            b"\x05\x08\x01\x2a\x05\x0a",                     // a nested message that ends too late
+            b"\x06\x08\x01\x2a\x02\x0a\x04",                 // a string that ends too late
+            b"\x07\x08\x01\x2a\x03\x0a\x01\xff",             // a string that is not UTF-8
+            b"\x02\x0d\x01",                                 // another wire type
+            b"\x02\x00\x01",                                 // tag 0
             br#"{"id":1,"ping":{}}"#,
         ] {
             assert!(Format::Protobuf.commands(frame).is_err(), "{}", frame.escape_ascii());

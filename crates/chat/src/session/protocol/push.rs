@@ -3,7 +3,7 @@
 use prost::Message;
 use serde::{Deserialize, Serialize};
 
-use super::code::Unsubscribe;
+use super::code::{Disconnect, Unsubscribe};
 use super::json::is_zero;
 use super::reply::{ClientInfo, Publication, SubscribeResult};
 use crate::keys::UserId;
@@ -29,6 +29,9 @@ pub(crate) struct Push {
     #[prost(message, optional, tag = "9")]
     #[serde(skip_serializing_if = "Option::is_none")]
     subscribe: Option<SubscribePush>,
+    #[prost(message, optional, tag = "11")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disconnect: Option<DisconnectPush>,
     #[prost(message, optional, tag = "12")]
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh: Option<Refresh>,
@@ -63,6 +66,15 @@ struct SubscribePush {
     #[prost(bytes = "vec", tag = "7")]
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "super::json::embedded::serialize")]
     data: Vec<u8>,
+}
+
+/// Why the connection ends, where there is no close frame.
+#[derive(Clone, PartialEq, Message, Serialize)]
+struct DisconnectPush {
+    #[prost(uint32, tag = "1")]
+    code: u32,
+    #[prost(string, tag = "2")]
+    reason: String,
 }
 
 /// When the connection expires now.
@@ -108,6 +120,11 @@ impl Push {
         let SubscribeResult { recoverable, positioned, epoch, offset, data, .. } = result;
         let subscribe = SubscribePush { recoverable, epoch, offset, positioned, data };
         Self { subscribe: Some(subscribe), ..Self::to(channel) }
+    }
+
+    pub(crate) fn disconnect(Disconnect { code, reason }: Disconnect) -> Self {
+        let disconnect = DisconnectPush { code: code.into(), reason: reason.into_owned() };
+        Self { disconnect: Some(disconnect), ..Self::default() }
     }
 
     pub(crate) fn refresh(refresh: Refresh) -> Self {

@@ -105,6 +105,10 @@ pub(crate) struct ConnectResult {
     #[prost(bool, tag = "8")]
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) pong: bool,
+    /// With which the client sends commands, if it cannot use its connection.
+    #[prost(string, tag = "9")]
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) session: String,
     #[prost(string, tag = "10")]
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) node: String,

@@ -19,10 +19,18 @@ class OrderedWebSocket extends WebSocket {
 
 const printLine = (what) => console.log(JSON.stringify(what));
 
+// The endpoint of another transport on the same server.
+function transports(url) {
+  const transport = process.env.TRANSPORT;
+  if (!transport) return url;
+  return [{ transport, endpoint: `http://${new URL(url).host}/connection/${transport}` }];
+}
+
 function newClient() {
   const [url, token] = process.argv.slice(2);
-  const client = new Centrifuge(url, {
+  const client = new Centrifuge(transports(url), {
     token, websocket: OrderedWebSocket, timeout: 30_000, minReconnectDelay: 50, maxReconnectDelay: 200,
+    eventsource: require("eventsource"), emulationEndpoint: process.env.EMULATION,
   });
   client.on("error", (ctx) => printLine({ error: ctx.error.message }));
   return client;

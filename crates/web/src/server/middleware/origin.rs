@@ -3,8 +3,9 @@
 //!
 //! A request with an unknown Host header is rejected (DNS rebinding). Changes and WebSockets are rejected if the
 //! headers of the browser show that they come from another site. A request with a bearer token is accepted: pages of
-//! other sites cannot send that header, because this server never allows it with CORS. A WebSocket for pages of other
-//! sites is registered with [`Routes::socket`](crate::Routes::socket), and its handler checks the origin.
+//! other sites cannot send that header, because this server never allows it with CORS. What pages of other sites may request
+//! is registered with [`Routes::socket`](crate::Routes::socket) or [`Routes::cross_origin`](crate::Routes::cross_origin), and
+//! its handler checks the origin.
 
 use std::net::IpAddr;
 
@@ -19,7 +20,7 @@ use crate::Problem;
 use crate::config::Config;
 use crate::console::AppContext;
 
-/// The origin of a WebSocket.
+/// The origin of a change, of a WebSocket, or of what pages of other sites may request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A page of this server, or a client that is not a browser.
@@ -33,8 +34,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Origin {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let origin = parts.extensions.get().cloned();
-        origin
-            .ok_or_else(|| Problem::internal("the route of this WebSocket was not registered through `App`"))
+        origin.ok_or_else(|| Problem::internal("the route of this request was not registered through `App`"))
     }
 }
 
@@ -69,9 +69,8 @@ pub(crate) async fn same_origin(mut request: Request, next: Next) -> Response {
         return Problem::internal("the route of this request was not registered through `App`")
             .into_response();
     };
-    let socket = request.headers().contains_key(header::UPGRADE);
-    let open = socket && frame.accepts_other_origins(request.uri().path());
-    match check(&frame.web().config(), &request) {
+    let open = frame.accepts_other_origins(request.uri().path());
+    match check(&frame.web().config(), &request, open) {
         Ok(Origin::Elsewhere(origin)) if !open => refuse_origin(&origin).into_response(),
         Ok(origin) => {
             request.extensions_mut().insert(origin);
@@ -91,8 +90,8 @@ fn refuse_origin(origin: &str) -> Problem {
     ))
 }
 
-/// The origin of a change or a WebSocket. Safe requests may come from anywhere.
-fn check(config: &Config, request: &Request) -> Result<Origin, Problem> {
+/// The origin of a change, of a WebSocket, or of an open path. Other safe requests may come from anywhere.
+fn check(config: &Config, request: &Request, open: bool) -> Result<Origin, Problem> {
     let host = host(request.uri(), request.headers())?;
     if let Some(host) = &host
         && !is_own_host(config, host.host())
@@ -101,8 +100,8 @@ fn check(config: &Config, request: &Request) -> Result<Origin, Problem> {
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
     }
     let headers = request.headers();
-    let changes = !request.method().is_safe() || headers.contains_key(header::UPGRADE);
-    if changes && !has_bearer(headers) && is_cross_origin(headers, host.as_ref()) {
+    let matters = open || !request.method().is_safe() || headers.contains_key(header::UPGRADE);
+    if matters && !has_bearer(headers) && is_cross_origin(headers, host.as_ref()) {
         let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
         return Ok(Origin::Elsewhere(origin.unwrap_or("null").to_owned()));
     }
@@ -163,7 +162,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).unwrap();
-        match check(&config(), &request) {
+        match check(&config(), &request, false) {
             Ok(Origin::Own) => 200,
             Ok(Origin::Elsewhere(_)) => 403,
             Err(problem) => problem.status().as_u16(),
