@@ -80,6 +80,7 @@ pub use live::Changes;
 pub use server::app::{App, DataKind};
 pub use server::listener::Peer;
 pub use server::middleware::{BaseUrl, Origin};
+pub use server::stopping::Stopping;
 pub use service::card::{Card, CardProblem, Figure};
 pub use service::memory_usage::MemoryUsage;
 pub use service::{AnyService, Registration, Service, ServiceError};

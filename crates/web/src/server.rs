@@ -3,3 +3,4 @@
 pub(crate) mod app;
 pub(crate) mod listener;
 pub(crate) mod middleware;
+pub(crate) mod stopping;

@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use hob_net::SocketWriter;
-use hob_web::{Access, Credential, Origin, Problem, Routes};
+use hob_web::{Access, Credential, Origin, Problem, Routes, Stopping};
 use prost::Message;
 use serde::Deserialize;
 use tokio::sync::mpsc;
@@ -91,12 +91,13 @@ async fn connect_stream(
     State(chat): State<Chat>,
     origin: Origin,
     credential: Credential,
+    stopping: Stopping,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
     let allow = allow_origin(&chat.config(), &origin)?;
     let format = format_of(&headers);
-    let chunks = open_stream(chat, format, credential, Framing::Stream, body)?;
+    let chunks = open_stream(chat, format, credential, Framing::Stream, body, stopping)?;
     let content_type = if format == Format::Protobuf { BYTES } else { "application/json" };
     Ok(streamed(content_type, allow, chunks))
 }
@@ -113,10 +114,11 @@ async fn connect_events(
     State(chat): State<Chat>,
     origin: Origin,
     credential: Credential,
+    stopping: Stopping,
     Query(FirstCommands { cf_connect }): Query<FirstCommands>,
 ) -> Result<Response, Problem> {
     let allow = allow_origin(&chat.config(), &origin)?;
-    let chunks = open_stream(chat, Format::Json, credential, Framing::Events, cf_connect.into())?;
+    let chunks = open_stream(chat, Format::Json, credential, Framing::Events, cf_connect.into(), stopping)?;
     Ok(streamed("text/event-stream", allow, chunks))
 }
 
@@ -126,13 +128,14 @@ fn open_stream(
     credential: Credential,
     framing: Framing,
     first: Bytes,
+    stopping: Stopping,
 ) -> Result<mpsc::Receiver<Bytes>, Problem> {
     let config = chat.config();
     check_capacity(&chat, &config)?;
     check_size(&config, first.len())?;
     let emulated = chat.inner.emulation.open();
     let session = Session::new(chat, format, credential, None).with_emulation(&emulated);
-    Ok(http_stream::serve(session, framing, first, emulated))
+    Ok(http_stream::serve(session, framing, first, emulated, stopping))
 }
 
 /// Commands for a session with a stream, on any node.

@@ -2,6 +2,7 @@
 //! commands with further requests to the emulation endpoint (`hub/emulation.rs`).
 
 use bytes::{Bytes, BytesMut};
+use hob_web::Stopping;
 use tokio::sync::mpsc;
 
 use super::connection::{self, End, Transport, in_time};
@@ -29,6 +30,7 @@ struct StreamTransport {
     /// The commands of later requests.
     emulated: EmulatedSession,
     output: mpsc::Sender<Bytes>,
+    stopping: Stopping,
 }
 
 /// Serves a connection whose first request has these commands, in the background. Returns the chunks of the response; the
@@ -38,10 +40,11 @@ pub(crate) fn serve(
     framing: Framing,
     first: Bytes,
     emulated: EmulatedSession,
+    stopping: Stopping,
 ) -> mpsc::Receiver<Bytes> {
     let (output, chunks) = mpsc::channel(MAX_CHUNKS);
     let format = session.format();
-    let mut transport = StreamTransport { format, framing, first: Some(first), emulated, output };
+    let mut transport = StreamTransport { format, framing, first: Some(first), emulated, output, stopping };
     tokio::spawn(async move { connection::serve(session, &mut transport).await });
     chunks
 }
@@ -54,6 +57,8 @@ impl Transport for StreamTransport {
         tokio::select! {
             frame = self.emulated.receive() => Ok(Some(frame)),
             () = self.output.closed() => Err(None),
+            // The server waits for the end of the response before it closes the connections of the chat.
+            () = self.stopping.requested() => Err(Some(Disconnect::SHUTDOWN)),
         }
     }
 

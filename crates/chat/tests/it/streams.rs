@@ -191,6 +191,18 @@ async fn reason_of_a_disconnect_is_a_push() {
     assert_eq!(end["push"]["disconnect"]["code"], 3501);
 }
 
+/// The server waits for running responses, so a stream has to end.
+#[tokio::test]
+async fn stream_ends_when_the_server_stops() {
+    let (_context, chat, app) = one(config()).await;
+    let mut anna = Stream::new(post(&app, &connect_command(&chat, "anna")).await).connected().await;
+    let stopped = tokio::spawn(app.stop());
+    let end = anna.next_where(|message| message["push"]["disconnect"].is_object()).await;
+    assert_eq!(end["push"]["disconnect"]["code"], 3001);
+    assert_eq!(anna.next().await, None);
+    stopped.await.unwrap();
+}
+
 #[tokio::test]
 async fn malformed_requests_are_refused() {
     let (_context, chat, app) = one(Config { max_frame_bytes: 4_096, ..config() }).await;
