@@ -32,6 +32,7 @@ use crate::hub::node::Node;
 use crate::hub::{Emulation, Hub};
 use crate::keys::{ConversationId, Keys, NamedChannel, UserId};
 use crate::namespace::NamespaceHub;
+use crate::proxy::ProxyCalls;
 use crate::session::token::{Tokens, read_secret};
 use crate::store::participants::ParticipantCache;
 use crate::store::presence::PresenceStore;
@@ -79,8 +80,9 @@ pub(crate) struct Inner {
     pub(crate) api_key: Option<Secret>,
     pub(crate) tasks: Tasks,
     pub(crate) secrets: Secrets,
-    /// For webhooks.
+    /// For webhooks and proxies.
     pub(crate) http: HttpClient,
+    pub(crate) proxy_calls: ProxyCalls,
     pub(crate) presence_reports: PresenceReports,
     /// Names the database, to which stream positions belong.
     pub(crate) epoch: String,
@@ -136,6 +138,7 @@ impl Service for Chat {
             tasks: context.tasks.clone(),
             secrets: context.secrets.clone(),
             http: HttpClient::new(&context.outbound, tls),
+            proxy_calls: ProxyCalls::default(),
             presence_reports: PresenceReports::default(),
             epoch: epoch(context.database.id()),
             sends: SendQueue::default(),

@@ -10,6 +10,7 @@ use hob_web::ProtectedUrl;
 use serde::{Deserialize, Serialize};
 
 use crate::namespace::{self, Namespace};
+use crate::proxy::{self, Proxy};
 use crate::session::token::{public_key, read_secret};
 use crate::webhook::{self, Webhook};
 
@@ -90,6 +91,19 @@ section! {
         pub webhook_timeout: Period = Period::from_secs(10) => Period::from_millis(1)..,
         /// How long dead letters are kept, at most 10000 of them.
         pub webhook_keep_failed: Period = Period::from_secs(30 * 86_400),
+        /// Endpoints of your application that decide what clients may do, as in Centrifugo. Requests are signed. See docs/chat.md.
+        ///
+        ///   [chat.proxy]
+        ///   secret         = "chat_proxy"                       # the name of a secret under [secrets], for "chat"
+        ///   connect        = "https://app.example/chat/connect" # who a client without a token is
+        ///   refresh        = "https://app.example/chat/refresh" # whether such a connection stays open when it has expired
+        ///   subscribe      = "https://app.example/chat/subscribe" # in namespaces with proxy_subscribe
+        ///   publish        = "https://app.example/chat/publish" # in namespaces with proxy_publish
+        ///   rpc            = "https://app.example/chat/rpc"     # RPC methods that are not those of the chat
+        ///   headers        = ["cookie"]                         # headers of the client's request that are passed on
+        ///   timeout        = "1s"                               # at most 30s; without an answer, nothing is granted
+        ///   max_concurrent = 256                                # requests of this node that wait for an answer
+        pub proxy: Option<Proxy> = None,
         /// Namespaces of channels other than conversations, as in Centrifugo. Everything is off unless it is set, and channels of
         /// other namespaces are refused. See docs/chat.md.
         ///
@@ -102,6 +116,8 @@ section! {
         ///   force_push_join_leave         = false # all subscribers get them
         ///   allow_subscribe_for_client    = true  # all users can subscribe; if false: with a token for the channel
         ///   allow_user_limited_channels   = false # the listed users can subscribe to news:x#42,43
+        ///   proxy_subscribe               = false # your application decides on subscriptions: see [chat.proxy]
+        ///   proxy_publish                 = false # and on publications of clients
         ///   allow_publish_for_client      = false # and the same with _for_subscriber
         ///   allow_history_for_subscriber  = true  # and the same with _for_client
         ///   allow_presence_for_subscriber = true  # and the same with _for_client
@@ -128,6 +144,7 @@ fn check(config: &Config, mistakes: &mut Mistakes) {
     mistakes.check_each("origins", &config.origins, |origin| check_origin(origin));
     namespace::check(config, mistakes);
     webhook::check(config, mistakes);
+    proxy::check(config, mistakes);
 }
 
 fn check_files(config: &Config, mistakes: &mut Mistakes) {

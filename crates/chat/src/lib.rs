@@ -16,6 +16,7 @@ pub mod keys;
 mod metrics;
 mod namespace;
 mod pages;
+mod proxy;
 mod routes;
 mod session;
 mod store;
@@ -41,6 +42,7 @@ pub use error::{Answer, Error, Refusal};
 pub use hub::channel_name::ChannelName;
 pub use hub::node::{NodeInfo, NodeLoad};
 pub use namespace::Namespace;
+pub use proxy::Proxy;
 #[doc(hidden)]
 pub use session::protocol::{FrameFormat, parse_frame};
 pub use session::token;

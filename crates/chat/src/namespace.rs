@@ -11,6 +11,6 @@ mod publication;
 mod tasks;
 
 pub use config::Namespace;
-pub(crate) use config::{Access, check, find};
+pub(crate) use config::{Access, check, find, is_private};
 pub(crate) use hub::{NamespaceHub, NewSubscription, Stream, SubscribeError};
 pub(crate) use publication::{Payload, PublishFailure};

@@ -4,6 +4,7 @@ pub(crate) mod channels;
 mod connection;
 pub(crate) mod http_stream;
 pub(crate) mod protocol;
+mod proxied;
 mod rate_limit;
 mod recovery;
 mod rpc;
@@ -30,6 +31,7 @@ use crate::conversation::message::MessageRange;
 use crate::hub::channel_name::ChannelName;
 use crate::hub::{Activation, Channel, Client, EmulatedSession, JoinLeave};
 use crate::keys::{ConversationId, SocketId, UserId};
+use crate::proxy::{Peer, ProxyKind};
 use crate::{Chat, Config, Error};
 
 /// The most bytes of publications in the first reply. The rest follows as pushes.
@@ -43,6 +45,7 @@ pub(crate) struct Session {
     config: Arc<Config>,
     client: Option<Arc<Client>>,
     format: Format,
+    peer: Peer,
     /// The session id and the node with which a client sends commands that cannot use its connection.
     emulation: Option<(String, String)>,
     /// Writes to the connection, until the client has it.
@@ -56,6 +59,8 @@ pub(crate) struct Session {
     expires_s: i64,
     /// When the connection is closed unless its token is refreshed.
     expires_at: Instant,
+    /// When a connection is closed that the application has admitted, unless it prolongs it.
+    proxied_until: Option<Instant>,
     channels: HashSet<ChannelName>,
     /// Subscriptions that are still recovering.
     recoveries: Vec<Recovery>,
@@ -73,6 +78,7 @@ impl Session {
         format: Format,
         credentials: Credential,
         writer: Option<SocketWriter>,
+        peer: Peer,
     ) -> Self {
         let config = chat.config();
         let now = Instant::now();
@@ -85,6 +91,7 @@ impl Session {
             config,
             client: None,
             format,
+            peer,
             emulation: None,
             writer,
             credentials,
@@ -92,6 +99,7 @@ impl Session {
             rejection: None,
             expires_s: 0,
             expires_at: now,
+            proxied_until: None,
             channels: HashSet::new(),
             recoveries: Vec::new(),
             command_bucket,
@@ -131,6 +139,7 @@ impl Session {
     fn expire(&mut self, expires_s: i64) {
         self.expires_s = expires_s;
         self.expires_at = self.chat.end_of_connection(expires_s);
+        self.proxied_until = None;
         if let Some(client) = &self.client {
             client.set_refreshed_until(None);
         }
@@ -158,7 +167,7 @@ impl Session {
             let Some(connect) = command.connect else {
                 return Err(Disconnect::BAD_REQUEST.with_detail("the first command must be connect"));
             };
-            return self.connect(id, &connect.token).await;
+            return self.connect(id, &connect).await;
         };
         if id == 0 {
             // A pong, or a message that expects no reply; the chat ignores those.
@@ -446,8 +455,16 @@ impl Session {
         }
         let data = Some(call.data.as_slice()).filter(|data| !data.is_empty());
         let data = data.map(protocol::client_json).transpose()?;
-        let result = rpc::call(&self.chat, &client.user, &call.method, data).await?;
-        Ok(ReplyResult::Rpc(protocol::RpcResult { data: result.get().as_bytes().to_vec() }))
+        let data = match rpc::call(&self.chat, &client.user, &call.method, data).await {
+            Ok(result) => result.get().as_bytes().to_vec(),
+            Err(error)
+                if error.code == ReplyError::METHOD_NOT_FOUND.code && self.chat.has_proxy(ProxyKind::Rpc) =>
+            {
+                self.ask_for_result(client, call).await?.take_data()
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(ReplyResult::Rpc(protocol::RpcResult { data }))
     }
 }
 

@@ -105,7 +105,7 @@ impl Chat {
         clients
     }
 
-    pub(super) async fn subscribe_here(&self, subscription: &ServerSubscription) -> Result<(), Error> {
+    pub(crate) async fn subscribe_here(&self, subscription: &ServerSubscription) -> Result<(), Error> {
         let ServerSubscription { user, client, channel, data, info, since, expires_s } = subscription;
         let config = self.config();
         let Some((_, namespace)) = namespace::find(&config, channel.as_str()) else { return Ok(()) };

@@ -40,10 +40,9 @@ pub(crate) enum BlockChange {
 }
 
 impl Client {
-    pub(crate) fn new(user: UserId, queue: WriteQueue) -> Self {
-        let socket = SocketId::new(format!("{:032x}", rand::random::<u128>()));
+    pub(crate) fn new(socket: SocketId, user: UserId, queue: WriteQueue) -> Self {
         Self {
-            socket: socket.expect("32 hexadecimal digits are an id"),
+            socket,
             user,
             queue,
             token_issued_ms: AtomicI64::default(),

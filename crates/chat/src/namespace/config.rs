@@ -37,6 +37,10 @@ pub struct Namespace {
     pub allow_subscribe_for_client: bool,
     /// Whether the users in the name of a channel can subscribe to it: `dialog#42,43`.
     pub allow_user_limited_channels: bool,
+    /// Whether the application decides on subscriptions without a token, except to channels with `$`.
+    pub proxy_subscribe: bool,
+    /// Whether the application decides on publications of clients.
+    pub proxy_publish: bool,
     pub allow_publish_for_client: bool,
     pub allow_publish_for_subscriber: bool,
     pub allow_history_for_client: bool,
@@ -64,6 +68,11 @@ pub(crate) fn find<'a>(config: &'a Config, channel: &str) -> Option<(NamedChanne
     Some((name, namespace))
 }
 
+/// Whether clients can subscribe only with a token.
+pub(crate) fn is_private(channel: &NamedChannel) -> bool {
+    channel.as_str().starts_with(PRIVATE)
+}
+
 impl Namespace {
     /// How much history is kept. `None` if the namespace has no history.
     pub(crate) fn retention(&self) -> Option<Retention> {
@@ -74,7 +83,7 @@ impl Namespace {
     /// Whether a user can subscribe to a channel without a token.
     pub(crate) fn admits(&self, channel: &NamedChannel, user: &UserId) -> bool {
         let name = channel.as_str();
-        if name.starts_with(PRIVATE) {
+        if is_private(channel) {
             return false;
         }
         match name.split_once(USERS) {
@@ -87,7 +96,7 @@ impl Namespace {
 
     /// Whether a client may do this. A channel that only some users can subscribe to is open to its subscribers only.
     pub(crate) fn allows(&self, access: Access, channel: &NamedChannel, is_subscribed: bool) -> bool {
-        let is_limited = channel.as_str().starts_with(PRIVATE) || channel.as_str().contains(USERS);
+        let is_limited = is_private(channel) || channel.as_str().contains(USERS);
         let (for_client, for_subscriber) = match access {
             Access::Publish => (self.allow_publish_for_client, self.allow_publish_for_subscriber),
             Access::History => (self.allow_history_for_client, self.allow_history_for_subscriber),

@@ -16,6 +16,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use crate::hub::Acceptance;
+use crate::proxy::{Peer, TransportName};
 use crate::session::http_stream::{self, Framing};
 use crate::session::protocol::{self, Format};
 use crate::session::{Session, websocket};
@@ -66,6 +67,7 @@ async fn connect(
     credential: Credential,
     Query(encoding): Query<Encoding>,
     writer: Option<Extension<SocketWriter>>,
+    headers: HeaderMap,
     upgrade: WebSocketUpgrade,
 ) -> Result<Response, Problem> {
     let config = chat.config();
@@ -76,6 +78,8 @@ async fn connect(
     let upgrade = upgrade.protocols([PROTOBUF, JSON]);
     let is_protobuf = upgrade.selected_protocol().is_some_and(|protocol| protocol == PROTOBUF);
     let format = if is_protobuf { Format::Protobuf } else { encoding.format() };
+    let peer = peer(&config, TransportName::Websocket, &headers);
+    let session = Session::new(chat, format, credential, writer, peer);
     Ok(upgrade
         // Small, because each idle connection has one. It grows with the frame.
         .read_buffer_size(1024)
@@ -83,7 +87,7 @@ async fn connect(
         .max_write_buffer_size(1024 * 1024)
         .max_message_size(max)
         .max_frame_size(max)
-        .on_upgrade(move |socket| websocket::serve(Session::new(chat, format, credential, writer), socket)))
+        .on_upgrade(move |socket| websocket::serve(session, socket)))
 }
 
 /// HTTP streaming: the body has the first commands, the response is the stream of replies and pushes.
@@ -97,7 +101,9 @@ async fn connect_stream(
 ) -> Result<Response, Problem> {
     let allow = allow_origin(&chat.config(), &origin)?;
     let format = format_of(&headers);
-    let chunks = open_stream(chat, format, credential, Framing::Stream, body, stopping)?;
+    let peer = peer(&chat.config(), TransportName::HttpStream, &headers);
+    let session = Session::new(chat.clone(), format, credential, None, peer);
+    let chunks = open_stream(&chat, session, Framing::Stream, body, stopping)?;
     let content_type = if format == Format::Protobuf { BYTES } else { "application/json" };
     Ok(streamed(content_type, allow, chunks))
 }
@@ -116,26 +122,33 @@ async fn connect_events(
     credential: Credential,
     stopping: Stopping,
     Query(FirstCommands { cf_connect }): Query<FirstCommands>,
+    headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let allow = allow_origin(&chat.config(), &origin)?;
-    let chunks = open_stream(chat, Format::Json, credential, Framing::Events, cf_connect.into(), stopping)?;
+    let peer = peer(&chat.config(), TransportName::Sse, &headers);
+    let session = Session::new(chat.clone(), Format::Json, credential, None, peer);
+    let chunks = open_stream(&chat, session, Framing::Events, cf_connect.into(), stopping)?;
     Ok(streamed("text/event-stream", allow, chunks))
 }
 
 fn open_stream(
-    chat: Chat,
-    format: Format,
-    credential: Credential,
+    chat: &Chat,
+    session: Session,
     framing: Framing,
     first: Bytes,
     stopping: Stopping,
 ) -> Result<mpsc::Receiver<Bytes>, Problem> {
     let config = chat.config();
-    check_capacity(&chat, &config)?;
+    check_capacity(chat, &config)?;
     check_size(&config, first.len())?;
     let emulated = chat.inner.emulation.open();
-    let session = Session::new(chat, format, credential, None).with_emulation(&emulated);
-    Ok(http_stream::serve(session, framing, first, emulated, stopping))
+    Ok(http_stream::serve(session.with_emulation(&emulated), framing, first, emulated, stopping))
+}
+
+/// How a client is connected, with the headers for the application.
+fn peer(config: &Config, transport: TransportName, headers: &HeaderMap) -> Peer {
+    let headers = config.proxy.as_ref().map(|proxy| proxy.passed_on(headers)).unwrap_or_default();
+    Peer { transport, headers }
 }
 
 /// Commands for a session with a stream, on any node.

@@ -15,6 +15,7 @@ use crate::keys::NamedChannel;
 use crate::namespace::{
     self, Access, Namespace, NewSubscription, Payload, PublishFailure, Stream, SubscribeError,
 };
+use crate::proxy::SubscribeGrant;
 use crate::store::history::{HistoryPage, HistoryRange, Position};
 
 /// The most publications of one history reply.
@@ -32,12 +33,14 @@ impl Session {
         let mut admission = Admission::default();
         if !request.token.is_empty() {
             admission = self.verify_subscription(client, &channel, &request.token).await?.into();
+        } else if namespace.proxy_subscribe && !namespace::is_private(&channel) {
+            admission = self.ask_to_subscribe(client, &request).await?.into();
         } else if !namespace.admits(&channel, &client.user) {
             return Err(ReplyError::PERMISSION_DENIED);
         }
         let sees_presence = namespace.allows(Access::Presence, &channel, true);
         let since = request.recover.then_some(Position { epoch: request.epoch, offset: request.offset });
-        let (ttl, expires) = (ttl_of(admission.expires_s), admission.expires_s.is_some());
+        let (ttl, expires) = (ttl_of(admission.refresh_s), admission.refresh_s.is_some());
         let new = NewSubscription {
             client,
             channel: &channel,
@@ -54,6 +57,7 @@ impl Session {
                 return Err(SubscribeError::Unrecoverable);
             }
             let mut result = subscribe_result(stream);
+            result.data = admission.data;
             (result.was_recovering, result.expires, result.ttl) = (request.recover, expires, ttl);
             Ok(vec![Reply::new(id, ReplyResult::Subscribe(result))])
         };
@@ -116,15 +120,23 @@ impl Session {
         request: &PublishRequest,
     ) -> Result<ReplyResult, ReplyError> {
         let config = self.chat.config();
-        let (channel, namespace) = self.permit(client, &config, &request.channel, Access::Publish)?;
+        let (channel, namespace) = namespace::find(&config, &request.channel).ok_or_else(unknown_channel)?;
+        let (mut decided, mut skip_history) = (Vec::new(), false);
+        if namespace.proxy_publish {
+            let mut grant = self.ask_to_publish(client, request).await?;
+            (decided, skip_history) = (grant.take_data(), grant.skip_history);
+        } else {
+            self.permit(client, &config, &request.channel, Access::Publish)?;
+        }
         let info = ClientInfo {
             user: client.user.to_string(),
             client: client.socket.to_string(),
             ..ClientInfo::default()
         };
-        let data = protocol::client_json(&request.data)?;
+        let data = protocol::client_json(if decided.is_empty() { &request.data } else { &decided })?;
         let payload = Payload { data, info: Some(&info), tags: None };
-        let published = self.chat.inner.namespaces.publish(&channel, namespace, payload, false, None).await;
+        let published =
+            self.chat.inner.namespaces.publish(&channel, namespace, payload, skip_history, None).await;
         published.map_err(|failure| match failure {
             PublishFailure::TooLarge { what, max } => {
                 ReplyError::BAD_REQUEST.with_detail(format_args!("{what}: at most {max} bytes"))
@@ -184,16 +196,29 @@ impl Session {
     }
 }
 
-/// What the token of a subscription grants.
+/// What the token of a subscription or the application grants.
 #[derive(Default)]
 struct Admission {
     expires_s: Option<i64>,
+    /// When the client must refresh its token.
+    refresh_s: Option<i64>,
+    /// For the client.
+    data: Vec<u8>,
     info: Vec<u8>,
 }
 
 impl From<VerifiedSubscription> for Admission {
     fn from(verified: VerifiedSubscription) -> Self {
-        Self { expires_s: Some(verified.expires_s), info: verified.info }
+        let expires_s = Some(verified.expires_s);
+        Self { expires_s, refresh_s: expires_s, info: verified.info, data: Vec::new() }
+    }
+}
+
+/// The client does not refresh such a subscription: when it ends, the client subscribes again.
+impl From<SubscribeGrant> for Admission {
+    fn from(mut grant: SubscribeGrant) -> Self {
+        let expires_s = Some(grant.expire_at).filter(|expire_at| *expire_at != 0);
+        Self { expires_s, refresh_s: None, data: grant.take_data(), info: grant.take_info() }
     }
 }
 

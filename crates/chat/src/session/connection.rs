@@ -88,7 +88,7 @@ async fn run(session: &mut Session, transport: &mut impl Transport) -> End {
             },
             () = credential.ended() => Err(Some(Disconnect::EXPIRED)),
             () = &mut timer => match pings.due() {
-                _ if session.expires_at() <= Instant::now() => Err(Some(Disconnect::EXPIRED)),
+                _ if session.expires_at() <= Instant::now() => Box::pin(session.renew()).await.map_err(Some),
                 PingAction::Ping => transport.send(format.ping()).await,
                 PingAction::Timeout => Err(Some(Disconnect::NO_PONG)),
             },

@@ -13,7 +13,8 @@ mod reply;
 
 pub(crate) use code::{Disconnect, ReplyError, Unsubscribe};
 pub(crate) use command::{
-    Command, HistoryRequest, PublishRequest, RpcRequest, StreamPosition, SubRefreshRequest, SubscribeRequest,
+    Command, ConnectRequest, HistoryRequest, PublishRequest, RpcRequest, StreamPosition, SubRefreshRequest,
+    SubscribeRequest,
 };
 pub(crate) use format::Format;
 #[doc(hidden)]

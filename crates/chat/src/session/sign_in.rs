@@ -1,15 +1,18 @@
-//! Signing in with a token: the first command of a connection, and the refresh of its token.
+//! Signing in with a token or by the application: the first command of a connection, and the refresh of its token.
 
 use std::sync::Arc;
 
 use hob_database::UnixMs;
 use hob_web::CredentialWatch;
 
-use super::protocol::{self, Disconnect, Reply, ReplyError, ReplyResult};
+use super::protocol::{self, ConnectRequest, Disconnect, Reply, ReplyError, ReplyResult};
 use super::token::{BadToken, Verified};
 use super::{CommandResult, Session};
 use crate::chat::now_s;
+use crate::chat::server::ServerSubscription;
 use crate::hub::{Client, WriteLimits, WriteQueue};
+use crate::keys::{SocketId, UserId};
+use crate::proxy::{Denial, ProxyKind};
 use crate::{Error, Refusal};
 
 /// Why a token does not sign in.
@@ -30,32 +33,96 @@ struct SignIn {
 }
 
 impl Session {
-    pub(super) async fn connect(&mut self, id: u32, token: &str) -> Result<(), Disconnect> {
-        let sign_in = match self.verify(token).await {
+    pub(super) async fn connect(&mut self, id: u32, request: &ConnectRequest) -> Result<(), Disconnect> {
+        let socket = SocketId::new(format!("{:032x}", rand::random::<u128>()));
+        let socket = socket.expect("32 hexadecimal digits are an id");
+        if request.token.is_empty() && self.chat.has_proxy(ProxyKind::Connect) {
+            return self.connect_by_proxy(id, socket, request).await;
+        }
+        let sign_in = match self.verify(&request.token).await {
             Ok(sign_in) => sign_in,
             Err(SignInError::Invalid) => return Err(Disconnect::INVALID_TOKEN),
             Err(SignInError::Unverified) => return Err(Disconnect::SERVER_ERROR),
             Err(SignInError::Expired) => return Err(self.reject_expired(id)),
             Err(SignInError::Failed(error)) => return Err(setup_failed(&error)),
         };
+        let SignIn { verified, credential } = sign_in;
+        let client = self.open(id, socket, verified.user, UnixMs(verified.issued_ms)).await?;
+        self.expire(verified.expires_s);
+        self.credential = credential;
+        self.welcome(id, client, Vec::new());
+        Ok(())
+    }
+
+    /// Connects a client that the application admits.
+    async fn connect_by_proxy(
+        &mut self,
+        id: u32,
+        socket: SocketId,
+        request: &ConnectRequest,
+    ) -> Result<(), Disconnect> {
+        let mut grant = match self.ask_to_connect(&socket, request).await {
+            Ok(grant) => grant,
+            Err(Denial::Disconnected(reason)) => return Err(reason),
+            Err(Denial::Failed) => return Err(Disconnect::SERVER_ERROR),
+            Err(Denial::Refused(error)) => {
+                self.rejection = Some(Reply::new(id, ReplyResult::Error(error)));
+                return Err(Disconnect::PERMISSION_DENIED);
+            }
+        };
+        if grant.expire_at != 0 && grant.expire_at <= now_s() {
+            return Err(Disconnect::EXPIRED);
+        }
+        let data = grant.take_data();
+        let client = self.open(id, socket, grant.user, UnixMs::now()).await?;
+        self.expire_by_proxy(grant.expire_at);
+        self.welcome(id, Arc::clone(&client), data);
+        let max = self.config.channels_per_connection as usize;
+        for channel in grant.channels.into_iter().take(max) {
+            let subscription = ServerSubscription {
+                user: client.user.clone(),
+                client: Some(client.socket.clone()),
+                channel,
+                data: None,
+                info: None,
+                since: None,
+                expires_s: None,
+            };
+            let subscribed = self.chat.subscribe_here(&subscription).await;
+            subscribed.map_err(|error| setup_failed(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Registers the connection of a user.
+    async fn open(
+        &mut self,
+        id: u32,
+        socket: SocketId,
+        user: UserId,
+        token_issued_at: UnixMs,
+    ) -> Result<Arc<Client>, Disconnect> {
         let limits = WriteLimits {
             max_bytes: self.config.queue_bytes as usize,
             interval: self.config.write_interval.get(),
         };
         let queue = WriteQueue::new(self.format, limits, self.writer.take());
-        let client = Arc::new(Client::new(sign_in.verified.user, queue));
-        client.set_token_issued_at(UnixMs(sign_in.verified.issued_ms));
+        let client = Arc::new(Client::new(socket, user, queue));
+        client.set_token_issued_at(token_issued_at);
         match self.chat.connect(&client).await {
-            Ok(Ok(())) => {}
-            Ok(Err(Refusal::LimitExceeded { .. })) => return Err(Disconnect::CONNECTION_LIMIT),
-            Ok(Err(Refusal::TokenRevoked)) => return Err(self.reject_expired(id)),
-            Ok(Err(Refusal::Banned)) => return Err(Disconnect::PERMISSION_DENIED),
-            Ok(Err(_)) => return Err(Disconnect::TOO_MANY_REQUESTS),
-            Err(error) => return Err(setup_failed(&error)),
+            Ok(Ok(())) => Ok(client),
+            Ok(Err(Refusal::LimitExceeded { .. })) => Err(Disconnect::CONNECTION_LIMIT),
+            Ok(Err(Refusal::TokenRevoked)) => Err(self.reject_expired(id)),
+            Ok(Err(Refusal::Banned)) => Err(Disconnect::PERMISSION_DENIED),
+            Ok(Err(_)) => Err(Disconnect::TOO_MANY_REQUESTS),
+            Err(error) => Err(setup_failed(&error)),
         }
-        self.expire(sign_in.verified.expires_s);
-        self.credential = sign_in.credential;
+    }
+
+    /// Sends the reply to the connect command, with data of the application.
+    fn welcome(&mut self, id: u32, client: Arc<Client>, data: Vec<u8>) {
         let mut connected = self.connected(&client);
+        connected.data = data;
         connected.ping = u32::try_from(self.config.ping_interval.get().as_secs().max(1)).unwrap_or(u32::MAX);
         connected.pong = true;
         (connected.session, connected.node) = match &self.emulation {
@@ -64,7 +131,6 @@ impl Session {
         };
         client.queue.reply(&Reply::new(id, ReplyResult::Connect(connected)));
         self.client = Some(client);
-        Ok(())
     }
 
     /// Replaces the token. It must be for the same user.
@@ -119,8 +185,9 @@ impl Session {
         protocol::ConnectResult {
             client: client.socket.to_string(),
             version: concat!("hob ", env!("CARGO_PKG_VERSION")).to_owned(),
-            expires: true,
-            ttl: protocol::seconds_until(self.expires_s),
+            // The server asks the application before such a connection expires. Its client does nothing.
+            expires: self.proxied_until.is_none(),
+            ttl: if self.proxied_until.is_none() { protocol::seconds_until(self.expires_s) } else { 0 },
             ..protocol::ConnectResult::default()
         }
     }

@@ -1,5 +1,6 @@
 //! The chat against its contract (C1–C20), on every store.
 
+mod application;
 mod blocks;
 mod browser;
 mod client;

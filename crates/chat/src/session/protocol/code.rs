@@ -26,6 +26,11 @@ impl ReplyError {
     pub(crate) const NOT_FOUND: Self = Self::permanent_error(404, "not found");
     pub(crate) const CONFLICT: Self = Self::permanent_error(409, "already exists");
 
+    /// An error that the application has chosen.
+    pub(crate) fn of_application(code: u32, message: String, temporary: bool) -> Self {
+        Self { code, message: message.into(), temporary }
+    }
+
     const fn permanent_error(code: u32, message: &'static str) -> Self {
         Self { code, message: Cow::Borrowed(message), temporary: false }
     }

@@ -43,8 +43,14 @@ pub(crate) struct Command {
 pub(crate) struct ConnectRequest {
     #[prost(string, tag = "1")]
     pub(crate) token: String,
+    /// For the application.
+    #[prost(bytes = "vec", tag = "2")]
+    #[serde(deserialize_with = "embedded::optional")]
+    pub(crate) data: Vec<u8>,
     #[prost(string, tag = "4")]
     pub(crate) name: String,
+    #[prost(string, tag = "5")]
+    pub(crate) version: String,
 }
 
 #[derive(Clone, PartialEq, Message, Deserialize)]
@@ -61,6 +67,10 @@ pub(crate) struct SubscribeRequest {
     pub(crate) epoch: String,
     #[prost(uint64, tag = "7")]
     pub(crate) offset: u64,
+    /// For the application.
+    #[prost(bytes = "vec", tag = "8")]
+    #[serde(deserialize_with = "embedded::optional")]
+    pub(crate) data: Vec<u8>,
     #[prost(bool, tag = "11")]
     pub(crate) join_leave: bool,
     /// The value 2 requests an error instead of a reply without recovery.

@@ -99,6 +99,10 @@ pub(crate) struct ConnectResult {
     pub(crate) expires: bool,
     #[prost(uint32, tag = "4")]
     pub(crate) ttl: u32,
+    /// Data of the application.
+    #[prost(bytes = "vec", tag = "5")]
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "embedded::serialize")]
+    pub(crate) data: Vec<u8>,
     #[prost(uint32, tag = "7")]
     #[serde(skip_serializing_if = "is_zero")]
     pub(crate) ping: u32,
