@@ -219,3 +219,29 @@ fn random_id() -> String {
 fn is_random_id(id: &str) -> bool {
     id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
+
+#[cfg(test)]
+mod tests {
+    use hob_fixtures::{Layout, TestStore};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn waiting_requests_of_a_session_are_bounded() {
+        let test_store = TestStore::embedded(Layout::Plain);
+        let (store, keys) = (test_store.store(), Keys::new(test_store.layout()));
+        let emulation = Emulation::new(store, &keys, Incarnation::new(random_id()).unwrap());
+        let mut session = emulation.open();
+        let (node, id) = (session.node().to_owned(), session.id().to_owned());
+        let send = async || emulation.send(&node, &id, Bytes::from_static(b"{}")).await.unwrap();
+        for _ in 0..MAX_WAITING {
+            assert_eq!(send().await, Acceptance::Accepted);
+        }
+        assert_eq!(send().await, Acceptance::Busy);
+        assert_eq!(session.receive().await.as_ref(), b"{}");
+        assert_eq!(send().await, Acceptance::Accepted);
+        drop(session);
+        assert_eq!(send().await, Acceptance::Unknown);
+        assert!(emulation.sessions.lock().is_empty());
+    }
+}

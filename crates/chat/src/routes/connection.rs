@@ -5,12 +5,12 @@ use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
 use axum::extract::ws::WebSocketUpgrade;
-use axum::extract::{Extension, Query, State};
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use hob_net::SocketWriter;
-use hob_web::{Access, Credential, Origin, Problem, Routes, Stopping};
+use hob_web::{Access, Credential, Origin, Problem, Query, Routes, Stopping};
 use prost::Message;
 use serde::Deserialize;
 use tokio::sync::mpsc;

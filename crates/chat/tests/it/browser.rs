@@ -1,5 +1,11 @@
 //! The chat page in a real browser.
 
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::Html;
+use axum::routing::get;
 use hob_chat::{Attachment, Config, ReactionAction};
 use hob_fixtures::{Layout, TestApp, TestContext};
 use hob_testkit::page::{fill, find, press, text, wait_for_text};
@@ -156,6 +162,46 @@ async fn page_shows_what_belongs_to_a_message() {
     wait_for_text(&window, "#replying", "bert: Who has the ladle?").await;
     fill(&window, "#content", "Third drawer\u{e007}").await;
     wait_for_text(&window, &format!("{item} .chat-replies"), "3 replies").await;
+    window.close().await.unwrap();
+}
+
+/// The address of another site with a page that uses the JavaScript SDK.
+async fn another_site() -> String {
+    let script = std::fs::read_to_string(hob_testkit::node_modules().join("centrifuge/dist/centrifuge.js"));
+    let script = script.unwrap();
+    let page = get(async || Html(include_str!("sdk/transports.html")));
+    let script = get(async move || ([(CONTENT_TYPE, "text/javascript")], script));
+    let router = Router::new().route("/", page).route("/centrifuge.js", script);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let site = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async { axum::serve(listener, router).await.unwrap() });
+    site
+}
+
+/// A browser asks the server before it sends requests of a page of another site.
+#[tokio::test(flavor = "multi_thread")]
+async fn page_of_a_configured_site_uses_every_transport() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let (site, unknown) = (another_site().await, another_site().await);
+    let chat = start(context.context(), Config { origins: vec![site.clone()], ..config() }).await;
+    let app = TestApp::start(context.context(), chat.routes()).await;
+    let id = room(&chat, "r", &["anna", "bert"]).await;
+    let browser = Browser::start();
+    let window = browser.open(Window::default()).await;
+    let token = chat.issue_token(&user("anna"), Duration::from_secs(600)).unwrap();
+    let page = |site: &str, transport: &str| {
+        format!("{site}/?server={}&transport={transport}&token={token}", app.url("").trim_end_matches('/'))
+    };
+    for transport in ["http_stream", "sse"] {
+        window.goto(&page(&site, transport)).await.unwrap();
+        wait_for_text(&window, "#log", "subscribed").await;
+        wait_for_text(&window, "#log", &format!("sent over {transport}")).await;
+        say(&chat, &id, "bert", &format!("received over {transport}")).await;
+        wait_for_text(&window, "#log", &format!("received over {transport}")).await;
+        window.goto(&page(&unknown, transport)).await.unwrap();
+        wait_for_text(&window, "#log", "error: ").await;
+        assert!(!text(&window, "#log").await.contains("subscribed"));
+    }
     window.close().await.unwrap();
 }
 

@@ -12,6 +12,7 @@ use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::harness::{NEEDS, config, open, room, say, start, user};
 
@@ -191,6 +192,36 @@ async fn reason_of_a_disconnect_is_a_push() {
     assert_eq!(end["push"]["disconnect"]["code"], 3501);
 }
 
+#[tokio::test]
+async fn slow_client_is_disconnected() {
+    let patient = Config { queue_bytes: 20_000, ping_interval: Period::from_secs(600), ..config() };
+    let (_context, chat, app) = one(patient).await;
+    let id = room(&chat, "r", &["anna", "bert"]).await;
+    let narrow = tokio::net::TcpSocket::new_v4().unwrap();
+    narrow.set_recv_buffer_size(4_096).unwrap();
+    let mut slow = narrow.connect(app.address()).await.unwrap();
+    let subscribe = json!({ "id": 2, "subscribe": { "channel": "conv:r" } });
+    let commands = format!("{}\n{subscribe}", connect_command(&chat, "anna"));
+    let head = format!("POST {STREAM} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", app.address());
+    let request = format!("{head}Content-Length: {}\r\n\r\n{commands}", commands.len());
+    slow.write_all(request.as_bytes()).await.unwrap();
+    let is_open = async || !chat.sockets(&user("anna")).await.unwrap().is_empty();
+    wait_for("the connection", LIMIT, &is_open).await;
+    // Far more than the socket buffers and the queue hold.
+    let content = "x".repeat(4_000);
+    for _ in 0..4_000 {
+        say(&chat, &id, "bert", &content).await;
+        if !is_open().await {
+            break;
+        }
+    }
+    let mut received = Vec::new();
+    let read = tokio::time::timeout(LIMIT, slow.read_to_end(&mut received)).await;
+    read.expect("the stream ends in time").unwrap();
+    let received = String::from_utf8(received).unwrap();
+    assert!(received.contains(r#"{"push":{"disconnect":{"code":3008,"reason":"slow"}}}"#));
+}
+
 /// The server waits for running responses, so a stream has to end.
 #[tokio::test]
 async fn stream_ends_when_the_server_stops() {
@@ -223,6 +254,8 @@ async fn malformed_requests_are_refused() {
             app.request(Method::POST, "/emulation", Some(("application/json", body.to_vec()))).await;
         assert_eq!(response.status, status, "{}", body.escape_ascii());
     }
+    let twice = app.get("/connection/sse?cf_connect=1&cf_connect=2").await;
+    assert_eq!(twice.status, 422);
     for body in [&b"\x0a\x05a"[..], b"\xff", b"\x12\x01\xff"] {
         let body = Some(("application/octet-stream", body.to_vec()));
         assert_eq!(app.request(Method::POST, "/emulation", body).await.status, 400);
