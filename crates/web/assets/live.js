@@ -359,7 +359,7 @@ document.addEventListener("keydown", (event) => {
   if (event.target.closest?.("input, textarea, select, [contenteditable]")) return;
   const shortcuts = document.getElementById("shortcuts");
   if (event.key === "/") {
-    const field = document.querySelector("main input[type=search]");
+    const field = document.querySelector("input[data-search]") ?? document.querySelector("main input[type=search]");
     if (!field) return;
     event.preventDefault();
     field.focus();

@@ -23,6 +23,7 @@ use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::http::request::Parts;
 
 pub use api_key::ApiKeyCheck;
+pub use authenticator::cookie_values;
 pub(crate) use authenticator::{Authenticator, Identity};
 pub use authorize::{AuditDetail, Audited};
 pub(crate) use authorize::{RouteRule, authorize};

@@ -84,6 +84,8 @@ struct Layout<'a> {
     /// Whether to link the access pages.
     admin: bool,
     demo: bool,
+    /// Whether there is a page that searches everything.
+    may_search: bool,
     path: &'a str,
     /// Rendered HTML.
     body: &'a str,
@@ -118,6 +120,7 @@ impl Console {
             sign_in_state: self.sign_in_state(),
             admin: self.may(&Scope::Admin),
             demo: self.frame.0.data == DataKind::Demo,
+            may_search: self.frame.0.pages.contains_key("/search") && self.may_open("/search"),
             path: &self.path,
             body: &body,
         };

@@ -65,7 +65,7 @@ pub use access::jwks;
 pub use access::oidc::{Issuer, OidcConfig, RedirectUrl, RoleRule, Roles, SignInConfig};
 pub use access::{
     Access, ApiKeyCheck, AuditDetail, Audited, BadScope, Caller, Credential, CredentialWatch, NewToken,
-    ProtectedUrl, Role, Scope, Scopes, Token, TokenCreation, TokenId, Tokens, random_secret,
+    ProtectedUrl, Role, Scope, Scopes, Token, TokenCreation, TokenId, Tokens, cookie_values, random_secret,
 };
 pub use config::Config;
 /// The URL of an asset, for pages with their own layout: `asset("hob.css")`.
@@ -79,10 +79,11 @@ pub use http::routes::{RouteEntry, Routes};
 pub use live::Changes;
 pub use server::app::{App, DataKind};
 pub use server::listener::Peer;
-pub use server::middleware::{BaseUrl, Origin};
+pub use server::middleware::{BaseUrl, CONTENT_SECURITY_POLICY, ClientAddress, Origin};
 pub use server::stopping::Stopping;
 pub use service::card::{Card, CardProblem, Figure};
 pub use service::memory_usage::MemoryUsage;
+pub use service::search::{MAX_SEARCH_HITS, SearchHit};
 pub use service::{AnyService, Registration, Service, ServiceError};
 pub use web::Web;
 

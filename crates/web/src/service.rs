@@ -3,6 +3,7 @@
 
 pub(crate) mod card;
 pub(crate) mod memory_usage;
+pub(crate) mod search;
 
 use std::fmt;
 use std::future::{self, Future};
@@ -14,7 +15,7 @@ use hob_database::outbox::Event;
 use hob_service::config::{LiveSection, SectionType};
 use hob_service::{Live, Metric, Samples, Section, ServiceContext};
 
-use crate::{Card, Changes, MemoryUsage, Routes};
+use crate::{Card, Changes, MemoryUsage, Routes, SearchHit};
 
 /// A service. Clones share the same handle.
 ///
@@ -82,6 +83,13 @@ pub trait Service: Clone + Send + Sync + Sized + 'static {
     /// Its memory usage in the store, if it has been measured.
     fn memory_usage(&self) -> Option<MemoryUsage> {
         None
+    }
+
+    /// Objects whose name or id contains the query, which is in lower case; at most
+    /// [`MAX_SEARCH_HITS`](crate::MAX_SEARCH_HITS) of each kind.
+    fn search(&self, query: &str) -> impl Future<Output = Result<Vec<SearchHit>, Self::Error>> + Send {
+        let _ = query;
+        future::ready(Ok(Vec::new()))
     }
 
     /// Adds the metrics that are read from the store or the database when `/metrics` is requested.
@@ -188,6 +196,7 @@ pub trait AnyService: Send + Sync {
     fn relay<'a>(&'a self, events: &'a [Event]) -> BoxFuture<'a, Result<(), ServiceError>>;
     fn url(&self) -> Option<String>;
     fn memory_usage(&self) -> Option<MemoryUsage>;
+    fn search<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Vec<SearchHit>, ServiceError>>;
     fn samples<'a>(&'a self, samples: &'a mut Samples) -> BoxFuture<'a, Result<(), ServiceError>>;
 }
 
@@ -234,6 +243,10 @@ impl<S: Service> AnyService for Opened<S> {
 
     fn memory_usage(&self) -> Option<MemoryUsage> {
         self.0.memory_usage()
+    }
+
+    fn search<'a>(&'a self, query: &'a str) -> BoxFuture<'a, Result<Vec<SearchHit>, ServiceError>> {
+        Box::pin(async { Ok(self.0.search(query).await?) })
     }
 
     fn samples<'a>(&'a self, samples: &'a mut Samples) -> BoxFuture<'a, Result<(), ServiceError>> {

@@ -13,7 +13,7 @@ use hob_testkit::{LIMIT, wait_for};
 use hob_web::components::{Quantity, Tone};
 use hob_web::{
     AnyService, Card, CardProblem, Changes, Config, Figure, MemoryUsage, NewToken, Routes, Scope, Scopes,
-    ServiceError, TokenCreation, Tokens,
+    SearchHit, ServiceError, TokenCreation, Tokens,
 };
 
 use super::routes;
@@ -85,6 +85,13 @@ impl AnyService for Showing {
 
     fn url(&self) -> Option<String> {
         None
+    }
+
+    fn search<'a>(
+        &'a self,
+        _: &'a str,
+    ) -> Pin<Box<dyn Future<Output = Result<Vec<SearchHit>, ServiceError>> + Send + 'a>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn memory_usage(&self) -> Option<MemoryUsage> {

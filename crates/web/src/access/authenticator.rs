@@ -370,7 +370,7 @@ fn session_cookie(headers: &HeaderMap) -> Option<Hash> {
 }
 
 /// The values of all cookies with this name.
-pub(super) fn cookie_values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
+pub fn cookie_values<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.filter(move |(found, _)| *found == name).map(|(_, text)| text)

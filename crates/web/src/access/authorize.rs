@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts as _, RawPathParams, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, IntoResponseParts, Response, ResponseParts};
 use futures_util::StreamExt as _;
@@ -103,7 +103,12 @@ async fn run_audited(
         Ok(params) => params.iter().map(|(_, value)| value.to_owned()).collect(),
         Err(_) => Vec::new(),
     };
-    let response = next.run(Request::from_parts(parts, body)).await;
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    if response.status().is_redirection()
+        && !matches!(response.extensions().get(), Some(AuditDetail::Unchanged))
+    {
+        add_toast(&mut response, action);
+    }
     if let Some(audit) = audit
         && is_done(response.status())
     {
@@ -118,6 +123,15 @@ async fn run_audited(
         }
     }
     response
+}
+
+/// Names the action in a cookie for the script of the next page, which shows it as a toast and deletes the cookie. It says
+/// nothing that the page does not show, so it needs no protection.
+fn add_toast(response: &mut Response, action: &str) {
+    let cookie = format!("hob_toast={action}; Path=/; Max-Age=20; SameSite=Lax");
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
 }
 
 async fn check_access(access: &Access, request: &mut Request) -> Result<(), Problem> {

@@ -19,7 +19,8 @@ macro_rules! asset {
     };
 }
 
-const ASSETS: [Asset; 3] = [
+const ASSETS: [Asset; 4] = [
+    asset!("forms.js", "text/javascript; charset=utf-8"),
     asset!("hob.css", "text/css; charset=utf-8"),
     asset!("hob.svg", "image/svg+xml"),
     asset!("live.js", "text/javascript; charset=utf-8"),

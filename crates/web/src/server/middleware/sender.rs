@@ -51,6 +51,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Sender {
     }
 }
 
+/// The address of the client, also behind trusted proxies. An extractor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientAddress(pub IpAddr);
+
+impl<S: Send + Sync> FromRequestParts<S> for ClientAddress {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        Ok(Self(Sender::from_request_parts(parts, state).await?.address))
+    }
+}
+
 /// The URL at which the client reaches this server, without a path: `https://hob.example`. An extractor.
 ///
 /// The name comes from the Host header, which is one of [`[server] hosts`](crate::Config): requests with another one are
@@ -63,6 +75,12 @@ impl BaseUrl {
     #[must_use]
     pub fn join(&self, path: &str) -> String {
         format!("{}{path}", self.0)
+    }
+
+    /// Whether the client uses HTTPS.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.0.starts_with("https:")
     }
 }
 
