@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use hob_database::{Migrations, migrations};
 use hob_service::{Live, Metric, Samples, ServiceContext, Task, Tasks};
-use hob_web::{Card, Changes, Routes, Service};
+use hob_web::{Card, Changes, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
@@ -139,6 +139,21 @@ impl Service for Gateway {
 
     async fn demo(&self) -> Result<(), Error> {
         demo::start(self).await
+    }
+
+    async fn search(&self, query: &str) -> Result<Vec<SearchHit>, Error> {
+        let rules = self.admission().limiter().rules();
+        let named = rules.iter().filter(|rule| SearchHit::matches(query, &[rule.rule().name().as_str()]));
+        let hit = |name: String| SearchHit {
+            kind: "rule",
+            href: format!(
+                "/gateway/limits?rule={}#try",
+                percent_encoding::utf8_percent_encode(&name, percent_encoding::NON_ALPHANUMERIC)
+            ),
+            title: name,
+            detail: String::new(),
+        };
+        Ok(named.take(MAX_SEARCH_HITS).map(|rule| hit(rule.rule().name().to_string())).collect())
     }
 
     async fn samples(&self, samples: &mut Samples) -> Result<(), Error> {

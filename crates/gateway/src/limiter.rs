@@ -216,6 +216,11 @@ impl Limiter {
         (verdict, by.map(counted))
     }
 
+    /// What a caller has left, without counting a request.
+    pub async fn peek(&self, active: &Arc<ActiveRule>, identity: &Identity) -> Verdict {
+        self.decide(active, identity, 0, Later::Nothing).await.0
+    }
+
     /// Takes back what rules have counted for a request that another rule has refused. If that fails, it stays counted.
     pub(crate) async fn give_back(&self, all: Vec<Counted>) {
         for Counted { active, identity, cost, by } in all {

@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use askama::Template;
 use axum::extract::State;
 use hob_web::chart::{Bars, HeatMap, Line, RangeQuery, Span, TimeRange};
-use hob_web::components::{Badge, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, link};
+use hob_web::components::{Badge, Choice, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, link};
 use hob_web::{Access, Console, Page, Problem, Query, Routes};
 use serde::Deserialize;
 
+use crate::admission::identity::Identity;
 use crate::gateway::Gateway;
-use crate::limiter::ActiveRule;
 use crate::limiter::rule::{Accounting, RuleMode};
+use crate::limiter::{ActiveRule, Verdict};
 use crate::traffic::histogram::{Histogram, percentile};
 use crate::traffic::statistics::{
     EndpointStatistics, InstanceStatistics, MinuteLatency, RuleStatistics, Summary, merge_minutes,
@@ -265,6 +266,18 @@ fn heat_map(Steps { range, step_ms, steps }: &Steps) -> Markup {
 #[template(path = "limits.html")]
 struct Limits {
     rules: Vec<RuleRow>,
+    rule_field: Field,
+    caller_field: Field,
+    /// What the rule would decide now.
+    trial: Option<(Tone, String)>,
+}
+
+/// A rule and a caller to try.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TryQuery {
+    rule: String,
+    caller: String,
 }
 
 struct RuleRow {
@@ -304,11 +317,59 @@ impl Limits {
     }
 }
 
-async fn limits(console: Console, State(gateway): State<Gateway>) -> Result<Page, Problem> {
+async fn limits(
+    console: Console,
+    State(gateway): State<Gateway>,
+    Query(query): Query<TryQuery>,
+) -> Result<Page, Problem> {
     let mut rules = Vec::new();
     for rule in gateway.admission().limiter().rules().iter() {
         let statistics = gateway.statistics().rule(rule.rule().name()).await?;
         rules.push(RuleRow::new(rule, statistics));
     }
-    console.page("Limits", &Limits { rules })
+    let choice = |row: &RuleRow| Choice { value: row.name.clone(), label: row.name.clone() };
+    let body = Limits {
+        rule_field: Field::choice("rule", "Rule", rules.iter().map(choice).collect()).value(&query.rule),
+        caller_field: Field::text("caller", "Caller")
+            .value(&query.caller)
+            .placeholder("10.0.0.7")
+            .max_length(128)
+            .required(),
+        trial: try_rule(&gateway, &query).await,
+        rules,
+    };
+    console.page("Limits", &body)
+}
+
+/// What a rule would decide about a caller now. Nothing is counted.
+async fn try_rule(gateway: &Gateway, query: &TryQuery) -> Option<(Tone, String)> {
+    let caller = query.caller.trim();
+    if caller.is_empty() {
+        return None;
+    }
+    let limiter = gateway.admission().limiter();
+    let Some(rule) = limiter.rule(&query.rule) else {
+        return Some((Tone::Bad, format!("There is no rule {:?}.", query.rule)));
+    };
+    let Some(identity) = Identity::parse(caller) else {
+        return Some((Tone::Bad, "The caller must be an address or a name that fits a key.".to_owned()));
+    };
+    Some(match limiter.peek(&rule, &identity).await {
+        Verdict::Decided(decision) => {
+            let quota = decision.quota();
+            let reset = Quantity::duration(quota.reset_after);
+            let left =
+                format!("{} of {} requests left; full again in {reset}.", quota.remaining, quota.limit);
+            match quota.remaining {
+                0 => (Tone::Bad, format!("{identity} would be limited now. {left}")),
+                _ => (Tone::Good, format!("{identity} would be allowed now. {left}")),
+            }
+        }
+        Verdict::Unlimited => {
+            (Tone::Warn, "Redis is unavailable. The rule allows every request meanwhile.".to_owned())
+        }
+        Verdict::Unavailable { .. } => {
+            (Tone::Warn, "Redis is unavailable. The rule refuses every request meanwhile.".to_owned())
+        }
+    })
 }

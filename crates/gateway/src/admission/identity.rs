@@ -55,6 +55,15 @@ impl Identity {
         Identifier::new(name).ok().map(|name| Self(name.as_str().to_owned()))
     }
 
+    /// A caller as users write one: an address, or a name such as `user:123`.
+    #[must_use]
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.parse::<IpAddr>() {
+            Ok(address) => Some(Self::from_address(address.to_canonical())),
+            Err(_) => Self::new(text),
+        }
+    }
+
     fn from_address(address: IpAddr) -> Self {
         match address {
             IpAddr::V4(address) => Self(address.to_string()),
