@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use hob_database::{Migrations, Page, PageRequest, UnixMs};
 use hob_service::{Live, Metric, ServiceContext};
-use hob_web::{Card, Changes, Routes, Service};
+use hob_web::{Card, Changes, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -117,6 +117,29 @@ impl Service for Load {
 
     fn routes(&self) -> Routes {
         routes::routes().merge(pages::routes()).with_state(self.clone())
+    }
+
+    async fn search(&self, query: &str) -> Result<Vec<SearchHit>, Error> {
+        let newest = PageRequest::first(PageRequest::MAX_SIZE);
+        let plans = self.plans(&newest).await?.rows;
+        let plans = plans.into_iter().filter(|plan| SearchHit::matches(query, &[&plan.name]));
+        let plans = plans.take(MAX_SEARCH_HITS).map(|plan| SearchHit {
+            kind: "load plan",
+            href: format!("/load/plans/{}", plan.id),
+            detail: format!("version {}", plan.version),
+            title: plan.name,
+        });
+        let runs = self.run_items(None, &newest).await?.rows;
+        let runs = runs
+            .into_iter()
+            .filter(|item| SearchHit::matches(query, &[item.run.id.as_str(), &item.plan_name]));
+        let runs = runs.take(MAX_SEARCH_HITS).map(|item| SearchHit {
+            kind: "load run",
+            href: crate::pages::run_path(&item.run.id),
+            title: item.run.id.to_string(),
+            detail: item.plan_name,
+        });
+        Ok(plans.chain(runs).collect())
     }
 
     async fn card(&self) -> Card {

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::{PageRequest, UnixMs};
 use hob_web::components::{Choice, Field, Quantity, RelativeTime, Tone};
-use hob_web::{AuditDetail, Console, Form, Page, Path, Problem, Query};
-use serde::Deserialize;
+use hob_web::{AuditDetail, Console, Form, Json, Page, Path, Problem, Query};
+use serde::{Deserialize, Serialize};
 
 use super::{MAY_WRITE, RUNS, badge, compare_path, p95, rate, run_path};
 use crate::load::{Load, RunRequest};
@@ -16,6 +16,9 @@ use crate::routes::queue_run;
 use crate::run::item::RunItem;
 
 const EXAMPLE: &str = include_str!("example.toml");
+
+/// Plans to start from: name and label.
+const TEMPLATES: [(&str, &str); 2] = [("rate", "A constant rate"), ("shop", "A shop with several scenarios")];
 
 /// The editor: a new plan, or a version of one.
 #[derive(Template)]
@@ -123,8 +126,41 @@ fn choice(value: &str, label: &str) -> Choice {
     Choice { value: value.to_owned(), label: label.to_owned() }
 }
 
-pub(super) async fn new_plan(console: Console) -> Result<Page, Problem> {
-    console.page("New plan", &Editor::new(&PlanSource::toml(EXAMPLE), None))
+#[derive(Debug, Deserialize)]
+pub(super) struct TemplateQuery {
+    template: Option<String>,
+}
+
+pub(super) async fn new_plan(console: Console, Query(query): Query<TemplateQuery>) -> Result<Page, Problem> {
+    let text = match query.template.as_deref() {
+        Some("shop") => include_str!("../demo/shop.toml"),
+        _ => EXAMPLE,
+    };
+    console.page("New plan", &Editor::new(&PlanSource::toml(text), None))
+}
+
+/// The first mistake of a plan, or what it would do.
+#[derive(Debug, Serialize)]
+pub(super) struct PlanCheck {
+    line: Option<usize>,
+    message: String,
+}
+
+/// Checks a plan while it is written. Nothing is saved or sent.
+pub(super) async fn check_plan(Form(form): Form<PlanForm>) -> Json<PlanCheck> {
+    Json(match form.to_source(PlanFiles::default()).read() {
+        Ok(plan) => {
+            let run_types = plan.run_types.iter().map(|run_type| run_type.name.as_str());
+            let message = format!(
+                "The plan is valid: {} scenarios with {} steps, run types {}.",
+                plan.scenarios.len(),
+                plan.steps.len(),
+                run_types.collect::<Vec<_>>().join(", ")
+            );
+            PlanCheck { line: None, message }
+        }
+        Err(mistake) => PlanCheck { line: Some(mistake.at.line), message: mistake.to_string() },
+    })
 }
 
 pub(super) async fn add_plan(
