@@ -8,14 +8,14 @@ use axum::response::Redirect;
 use hob_database::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
 use hob_web::components::{Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit};
-use hob_web::{Access, AuditDetail, Audited, Console, Form, Page, Path, Problem, Routes, Scope};
-use serde::Deserialize;
+use hob_web::{Access, AuditDetail, Audited, Console, Form, Json, Page, Path, Problem, Query, Routes, Scope};
+use serde::{Deserialize, Serialize};
 
 use crate::database::{claims, throughput};
 use crate::error::Result;
 use crate::pipeline::Pipelines;
-use crate::plan::StoredPlan;
 use crate::plan::retry::FailureClass;
+use crate::plan::{Plan, StoredPlan};
 use crate::quota::{QuotaUsage, millis};
 use crate::routes::run_id;
 use crate::run::forecast::Forecast;
@@ -30,12 +30,15 @@ pub(crate) const CHART_POINTS: usize = (CHART_RANGE.as_millis() / CHART_STEP.as_
 /// Runs on the overview page. Older ones are available through the API.
 pub(crate) const RUNS_SHOWN: u16 = 25;
 const SAMPLES_PER_CLASS: u16 = 5;
+/// A plan to start from.
+const TEMPLATE: &str = include_str!("../../../examples/pipelines/courtlistener.toml");
 
 pub(crate) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
     Routes::new()
         .page(read(), "/pipelines", overview)
         .action(write(), Audited::As("pipeline.plan.save"), "/pipelines", save_plan)
+        .action(write(), Audited::No, "/pipelines/check", check_plan)
         .action(write(), Audited::As("pipeline.run.start"), "/pipelines/{plan}/start", start)
         .page(read(), "/pipelines/runs/{id}", show_run)
         .action(write(), Audited::As("pipeline.run.change"), "/pipelines/runs/{id}/{action}", change)
@@ -102,8 +105,18 @@ struct ChangeForm {
     class: Option<String>,
 }
 
-async fn overview(State(pipelines): State<Pipelines>, console: Console) -> Result<Page, Problem> {
-    let page = pipelines.overview(None, may_write(&console)).await?;
+#[derive(Deserialize)]
+struct TemplateQuery {
+    template: Option<String>,
+}
+
+async fn overview(
+    State(pipelines): State<Pipelines>,
+    console: Console,
+    Query(query): Query<TemplateQuery>,
+) -> Result<Page, Problem> {
+    let draft = query.template.filter(|name| name == "courtlistener").map_or("", |_| TEMPLATE);
+    let page = pipelines.overview((draft, None), may_write(&console)).await?;
     console.page("Pipelines", &page)
 }
 
@@ -126,8 +139,32 @@ async fn save_plan(
         ) => error,
         Err(error) => return Err(error.into()),
     };
-    let page = pipelines.overview(Some((&form.source, invalid.to_string())), may_write(&console)).await?;
+    let draft = (form.source.as_str(), Some(invalid.to_string()));
+    let page = pipelines.overview(draft, may_write(&console)).await?;
     console.page("Pipelines", &page).map(Err)
+}
+
+/// The first mistake of a plan, or what it would do.
+#[derive(Debug, Serialize)]
+struct PlanCheck {
+    line: Option<usize>,
+    message: String,
+}
+
+/// Checks a plan while it is written. Nothing is saved or sent.
+async fn check_plan(Form(form): Form<PlanForm>) -> Json<PlanCheck> {
+    Json(match Plan::parse(&form.source) {
+        Ok(plan) => {
+            let message = format!(
+                "The plan is valid: {} steps, {} sinks, quota {}.",
+                plan.steps.len(),
+                plan.sinks.len(),
+                plan.quota
+            );
+            PlanCheck { line: None, message }
+        }
+        Err(error) => PlanCheck { line: Some(error.line), message: error.to_string() },
+    })
 }
 
 async fn start(State(pipelines): State<Pipelines>, Path(plan): Path<String>) -> Result<Redirect, Problem> {
@@ -190,7 +227,8 @@ fn tone(state: &RunState) -> Tone {
 }
 
 impl Pipelines {
-    async fn overview(&self, invalid: Option<(&str, String)>, may_write: bool) -> Result<Overview> {
+    /// The page with the text of a new plan, and its error.
+    async fn overview(&self, (draft, error): (&str, Option<String>), may_write: bool) -> Result<Overview> {
         let mut runs = Vec::new();
         for run in self.runs(&PageRequest::first(RUNS_SHOWN)).await?.rows {
             let progress = self.progress(&run.id).await?;
@@ -204,10 +242,7 @@ impl Pipelines {
         }
         let new_plan =
             Field::lines("source", "Plan").hint("TOML. See docs/pipelines.md for an example.").required();
-        let new_plan = match invalid {
-            Some((text, error)) => new_plan.value(text).error(Some(error)),
-            None => new_plan,
-        };
+        let new_plan = new_plan.value(draft).error(error);
         let empty = Empty::new("No runs yet", "Save a plan below and start it, or run one from a terminal.")
             .command("hob pipeline run FILE.toml");
         Ok(Overview { runs, plans: self.plans().await?, quotas, new_plan, may_write, empty })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hob_database::{Migrations, Page, PageRequest, UnixMs};
 use hob_service::{Live, Metric, Samples, ServiceContext, Task};
-use hob_web::{Card, Changes, Routes, Service};
+use hob_web::{Card, Changes, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use tokio::task::JoinSet;
 
 use crate::config::Config;
@@ -121,6 +121,27 @@ impl Service for Pipelines {
 
     async fn demo(&self) -> Result<()> {
         demo::start(self).await
+    }
+
+    async fn search(&self, query: &str) -> Result<Vec<SearchHit>> {
+        let plans = self.plans().await?;
+        let plans = plans.into_iter().filter(|plan| SearchHit::matches(query, &[plan.name.as_str()]));
+        let plans = plans.take(MAX_SEARCH_HITS).map(|plan| SearchHit {
+            kind: "pipeline plan",
+            href: "/pipelines#plans".to_owned(),
+            title: plan.name.to_string(),
+            detail: String::new(),
+        });
+        let runs = self.runs(&PageRequest::first(PageRequest::MAX_SIZE)).await?.rows;
+        let runs =
+            runs.into_iter().filter(|run| SearchHit::matches(query, &[run.id.as_str(), run.plan.as_str()]));
+        let runs = runs.take(MAX_SEARCH_HITS).map(|run| SearchHit {
+            kind: "pipeline run",
+            href: crate::pages::href(&run.id),
+            title: run.id.to_string(),
+            detail: run.plan.to_string(),
+        });
+        Ok(plans.chain(runs).collect())
     }
 
     async fn samples(&self, samples: &mut Samples) -> Result<()> {
