@@ -12,6 +12,7 @@ use rustls_pki_types::pem::PemObject as _;
 
 use crate::error::{Error, Result};
 use crate::probe::Limits;
+use crate::status::page;
 
 hob_service::section! {
     /// Uptime: checks, incidents, alerts, the status page.
@@ -32,6 +33,10 @@ hob_service::section! {
         pub connectivity_targets: Vec<String> = Vec::new(),
         /// Title of the public status page.
         pub status_title: String = "Status".to_owned(),
+        /// Logo of the public status page: the URL of an image, or the image as a `data:` URL of at most 32 KiB.
+        pub status_logo: String = String::new(),
+        /// Colour of links and buttons on the public status page, such as `#0a5cc2`.
+        pub status_accent: String = String::new(),
         /// A check fails if the response body is larger.
         pub max_body_kib: u32 = 1024 => 1..,
         /// A PEM file of certificate authorities that are trusted besides the public ones. Read again on SIGHUP.
@@ -58,6 +63,8 @@ fn check(config: &Config, mistakes: &mut Mistakes) {
     mistakes.check_each("connectivity_targets", &config.connectivity_targets, |target| {
         check_host_and_port(target)
     });
+    mistakes.check("status_logo", page::check_logo(&config.status_logo));
+    mistakes.check("status_accent", page::check_accent(&config.status_accent));
     if config.mail_from.parse::<Mailbox>().is_err() {
         mistakes.add("mail_from", format!("{:?} is not an e-mail address", config.mail_from));
     }

@@ -9,4 +9,7 @@ pub mod maintenance;
 pub mod monitors;
 pub(crate) mod past;
 pub mod results;
+pub mod status_pages;
+pub(crate) mod subscribers;
 pub(crate) mod summaries;
+pub(crate) mod updates;

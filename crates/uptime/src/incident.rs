@@ -4,12 +4,14 @@
 
 pub mod alert;
 mod event;
+mod update;
 
 use hob_database::{Database, Transaction, UnixMs};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use event::{INCIDENTS, IncidentEvent, IncidentEventKind};
+pub use update::{MAX_UPDATE_BYTES, MAX_UPDATES, PublishOutcome, Update, UpdateStatus, publish};
 
 use crate::database::incidents;
 use crate::error::Result;
@@ -17,6 +19,7 @@ use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::schedule::record::{Alerted, PendingChange};
 use crate::schedule::state::IncidentChange;
+use crate::status::{StatusChange, StatusEvent};
 
 /// The most notes of an incident.
 pub const MAX_NOTES: u64 = 100;
@@ -123,7 +126,7 @@ async fn open(
     let inserted = incidents::insert(tx, &id, change, alerting).await?;
     let Some(incident) = incidents::open_for(tx, &monitor.id).await? else { return Ok(Alerted::NotYet) };
     if inserted && incident.told_at.is_some() {
-        IncidentEvent::opened(monitor, &incident).emit(tx)?;
+        emit_opened(tx, monitor, &incident)?;
     }
     Ok(if incident.told_at.is_some() { Alerted::Yes } else { Alerted::NotYet })
 }
@@ -145,8 +148,19 @@ pub async fn resolve(
     incidents::resolve(tx, &open.id, at, fence, resolution).await?;
     if open.told_at.is_some() {
         IncidentEvent::resolved(monitor, &open, at, resolution).emit(tx)?;
+        let change = StatusChange::Resolved { monitor: monitor.id.to_string() };
+        if resolution == Resolution::Recovered {
+            StatusEvent::of_incident(monitor, &open.id, at.0, change).emit(tx)?;
+        }
     }
     Ok(())
+}
+
+/// Emits the events of an incident whose alerts are sent now.
+fn emit_opened(tx: &Transaction, monitor: &Monitor, incident: &Incident) -> Result<()> {
+    IncidentEvent::opened(monitor, incident).emit(tx)?;
+    let change = StatusChange::Opened { monitor: monitor.id.to_string() };
+    StatusEvent::of_incident(monitor, &incident.id, incident.opened_at.0, change).emit(tx)
 }
 
 /// When the next alert about an open incident is due: the first one if none was sent, or a reminder. `None` if there will
@@ -184,7 +198,7 @@ pub async fn remind(
             }
             if open.told_at.is_none() {
                 incidents::mark_alerted(&tx, &open.id).await?;
-                IncidentEvent::opened(monitor, &open).emit(&tx)?;
+                emit_opened(&tx, monitor, &open)?;
                 return Ok(Some(monitor.id.clone()));
             }
             incidents::mark_reminded(&tx, &open.id).await?;

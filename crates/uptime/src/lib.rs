@@ -2,7 +2,7 @@
 //!
 //! A [`monitor`] says what is checked and how often. The [`schedule`] says which monitor is due and which worker holds
 //! it; a [`probe`] runs the check; the result changes the monitor's state in one script; an [`incident`] records an
-//! outage and alerts the channels of the monitor. The database is the source of truth: [`Schedule::rebuild`] restores
+//! outage and alerts the channels of the monitor. A [`status`] page shows monitors to customers. The database is the source of truth: [`Schedule::rebuild`] restores
 //! the store from it.
 
 mod card;
@@ -18,6 +18,7 @@ mod pages;
 pub mod probe;
 mod routes;
 pub mod schedule;
+pub mod status;
 mod uptime;
 
 pub use config::Config;
@@ -28,4 +29,4 @@ pub use uptime::{AddOutcome, CheckNowOutcome, EditOutcome, MAX_MONITORS, Uptime,
 
 /// The tables of this service.
 pub const MIGRATIONS: hob_database::Migrations = hob_database::migrations!("uptime": "0001_monitors", "0002_history", "0003_alerts", "0004_repeated_fences",
-        "0005_called_at");
+        "0005_called_at", "0006_status_pages");

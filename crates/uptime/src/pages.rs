@@ -8,8 +8,9 @@ mod incidents;
 mod list;
 mod maintenance;
 mod status;
+mod status_pages;
 
-pub(crate) use status::StatusCache;
+pub(crate) use status::{StatusCache, start as start_status_pages};
 
 use hob_web::chart::{Beat, Heartbeat, Pulse};
 use hob_web::components::{Badge, Markup, Quantity, Tone, Unit};
@@ -60,8 +61,18 @@ pub(crate) fn routes() -> Routes<Uptime> {
             "/uptime/maintenance/{id}/delete",
             maintenance::remove,
         )
-        .page(Access::Public, "/status", status::page)
-        .page(Access::Public, "/status.rss", status::rss)
+        .action(
+            WRITE,
+            Audited::As("uptime.incident.update"),
+            "/uptime/incidents/{id}/updates",
+            incidents::publish,
+        )
+        .page(READ, "/uptime/pages", status_pages::list)
+        .action(WRITE, Audited::As("uptime.page.put"), "/uptime/pages", status_pages::add)
+        .page(READ, "/uptime/pages/{slug}", status_pages::show)
+        .action(WRITE, Audited::As("uptime.page.put"), "/uptime/pages/{slug}", status_pages::edit)
+        .action(WRITE, Audited::As("uptime.page.delete"), "/uptime/pages/{slug}/delete", status_pages::remove)
+        .merge(status::routes())
         .merge(badge::routes())
 }
 
@@ -90,13 +101,6 @@ impl PublicState {
                 Self::Maintenance
             }
             (state, _) => Self::Checked(state),
-        }
-    }
-
-    fn badge(self) -> Badge {
-        match self {
-            Self::Checked(state) => badge(state),
-            Self::Maintenance => Tone::Busy.badge("maintenance"),
         }
     }
 }
@@ -131,7 +135,7 @@ fn recent_results(row: &MonitorRow) -> Markup {
 }
 
 /// Percentage with up to three decimals. 100 % is shown only if there was no downtime.
-fn format_percent(percent: f64) -> String {
+pub(crate) fn format_percent(percent: f64) -> String {
     let shown = if percent < 100.0 { percent.min(99.999) } else { 100.0 };
     match shown {
         100.0 => "100 %".to_owned(),

@@ -5,6 +5,7 @@ mod heartbeats;
 pub(crate) mod incidents;
 mod maintenance;
 mod monitors;
+pub(crate) mod status_pages;
 mod view;
 
 pub(crate) use monitors::{MonitorQuery, Paused, added_monitor, edited_monitor, find_monitor, set_paused};
@@ -36,6 +37,11 @@ pub(crate) fn routes() -> Routes<Uptime> {
         .api(READ, routes!(incidents::show))
         .write(WRITE, Audited::As("uptime.incident.acknowledge"), routes!(incidents::acknowledge))
         .write(WRITE, Audited::As("uptime.incident.note"), routes!(incidents::annotate))
+        .write(WRITE, Audited::As("uptime.incident.update"), routes!(incidents::publish))
+        .api(READ, routes!(status_pages::list))
+        .api(READ, routes!(status_pages::show))
+        .write(WRITE, Audited::As("uptime.page.put"), routes!(status_pages::put))
+        .write(WRITE, Audited::As("uptime.page.delete"), routes!(status_pages::remove))
         .api(READ, routes!(maintenance::list))
         .write(WRITE, Audited::As("uptime.maintenance.add"), routes!(maintenance::add))
         .write(WRITE, Audited::As("uptime.maintenance.delete"), routes!(maintenance::remove))

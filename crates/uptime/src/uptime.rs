@@ -6,7 +6,7 @@ use hob_database::{Database, Migrations};
 use hob_schema::Shard;
 use hob_service::{Live, Metric, Samples, ServiceContext};
 use hob_units::Secret;
-use hob_web::{Card, Changes, MemoryUsage, Routes, Service};
+use hob_web::{Card, Changes, MAX_SEARCH_HITS, MemoryUsage, Routes, SearchHit, Service};
 use tokio::sync::{Mutex, Notify};
 
 use crate::Config;
@@ -148,6 +148,8 @@ impl Service for Uptime {
     fn start(&self, changes: &Changes) {
         let _ = self.inner.changes.set(changes.clone());
         crate::schedule::background::start(self);
+        crate::status::start(self, changes);
+        pages::start_status_pages(self);
         self.inner.alerts.start(changes);
     }
 
@@ -162,6 +164,20 @@ impl Service for Uptime {
 
     async fn demo(&self) -> Result<()> {
         demo::start(self).await
+    }
+
+    async fn search(&self, query: &str) -> Result<Vec<SearchHit>> {
+        let found = |monitor: &&Arc<Monitor>| {
+            let (id, spec) = (monitor.id.as_str(), &monitor.spec);
+            SearchHit::matches(query, &[id, &spec.name, &spec.target, &spec.group, &spec.tags.join(" ")])
+        };
+        let hit = |monitor: &Arc<Monitor>| SearchHit {
+            kind: "monitor",
+            title: monitor.spec.name.clone(),
+            detail: monitor.spec.target.clone(),
+            href: pages::path(&monitor.id),
+        };
+        Ok(self.monitors().iter().filter(found).take(MAX_SEARCH_HITS).map(hit).collect())
     }
 
     fn memory_usage(&self) -> Option<MemoryUsage> {
@@ -345,6 +361,7 @@ impl Uptime {
     pub async fn add_window(&self, spec: &MaintenanceSpec) -> Result<Maintenance> {
         let window = maintenance::add(self.database(), spec).await?;
         self.inner.cache.refresh_windows().await?;
+        self.inner.status.invalidate();
         self.notify_pages(None);
         Ok(window)
     }

@@ -164,6 +164,8 @@ impl Seed {
         let channel = text(&create("/api/v1/uptime/channels", hook).await["id"]);
         let window = json!({ "title": "Move", "covers": [monitor], "starts_at_ms": 1, "ends_at_ms": 2_000 });
         create("/api/v1/uptime/maintenance", window).await;
+        let page = app.put("/api/v1/uptime/pages/shop", &json!({ "title": "Shop" })).await;
+        assert_eq!(page.status, 200, "{}", page.text());
 
         let plan = "name = \"Site\"\ntarget = \"http://127.0.0.1:1\"\n[[scenario]]\nname = \"browse\"\n\
                     load = { rate = 1, for = \"1s\" }\n[[scenario.step]]\nname = \"home\"\nrequest = \"GET /\"\n";
@@ -188,6 +190,8 @@ impl Seed {
             ("/uptime/monitors/{id}", format!("/uptime/monitors/{monitor}")),
             ("/uptime/incidents/{id}", format!("/uptime/incidents/{incident}")),
             ("/uptime/channels/{id}", format!("/uptime/channels/{channel}")),
+            ("/uptime/pages/{slug}", "/uptime/pages/shop".to_owned()),
+            ("/status/{slug}", "/status/shop".to_owned()),
             ("/badge/{id}/{fact}", format!("/badge/{monitor}/status.svg")),
             ("/heartbeat/{token}", heartbeat),
             ("/load/plans/{id}", format!("/load/plans/{plan}")),

@@ -26,12 +26,13 @@ from_row!(Attempt { delivery_id, number, at, took_ms, delivered, message });
 struct ClaimedRow {
     id: String,
     channel_id: ChannelId,
+    recipient: String,
     notice: String,
     attempts: u32,
     fence: u64,
 }
 
-from_row!(ClaimedRow { id, channel_id, notice, attempts, fence });
+from_row!(ClaimedRow { id, channel_id, recipient, notice, attempts, fence });
 
 /// Inserts a delivery that is held until then; one that is already there stays as it is.
 pub(crate) async fn insert(
@@ -41,26 +42,25 @@ pub(crate) async fn insert(
     held_until: UnixMs,
 ) -> Result<()> {
     let insert = sql(
-        "INSERT INTO uptime_delivery (id, incident_id, channel_id, kind, number, notice, state, attempts,
+        "INSERT INTO uptime_delivery (id, incident_id, channel_id, recipient, kind, number, notice, state, attempts,
                           due_at, held_until, fence, created_at)
-                      VALUES ($1, $2, $3, $4, $5, $6, 'waiting', 0, $7, $8, 0, $7) ON CONFLICT DO NOTHING",
+                      VALUES ($1, $2, $3, $4, $5, $6, $7, 'waiting', 0, $8, $9, 0, $8) ON CONFLICT DO NOTHING",
     );
-    let json = serde_json::to_string(notice);
-    let json = json.unwrap_or_else(|error| unreachable!("a notice is plain data: {error}"));
-    let insert = insert.bind(key.id()).bind(key.incident_id.as_str()).bind(&key.channel_id).bind(key.kind);
-    tx.execute(insert.bind(key.number).bind(json).bind(tx.now()).bind(held_until)).await?;
+    let insert = insert.bind(key.id()).bind(key.incident_id.as_str()).bind(&key.channel_id);
+    let insert = insert.bind(key.recipient.as_str()).bind(key.kind).bind(key.number);
+    tx.execute(insert.bind(notice.to_json()).bind(tx.now()).bind(held_until)).await?;
     tx.signal(ADDED);
     Ok(())
 }
 
 /// Deliveries that can be sent now ($1): due, held by no node, and not preceded by a waiting delivery of the same incident
-/// to the same channel. The alphabetical order of the kinds is the order in which they happen.
+/// to the same channel and recipient. The alphabetical order of the kinds is the order in which they happen.
 macro_rules! ready {
     () => {
         "d.state = 'waiting' AND d.due_at <= $1 AND d.held_until < $1 AND NOT EXISTS (
              SELECT 1 FROM uptime_delivery e
-             WHERE e.incident_id = d.incident_id AND e.channel_id = d.channel_id AND e.state = 'waiting'
-               AND (e.kind, e.number) < (d.kind, d.number))"
+             WHERE e.incident_id = d.incident_id AND e.channel_id = d.channel_id
+               AND e.recipient = d.recipient AND e.state = 'waiting' AND (e.kind, e.number) < (d.kind, d.number))"
     };
 }
 
@@ -96,17 +96,17 @@ pub(crate) async fn claim(
                  SELECT d.id FROM uptime_delivery d WHERE d.channel_id = $2 AND ",
             ready!(),
             " ORDER BY d.created_at, d.id LIMIT $4)
-             RETURNING id, channel_id, notice, attempts, fence"
+             RETURNING id, channel_id, recipient, notice, attempts, fence"
         ));
         let claim = claim.bind(tx.now()).bind(channel_id).bind(tx.now().plus(lease)).bind(limit);
         tx.all(claim).await
     };
     let rows: Vec<ClaimedRow> = database.write_with(Isolation::ReadCommitted, work).await?;
     let mut claimed = Vec::with_capacity(rows.len());
-    for ClaimedRow { id, channel_id, notice, attempts, fence } in rows {
+    for ClaimedRow { id, channel_id, recipient, notice, attempts, fence } in rows {
         let notice = serde_json::from_str(&notice)
             .map_err(|error| Error::Unreadable(format!("delivery {id}: {error}")))?;
-        claimed.push(ClaimedDelivery { id, channel_id, notice, attempts, fence });
+        claimed.push(ClaimedDelivery { id, channel_id, recipient, notice, attempts, fence });
     }
     Ok(claimed)
 }

@@ -147,11 +147,14 @@ pub(crate) async fn acknowledge(tx: &Transaction, id: &str, who: &str) -> Result
     Ok(tx.execute(update.bind(id).bind(tx.now()).bind(who)).await? == 1)
 }
 
-/// Deletes incidents that were resolved before this time, and their notes.
+/// Deletes incidents that were resolved before this time, their notes and their updates.
 pub(crate) async fn delete_resolved_before(database: &Database, before: UnixMs) -> Result<()> {
     let notes = sql("DELETE FROM uptime_note WHERE incident_id IN
                      (SELECT id FROM uptime_incident WHERE resolved_at < $1)");
     database.execute(notes.bind(before)).await?;
+    let updates = sql("DELETE FROM uptime_incident_update WHERE incident_id IN
+                       (SELECT id FROM uptime_incident WHERE resolved_at < $1)");
+    database.execute(updates.bind(before)).await?;
     database.execute(sql("DELETE FROM uptime_incident WHERE resolved_at < $1").bind(before)).await?;
     Ok(())
 }

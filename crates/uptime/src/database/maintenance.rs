@@ -4,6 +4,7 @@ use hob_database::{Database, Query, Read, Transaction, UnixMs, from_row, sql};
 
 use crate::error::{Error, Result};
 use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
+use crate::status::StatusEvent;
 
 /// How long windows that have ended stay in the list.
 const KEEP_MS: i64 = 90 * 86_400_000;
@@ -26,21 +27,25 @@ pub async fn all(on: &impl Read) -> Result<Vec<Maintenance>> {
     on.all(select).await?.into_iter().map(Row::maintenance).collect()
 }
 
-/// Adds a window, and deletes those that ended long ago.
+/// Adds a window, together with the event for subscribers, and deletes those that ended long ago.
 pub async fn add(database: &Database, spec: &MaintenanceSpec) -> Result<Maintenance> {
-    let id = &format!("w{:012x}", rand::random::<u64>() >> 16);
+    let id = format!("w{:012x}", rand::random::<u64>() >> 16);
+    let window = &Maintenance { id, spec: spec.clone() };
     let covers = &serde_json::to_string(&spec.covers).unwrap_or_default();
     let add = |tx: Transaction| async move {
         let old = sql("DELETE FROM uptime_maintenance WHERE ends_at < $1").bind(UnixMs(tx.now().0 - KEEP_MS));
         tx.execute(old).await?;
         let insert = sql("INSERT INTO uptime_maintenance (id, title, covers, starts_at, ends_at)
                           VALUES ($1, $2, $3, $4, $5)");
-        let insert = insert.bind(id.as_str()).bind(spec.title.as_str()).bind(covers.as_str());
+        let insert = insert.bind(window.id.as_str()).bind(spec.title.as_str()).bind(covers.as_str());
         tx.execute(insert.bind(spec.starts_at_ms).bind(spec.ends_at_ms)).await?;
-        Ok::<_, hob_database::Error>(())
+        if spec.ends_at_ms > tx.now().0 {
+            StatusEvent::planned(window, tx.now().0).emit(&tx)?;
+        }
+        Ok::<_, Error>(())
     };
     database.write(add).await?;
-    Ok(Maintenance { id: id.clone(), spec: spec.clone() })
+    Ok(window.clone())
 }
 
 /// Removes a window; `false` if there is none with this id.

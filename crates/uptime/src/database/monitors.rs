@@ -173,6 +173,8 @@ pub async fn remove(database: &Database, id: &MonitorId) -> Result<bool> {
         .write(|tx| async move {
             for statement in [
                 "DELETE FROM uptime_note WHERE incident_id IN (SELECT id FROM uptime_incident WHERE monitor_id = $1)",
+                "DELETE FROM uptime_incident_update
+                 WHERE incident_id IN (SELECT id FROM uptime_incident WHERE monitor_id = $1)",
                 "DELETE FROM uptime_incident WHERE monitor_id = $1",
                 "DELETE FROM uptime_summary WHERE monitor_id = $1",
             ] {

@@ -7,9 +7,9 @@ use hob_database::{Isolation, Transaction, UnixMs};
 use hob_service::noise;
 
 use crate::database::past::{self, PastIncident};
-use crate::database::{incidents, summaries};
+use crate::database::{incidents, summaries, updates};
 use crate::error::{Error, Result};
-use crate::incident::Note;
+use crate::incident::{Note, Update, UpdateStatus};
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::monitor::history::{self, DAY_MS, HOUR_MS, NewResult, Span, Summary};
@@ -36,6 +36,8 @@ struct Outage {
     message: &'static str,
     acknowledged_by: Option<&'static str>,
     notes: &'static [(&'static str, &'static str)],
+    /// Updates on the status page.
+    updates: &'static [(UpdateStatus, &'static str)],
 }
 
 const DAY_MINUTES: i64 = 24 * 60;
@@ -49,6 +51,10 @@ const OUTAGES: [Outage; 8] = [
         message: "latency 1.1 s, expected latency < 800ms",
         acknowledged_by: None,
         notes: &[],
+        updates: &[
+            (UpdateStatus::Investigating, "Searches take longer than usual. We are looking for the cause."),
+            (UpdateStatus::Resolved, "A backup slowed down the index. It is fast again."),
+        ],
     },
     Outage {
         monitors: &["demo-shop", "demo-orders"],
@@ -61,6 +67,15 @@ const OUTAGES: [Outage; 8] = [
             ("anna", "The new release does not start. Rolling back."),
             ("anna", "Rolled back, orders work again."),
         ],
+        updates: &[
+            (UpdateStatus::Investigating, "Some orders fail. We are looking into it."),
+            (
+                UpdateStatus::Identified,
+                "The new release does not start. We are going back to the previous one.",
+            ),
+            (UpdateStatus::Monitoring, "The previous release is running. We are watching it."),
+            (UpdateStatus::Resolved, "Orders work again. None were lost."),
+        ],
     },
     Outage {
         monitors: &["demo-search"],
@@ -70,6 +85,7 @@ const OUTAGES: [Outage; 8] = [
         message: "latency 1.9 s, expected latency < 800ms",
         acknowledged_by: Some("emil"),
         notes: &[("emil", "The index was being rebuilt. It now runs at night.")],
+        updates: &[(UpdateStatus::Identified, "The search index is being rebuilt. Results arrive late.")],
     },
     Outage {
         monitors: &["demo-shop"],
@@ -79,6 +95,7 @@ const OUTAGES: [Outage; 8] = [
         message: "no response within 2 s",
         acknowledged_by: None,
         notes: &[],
+        updates: &[],
     },
     Outage {
         monitors: &["demo-backup"],
@@ -88,6 +105,7 @@ const OUTAGES: [Outage; 8] = [
         message: "no call from the job",
         acknowledged_by: Some("bert"),
         notes: &[("bert", "The disk was full. Deleted old archives and set a limit.")],
+        updates: &[],
     },
     Outage {
         monitors: &["demo-database", "demo-orders", "demo-shop"],
@@ -97,6 +115,7 @@ const OUTAGES: [Outage; 8] = [
         message: "connection refused",
         acknowledged_by: Some("carl"),
         notes: &[("carl", "The machine was replaced. Restored from the replica.")],
+        updates: &[],
     },
     Outage {
         monitors: &["demo-blog"],
@@ -106,6 +125,7 @@ const OUTAGES: [Outage; 8] = [
         message: "certificate expired",
         acknowledged_by: Some("dora"),
         notes: &[],
+        updates: &[],
     },
     Outage {
         monitors: &["demo-search"],
@@ -115,6 +135,7 @@ const OUTAGES: [Outage; 8] = [
         message: "no response within 2 s",
         acknowledged_by: None,
         notes: &[],
+        updates: &[],
     },
 ];
 
@@ -264,6 +285,13 @@ async fn write_incidents(uptime: &Uptime, now: UnixMs) -> Result<()> {
                     );
                     let note = Note { written_at, author: (*author).to_owned(), text: (*text).to_owned() };
                     incidents::insert_note(&tx, &id, &note).await?;
+                }
+                for (index, (status, text)) in (0..).zip(outage.updates) {
+                    let last = outage.updates.len() as i64;
+                    let written_at = UnixMs(range.start + (range.end - range.start) * (index + 1) / last);
+                    let author = outage.acknowledged_by.unwrap_or("anna").to_owned();
+                    let update = Update { written_at, author, status: *status, text: (*text).to_owned() };
+                    updates::insert(&tx, &id, &update).await?;
                 }
             }
         }

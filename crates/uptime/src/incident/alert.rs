@@ -26,7 +26,7 @@ use hob_web::{Changes, Routes};
 
 pub use channel::{Channel, ChannelId, ChannelKind, ChannelPatch, ChannelSpec, ChannelTarget};
 pub use delivery::{Attempt, Delivery, DeliveryState};
-pub use notice::{Notice, NoticeKind};
+pub use notice::{Notice, NoticeKind, StatusNotice};
 
 use crate::Config;
 use crate::database::{channels, deliveries};

@@ -51,7 +51,7 @@ impl Maintenance {
 }
 
 /// Whether this is the id, the group or a tag of the monitor.
-fn is_named(monitor: &Monitor, name: &String) -> bool {
+pub(crate) fn is_named(monitor: &Monitor, name: &String) -> bool {
     name == monitor.id.as_str() || *name == monitor.spec.group || monitor.spec.tags.contains(name)
 }
 

@@ -1,6 +1,7 @@
 //! Badges: one fact about a monitor as a small SVG, for readmes and other dashboards.
 
 use axum::extract::State;
+use axum::http::HeaderName;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use hob_database::UnixMs;
@@ -18,10 +19,10 @@ use crate::uptime::Uptime;
 const CHARACTER_PX: usize = 7;
 const MARGIN_PX: usize = 5;
 
-const GOOD: &str = "#2da44e";
-const FAIR: &str = "#9a6700";
-const BAD: &str = "#cf222e";
-const UNKNOWN: &str = "#656d76";
+pub(super) const GOOD: &str = "#2da44e";
+pub(super) const FAIR: &str = "#9a6700";
+pub(super) const BAD: &str = "#cf222e";
+pub(super) const UNKNOWN: &str = "#656d76";
 
 /// How long browsers and proxies may cache a badge.
 const PUBLIC: &str = "public, max-age=30";
@@ -38,10 +39,10 @@ enum Fact {
     Latency,
 }
 
-struct Badge {
-    label: &'static str,
-    text: String,
-    color: &'static str,
+pub(super) struct Badge {
+    pub(super) label: &'static str,
+    pub(super) text: String,
+    pub(super) color: &'static str,
 }
 
 pub(super) fn routes() -> Routes<Uptime> {
@@ -68,7 +69,13 @@ async fn show(
         Fact::Uptime => availability(&uptime, &monitor).await?,
     };
     let cache = if monitor.spec.published { PUBLIC } else { PRIVATE };
-    let headers = [(CONTENT_TYPE, "image/svg+xml; charset=utf-8"), (CACHE_CONTROL, cache)];
+    // Other sites may show the badges of published monitors.
+    let sites = if monitor.spec.published { "cross-origin" } else { "same-origin" };
+    let headers = [
+        (CONTENT_TYPE, "image/svg+xml; charset=utf-8"),
+        (CACHE_CONTROL, cache),
+        (HeaderName::from_static("cross-origin-resource-policy"), sites),
+    ];
     Ok((headers, badge.draw()).into_response())
 }
 
@@ -113,7 +120,7 @@ fn uptime_badge(percent: f64) -> Badge {
 
 impl Badge {
     /// The text is generated here and contains no characters that XML must escape.
-    fn draw(&self) -> String {
+    pub(super) fn draw(&self) -> String {
         let Self { label, text, color } = self;
         let width = |text: &str| text.chars().count() * CHARACTER_PX + 2 * MARGIN_PX;
         let (left, right) = (width(label), width(text));

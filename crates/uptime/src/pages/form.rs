@@ -1,40 +1,27 @@
-//! The form that adds and edits monitors.
+//! The form that adds and edits monitors. It shows the fields of one kind of monitor, and can test the target before the
+//! monitor is saved. All buttons submit the form, so that it works without scripts and nothing that was entered is lost.
 
-use std::collections::BTreeMap;
+mod fields;
+mod trial;
 
-use askama::Template;
+use std::collections::{BTreeMap, HashMap};
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use hob_web::components::{Choice, Field};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem};
 use serde::Deserialize;
 
+use self::fields::FormPage;
+use self::trial::Trial;
 use super::path;
+use crate::database::channels;
 use crate::monitor::MonitorSpec;
 use crate::monitor::check::{
     AuthSpec, DnsSpec, FieldError, HeartbeatSpec, HttpSpec, HttpVersion, MonitorKind, RecordType,
 };
 use crate::routes::{added_monitor, edited_monitor, find_monitor};
 use crate::uptime::{AddOutcome, EditOutcome, Uptime};
-
-#[derive(Template)]
-#[template(path = "uptime/form.html")]
-struct FormPage {
-    action: String,
-    button: &'static str,
-    /// Errors that do not belong to a field.
-    general: String,
-    main: Vec<Field>,
-    more: Vec<Field>,
-    http: Vec<Field>,
-    dns: Vec<Field>,
-    heartbeat: Vec<Field>,
-    open_more: bool,
-    open_http: bool,
-    open_dns: bool,
-    open_heartbeat: bool,
-}
 
 /// The fields of the form. All are text; they are parsed together, to report all errors at once.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -68,11 +55,30 @@ pub(super) struct MonitorForm {
     server: String,
     cron: String,
     grace_s: String,
+    /// The button that was pressed: empty to save.
+    #[serde(rename = "do")]
+    button: String,
+    /// The form lists the channels: those that are selected are among `rest`.
+    lists_channels: String,
+    #[serde(flatten)]
+    rest: HashMap<String, String>,
 }
 
-pub(super) async fn blank(console: Console) -> Result<Page, Problem> {
+/// What a button of the form does.
+enum Button<'a> {
+    Save,
+    /// Tests the target.
+    Test,
+    /// Shows the fields of another kind.
+    Kind(&'a str),
+    /// Adds an assertion.
+    Assertion(&'a str),
+}
+
+pub(super) async fn blank(console: Console, State(uptime): State<Uptime>) -> Result<Page, Problem> {
     let spec = MonitorSpec::new("", MonitorKind::Http, "");
-    let page = MonitorForm::of(&spec).page("/uptime/new".to_owned(), "Add", &[]);
+    let channels = channels::all(uptime.database()).await?;
+    let page = MonitorForm::of(&spec).page("/uptime/new".to_owned(), "Add", &channels, &[], None);
     console.page("Add a monitor", &page)
 }
 
@@ -82,7 +88,9 @@ pub(super) async fn filled(
     Path(id): Path<String>,
 ) -> Result<Page, Problem> {
     let monitor = find_monitor(&uptime, &id).await?;
-    let page = MonitorForm::of(&monitor.spec).page(format!("{}/edit", path(&monitor.id)), "Save", &[]);
+    let channels = channels::all(uptime.database()).await?;
+    let action = format!("{}/edit", path(&monitor.id));
+    let page = MonitorForm::of(&monitor.spec).page(action, "Save", &channels, &[], None);
     console.page_below(&[(&monitor.spec.name, &path(&monitor.id))], "Edit", &page)
 }
 
@@ -91,10 +99,8 @@ pub(super) async fn add(
     State(uptime): State<Uptime>,
     Form(form): Form<MonitorForm>,
 ) -> Result<Response, Problem> {
-    let action = || "/uptime/new".to_owned();
     let errors = match form.spec() {
-        Err(errors) => errors,
-        Ok(spec) => match uptime.add(None, &spec).await? {
+        Ok(spec) if matches!(form.button(), Button::Save) => match uptime.add(None, &spec).await? {
             AddOutcome::Invalid(errors) => errors,
             done => {
                 let monitor = added_monitor(done)?;
@@ -102,9 +108,11 @@ pub(super) async fn add(
                 return Ok((detail, Redirect::to(&path(&monitor.id))).into_response());
             }
         },
+        Ok(_) => Vec::new(),
+        Err(errors) => errors,
     };
-    let page = console.page("Add a monitor", &form.page(action(), "Add", &errors))?;
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
+    let (status, page) = form.again(&uptime, "/uptime/new".to_owned(), "Add", errors).await?;
+    Ok((status, console.page("Add a monitor", &page)?).into_response())
 }
 
 pub(super) async fn edit(
@@ -115,25 +123,82 @@ pub(super) async fn edit(
 ) -> Result<Response, Problem> {
     let monitor = find_monitor(&uptime, &id).await?;
     let errors = match form.spec() {
-        Err(errors) => errors,
-        Ok(spec) => match uptime.edit(&monitor.id, &spec).await? {
+        Ok(spec) if matches!(form.button(), Button::Save) => match uptime.edit(&monitor.id, &spec).await? {
             EditOutcome::Invalid(errors) => errors,
             done => {
                 let monitor = edited_monitor(done)?;
                 return Ok(Redirect::to(&path(&monitor.id)).into_response());
             }
         },
+        Ok(_) => Vec::new(),
+        Err(errors) => errors,
     };
     let action = format!("{}/edit", path(&monitor.id));
-    let page = console.page_below(
-        &[(&monitor.spec.name, &path(&monitor.id))],
-        "Edit",
-        &form.page(action, "Save", &errors),
-    )?;
-    Ok((StatusCode::UNPROCESSABLE_ENTITY, page).into_response())
+    let (status, page) = form.again(&uptime, action, "Save", errors).await?;
+    let page = console.page_below(&[(&monitor.spec.name, &path(&monitor.id))], "Edit", &page)?;
+    Ok((status, page).into_response())
 }
 
 impl MonitorForm {
+    fn button(&self) -> Button<'_> {
+        match self.button.split_once(':') {
+            Some(("kind", kind)) => Button::Kind(kind),
+            Some(("assertion", text)) => Button::Assertion(text),
+            _ if self.button == "test" => Button::Test,
+            _ => Button::Save,
+        }
+    }
+
+    /// The form again, after a button that does not save, or with the errors of one that does.
+    async fn again(
+        mut self,
+        uptime: &Uptime,
+        action: String,
+        label: &'static str,
+        mut errors: Vec<FieldError>,
+    ) -> Result<(StatusCode, FormPage), Problem> {
+        let channels = channels::all(uptime.database()).await?;
+        let mut trial = None;
+        let mut is_draft = true;
+        match self.button() {
+            Button::Save => is_draft = false,
+            Button::Kind(kind) => self.kind = kind.to_owned(),
+            Button::Assertion(text) => {
+                let line = text.to_owned();
+                self.assertions = format!("{}\n{line}", self.assertions.trim_end()).trim_start().to_owned();
+            }
+            Button::Test if errors.is_empty() => match self.spec() {
+                Ok(spec) => match Trial::run(uptime, &spec).await {
+                    Ok(done) => trial = Some(done),
+                    Err(found) => errors = found,
+                },
+                Err(found) => errors = found,
+            },
+            Button::Test => {}
+        }
+        let tested = matches!(self.button(), Button::Test);
+        // A draft is incomplete: its errors are shown when it is tested or saved.
+        let shown = if is_draft && !tested { &[][..] } else { &errors[..] };
+        let status = if shown.is_empty() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        Ok((status, self.page(action, label, &channels, shown, trial)))
+    }
+
+    /// The channels that are selected, and those that do not exist any more.
+    fn selected_channels(&self) -> Vec<String> {
+        if self.lists_channels.is_empty() {
+            return commas(&self.channels);
+        }
+        let mut selected: Vec<String> = self
+            .rest
+            .iter()
+            .filter(|(name, _)| name.starts_with("channel-"))
+            .map(|(_, value)| value.clone())
+            .collect();
+        selected.sort_unstable();
+        selected.extend(commas(&self.channels));
+        selected
+    }
+
     /// The form of an existing monitor.
     fn of(spec: &MonitorSpec) -> Self {
         let http = spec.http.clone().unwrap_or_default();
@@ -177,6 +242,7 @@ impl MonitorForm {
             server: dns.server.unwrap_or_default(),
             cron: heartbeat.cron.unwrap_or_default(),
             grace_s: heartbeat.grace_s.to_string(),
+            ..Self::default()
         }
     }
 
@@ -198,7 +264,7 @@ impl MonitorForm {
             assertions: lines(&self.assertions),
             tags: commas(&self.tags),
             group: self.group.trim().to_owned(),
-            channels: commas(&self.channels),
+            channels: self.selected_channels(),
             published: self.published == "on",
             paused: self.paused == "on",
             ..blank
@@ -248,130 +314,6 @@ impl MonitorForm {
             server: Some(self.server.trim().to_owned()).filter(|server| !server.is_empty()),
         }
     }
-
-    fn page(&self, action: String, button: &'static str, errors: &[FieldError]) -> FormPage {
-        let error = |field: &str| {
-            let concerns = |one: &&FieldError| {
-                one.field
-                    .strip_prefix(field)
-                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
-            };
-            errors.iter().find(concerns).map(|one| one.message.clone())
-        };
-        let has = |prefix: &str| errors.iter().any(|one| one.field.starts_with(prefix));
-        let general = errors.iter().filter(|one| one.field.is_empty()).map(|one| one.message.as_str());
-        FormPage {
-            action,
-            button,
-            general: general.collect::<Vec<_>>().join("; "),
-            main: self.main_fields(&error),
-            more: self.more_fields(&error),
-            http: self.http_fields(&error),
-            dns: self.dns_fields(&error),
-            heartbeat: self.heartbeat_fields(&error),
-            open_more: !errors.is_empty() && !has("http") && !has("dns") && !has("heartbeat"),
-            open_http: has("http"),
-            open_dns: self.kind == "dns",
-            open_heartbeat: self.kind == "heartbeat",
-        }
-    }
-
-    fn main_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
-        let kinds = ["http", "tcp", "dns", "certificate", "heartbeat"];
-        vec![
-            Field::text("name", "Name").value(&self.name).required().max_length(128).error(error("name")),
-            Field::choice("kind", "Kind", choices(&kinds)).value(&self.kind).error(error("kind")),
-            Field::text("target", "Target")
-                .value(&self.target)
-                .hint("A URL, host:port, or a domain name; empty for a heartbeat")
-                .error(error("target")),
-            Field::number("interval_s", "Interval (s)")
-                .value(&self.interval_s)
-                .between(1, 86_400)
-                .error(error("interval_s")),
-            Field::lines("assertions", "Assertions")
-                .value(&self.assertions)
-                .hint(
-                    "One per line: status in 200..299, body contains \"x\", json $.ok == true, latency < 500ms",
-                )
-                .error(error("assertions")),
-            Field::text("group", "Group").value(&self.group).max_length(64).error(error("group")),
-            Field::text("tags", "Tags").value(&self.tags).hint("Separated by commas").error(error("tags")),
-            Field::checkbox("published", "Show on the public status page").value(&self.published),
-            Field::checkbox("paused", "Paused").value(&self.paused),
-        ]
-    }
-
-    fn more_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
-        let seconds =
-            |name: &str, label: &str, value: &str| Field::number(name, label).value(value).error(error(name));
-        vec![
-            seconds("timeout_s", "Timeout (s)", &self.timeout_s).hint("Default: 10"),
-            seconds("retries", "Retries", &self.retries).between(0, 100),
-            seconds("retry_delay_s", "Retry delay (s)", &self.retry_delay_s).between(1, 3600),
-            seconds("down_interval_s", "Interval while down (s)", &self.down_interval_s)
-                .hint("Default: the interval"),
-            seconds("recoveries", "Successful checks that resolve an incident", &self.recoveries)
-                .between(1, 100),
-            seconds("remind_s", "Reminder interval (s)", &self.remind_s).hint("0: no reminders"),
-            Field::text("channels", "Channels")
-                .value(&self.channels)
-                .hint("Names or ids, separated by commas")
-                .error(error("channels")),
-        ]
-    }
-
-    fn http_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
-        vec![
-            Field::text("method", "Method").value(&self.method).max_length(16).error(error("http.method")),
-            Field::lines("headers", "Headers")
-                .value(&self.headers)
-                .hint("One per line: Name: value")
-                .error(error("http.headers")),
-            Field::lines("body", "Body").value(&self.body).error(error("http.body")),
-            Field::number("redirects", "Maximum redirects")
-                .value(&self.redirects)
-                .between(0, 20)
-                .error(error("http.redirects")),
-            Field::choice("version", "HTTP version", choices(&["auto", "1.1", "2"])).value(&self.version),
-            Field::text("user", "User").value(&self.user).autocomplete("off").hint("For basic authentication"),
-            Field::text("secret", "Secret")
-                .value(&self.secret)
-                .autocomplete("off")
-                .hint("Name of a secret under [secrets] in hob.toml: a password, or a bearer token if there is no user")
-                .error(error("http.auth")),
-        ]
-    }
-
-    fn dns_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
-        let records = ["A", "AAAA", "CNAME", "MX", "NS", "TXT"];
-        vec![
-            Field::choice("record", "Record", choices(&records)).value(&self.record),
-            Field::lines("expected", "Expected answers")
-                .value(&self.expected)
-                .hint("One per line; if empty, any answer is good")
-                .error(error("dns.expected")),
-            Field::text("server", "Name server")
-                .value(&self.server)
-                .placeholder("9.9.9.9:53")
-                .error(error("dns.server")),
-        ]
-    }
-
-    fn heartbeat_fields(&self, error: &dyn Fn(&str) -> Option<String>) -> Vec<Field> {
-        vec![
-            Field::text("cron", "Cron pattern (UTC)")
-                .value(&self.cron)
-                .placeholder("0 3 * * *")
-                .hint("Default: every interval")
-                .error(error("heartbeat.cron")),
-            Field::number("grace_s", "Grace (s)").value(&self.grace_s).error(error("heartbeat.grace_s")),
-        ]
-    }
-}
-
-fn choices(values: &[&str]) -> Vec<Choice> {
-    values.iter().map(|value| Choice { value: (*value).to_owned(), label: (*value).to_owned() }).collect()
 }
 
 /// The serialized name of an enum value.

@@ -4,14 +4,16 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::Redirect;
 use hob_database::UnixMs;
-use hob_web::components::{Badge, Empty, Facts, Field, Pager, Quantity, RelativeTime, Tone};
+use hob_web::components::{Badge, Choice, Empty, Facts, Field, Pager, Quantity, RelativeTime, Tone};
 use hob_web::{AuditDetail, Caller, Console, Form, Page, Paging, Path, Problem, Query};
 use serde::Deserialize;
 
 use super::{MAY_WRITE, encoded};
-use crate::database::incidents;
-use crate::incident::{self, Filter, Incident, MAX_NOTE_BYTES, Note, Resolution};
-use crate::routes::incidents::add_note;
+use crate::database::{incidents, updates};
+use crate::incident::{
+    self, Filter, Incident, MAX_NOTE_BYTES, MAX_UPDATE_BYTES, Note, Resolution, Update, UpdateStatus,
+};
+use crate::routes::incidents::{add_note, publish_update};
 use crate::uptime::Uptime;
 
 #[derive(Template)]
@@ -42,8 +44,18 @@ struct OneIncident {
     facts: Facts,
     notes: Vec<ShownNote>,
     note_field: Field,
+    updates: Vec<ShownUpdate>,
+    status_field: Field,
+    update_field: Field,
     may_acknowledge: bool,
     may_write: bool,
+}
+
+struct ShownUpdate {
+    badge: Badge,
+    author: String,
+    when: RelativeTime,
+    text: String,
 }
 
 struct ShownNote {
@@ -82,6 +94,7 @@ pub(super) async fn show(
     let incident = incidents::by_id(uptime.database(), &id).await?;
     let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
     let notes = incidents::notes(uptime.database(), &id).await?;
+    let updates = updates::of_one(uptime.database(), &id).await?;
     let monitor = uptime.monitor(&incident.monitor_id).await?;
     let name = monitor.map_or_else(|| incident.monitor_id.to_string(), |monitor| monitor.spec.name.clone());
     let may_write = console.may(&MAY_WRITE);
@@ -90,6 +103,12 @@ pub(super) async fn show(
         facts: facts(&incident),
         notes: notes.into_iter().map(ShownNote::new).collect(),
         note_field: Field::lines("text", "Note").required().max_length(MAX_NOTE_BYTES),
+        status_field: Field::choice("status", "Status", statuses())
+            .value(updates.first().map_or(UpdateStatus::Investigating, |update| update.status)),
+        update_field: Field::lines("text", "What customers should know")
+            .required()
+            .max_length(MAX_UPDATE_BYTES),
+        updates: updates.into_iter().map(ShownUpdate::new).collect(),
         may_acknowledge: may_write && incident.acknowledged_at.is_none() && incident.resolved_at.is_none(),
         may_write,
         id: incident.id,
@@ -151,6 +170,26 @@ pub(super) async fn annotate(
     Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
 }
 
+#[derive(Debug, Deserialize)]
+pub(super) struct NewUpdate {
+    status: UpdateStatus,
+    text: String,
+}
+
+pub(super) async fn publish(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Form(update): Form<NewUpdate>,
+) -> Result<Redirect, Problem> {
+    publish_update(&uptime, &caller, &id, (update.status, &update.text)).await?;
+    Ok(Redirect::to(&format!("/uptime/incidents/{id}")))
+}
+
+fn statuses() -> Vec<Choice> {
+    UpdateStatus::ALL.map(|status| Choice { value: status.to_string(), label: status.to_string() }).to_vec()
+}
+
 fn badge(incident: &Incident) -> Badge {
     match (incident.resolved_at, incident.acknowledged_at) {
         (Some(_), _) if incident.resolution == Some(Resolution::Paused) => Tone::Idle.badge("paused"),
@@ -182,6 +221,23 @@ impl IncidentRow {
             duration: duration(incident),
             message: incident.message.clone(),
             acknowledged_by: incident.acknowledged_by.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl ShownUpdate {
+    fn new(update: Update) -> Self {
+        let tone = match update.status {
+            UpdateStatus::Investigating => Tone::Bad,
+            UpdateStatus::Identified => Tone::Warn,
+            UpdateStatus::Monitoring => Tone::Busy,
+            UpdateStatus::Resolved => Tone::Good,
+        };
+        Self {
+            badge: tone.badge(update.status.as_str()),
+            author: update.author,
+            when: RelativeTime::at(update.written_at.0),
+            text: update.text,
         }
     }
 }

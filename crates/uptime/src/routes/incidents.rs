@@ -9,9 +9,12 @@ use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use super::monitor_id;
-use super::view::{IncidentView, NoteView};
-use crate::database::incidents;
-use crate::incident::{self, AcknowledgeOutcome, AnnotateOutcome, Filter, MAX_NOTE_BYTES, MAX_NOTES, Note};
+use super::view::{IncidentView, NoteView, UpdateView};
+use crate::database::{incidents, updates};
+use crate::incident::{
+    self, AcknowledgeOutcome, AnnotateOutcome, Filter, MAX_NOTE_BYTES, MAX_NOTES, MAX_UPDATE_BYTES,
+    MAX_UPDATES, Note, PublishOutcome, Update, UpdateStatus,
+};
 use crate::uptime::Uptime;
 
 /// Filters of the list of incidents.
@@ -40,10 +43,10 @@ pub(super) async fn list(
         None => Filter::All,
     };
     let page = incidents::page(uptime.database(), &filter, &paging.request()?).await?;
-    Ok(Json(List::from(page.map(|incident| IncidentView::new(incident, Vec::new())))))
+    Ok(Json(List::from(page.map(|incident| IncidentView::new(incident, Vec::new(), Vec::new())))))
 }
 
-/// One incident with its notes.
+/// One incident with its notes and updates.
 #[utoipa::path(get, path = "/api/v1/uptime/incidents/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = IncidentView)))]
 pub(super) async fn show(
@@ -53,7 +56,8 @@ pub(super) async fn show(
     let incident = incidents::by_id(uptime.database(), &id).await?;
     let incident = incident.ok_or_else(|| Problem::not_found("incident"))?;
     let notes = incidents::notes(uptime.database(), &id).await?;
-    Ok(Json(IncidentView::new(incident, notes)))
+    let updates = updates::of_one(uptime.database(), &id).await?;
+    Ok(Json(IncidentView::new(incident, notes, updates)))
 }
 
 /// Acknowledges an incident: no more reminders are sent. Idempotent.
@@ -67,10 +71,10 @@ pub(super) async fn acknowledge(
     match incident::acknowledge(uptime.database(), &id, caller.name()).await? {
         AcknowledgeOutcome::Acknowledged(incident) => {
             uptime.notify_pages(Some(&incident.monitor_id));
-            Ok((AuditDetail::Of(id), Json(IncidentView::new(*incident, Vec::new()))))
+            Ok((AuditDetail::Of(id), Json(IncidentView::new(*incident, Vec::new(), Vec::new()))))
         }
         AcknowledgeOutcome::Already(incident) => {
-            Ok((AuditDetail::Unchanged, Json(IncidentView::new(*incident, Vec::new()))))
+            Ok((AuditDetail::Unchanged, Json(IncidentView::new(*incident, Vec::new(), Vec::new()))))
         }
         AcknowledgeOutcome::NotFound => Err(Problem::not_found("incident")),
     }
@@ -116,6 +120,57 @@ pub(crate) async fn add_note(
         AnnotateOutcome::NotFound => Err(Problem::not_found("incident")),
         AnnotateOutcome::LimitReached => {
             Err(Problem::conflict(format!("The limit of {MAX_NOTES} notes has been reached.")))
+        }
+    }
+}
+
+/// An update to publish.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewUpdate {
+    status: UpdateStatus,
+    #[schema(min_length = 1, max_length = 4000)]
+    text: String,
+}
+
+/// Publishes an update of an incident on the status pages, in their feeds, and to their subscribers.
+#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/updates", params(("id" = String, Path, max_length = 64)),
+    request_body = NewUpdate, responses((status = 201, body = UpdateView)))]
+pub(super) async fn publish(
+    State(uptime): State<Uptime>,
+    caller: Caller,
+    Path(id): Path<String>,
+    Json(update): Json<NewUpdate>,
+) -> Result<(StatusCode, Json<UpdateView>), Problem> {
+    let update = publish_update(&uptime, &caller, &id, (update.status, &update.text)).await?;
+    Ok((StatusCode::CREATED, Json(UpdateView::new(update))))
+}
+
+/// Publishes an update for a request of the API or a page.
+pub(crate) async fn publish_update(
+    uptime: &Uptime,
+    caller: &Caller,
+    id: &str,
+    (status, text): (UpdateStatus, &str),
+) -> Result<Update, Problem> {
+    let text = text.trim();
+    if text.is_empty() || text.len() > MAX_UPDATE_BYTES {
+        return Err(Problem::invalid("text", format!("must have 1 to {MAX_UPDATE_BYTES} bytes")));
+    }
+    let unknown = || Problem::not_found("incident");
+    let incident = incidents::by_id(uptime.database(), id).await?.ok_or_else(unknown)?;
+    let monitor = uptime.monitor(&incident.monitor_id).await?;
+    let published =
+        incident::publish(uptime.database(), monitor.as_deref(), id, caller.name(), (status, text)).await?;
+    match published {
+        PublishOutcome::Published(update) => {
+            uptime.inner.status.invalidate();
+            uptime.notify_pages(None);
+            Ok(update)
+        }
+        PublishOutcome::NotFound => Err(unknown()),
+        PublishOutcome::LimitReached => {
+            Err(Problem::conflict(format!("The limit of {MAX_UPDATES} updates has been reached.")))
         }
     }
 }

@@ -5,7 +5,7 @@ use hob_web::{Caller, Time};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::incident::{Incident, Note, Resolution, unix_ms};
+use crate::incident::{Incident, Note, Resolution, Update, UpdateStatus, unix_ms};
 use crate::monitor::Monitor;
 use crate::monitor::check::{
     AssertionResult, CertificateExpiry, CheckOutcome, DnsSpec, FailureClass, HeartbeatSpec, HttpSpec,
@@ -217,6 +217,26 @@ pub(super) struct IncidentView {
     resolution: Option<Resolution>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<NoteView>,
+    /// What customers see, the newest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    updates: Vec<UpdateView>,
+}
+
+/// An update for customers.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = IncidentUpdate)]
+pub(super) struct UpdateView {
+    written_at: Time,
+    author: String,
+    status: UpdateStatus,
+    text: String,
+}
+
+impl UpdateView {
+    pub(super) fn new(update: Update) -> Self {
+        let Update { written_at, author, status, text } = update;
+        Self { written_at: Time(written_at), author, status, text }
+    }
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -228,7 +248,7 @@ pub(super) struct NoteView {
 }
 
 impl IncidentView {
-    pub(super) fn new(incident: Incident, notes: Vec<Note>) -> Self {
+    pub(super) fn new(incident: Incident, notes: Vec<Note>, updates: Vec<Update>) -> Self {
         Self {
             id: incident.id,
             monitor: incident.monitor_id.to_string(),
@@ -245,6 +265,7 @@ impl IncidentView {
             resolved_at: incident.resolved_at.map(Time),
             resolution: incident.resolution,
             notes: notes.into_iter().map(NoteView::new).collect(),
+            updates: updates.into_iter().map(UpdateView::new).collect(),
         }
     }
 }

@@ -27,6 +27,7 @@ mod rewind;
 mod schedule;
 mod secrets;
 mod service;
+mod status;
 mod target;
 mod wrong_types;
 

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 
 use crate::monitor::check::FieldError;
 use crate::monitor::secrets;
+use crate::status::Slug;
 
 use crate::database::channels;
 use crate::error::{Error, Result as UptimeResult};
@@ -26,6 +27,13 @@ pub const MAX_CHANNELS: u64 = 200;
 pub struct ChannelId(String);
 
 column!(ChannelId(String));
+
+impl ChannelId {
+    /// Deliveries to the subscribers of a status page. Ids of channels have no colon.
+    pub(crate) fn of_page(slug: &Slug) -> Self {
+        Self(format!("page:{slug}"))
+    }
+}
 
 /// A channel whose spec is valid.
 #[derive(Clone, Debug)]

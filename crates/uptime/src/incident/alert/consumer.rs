@@ -99,7 +99,13 @@ async fn add_deliveries_for(tx: &Transaction, event: IncidentEvent) -> Result<()
     let (incident_id, number) = (event.incident.clone(), event.number);
     let notice = Notice::Incident(Box::new(event));
     for channel_id in channels.found {
-        let key = DeliveryKey { incident_id: incident_id.clone(), channel_id, kind: notice.kind(), number };
+        let key = DeliveryKey {
+            incident_id: incident_id.clone(),
+            channel_id,
+            recipient: String::new(),
+            kind: notice.kind(),
+            number,
+        };
         deliveries::insert(tx, &key, &notice, UnixMs(0)).await?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Deliveries: one notice to one channel, until it is delivered or has failed for good.
 //!
-//! A delivery is unique per incident, channel, kind and number. Its id is the idempotency key, so that a receiver can
+//! A delivery is unique per incident, channel, recipient, kind and number. Its id is the idempotency key, so that a receiver can
 //! recognize a notice that arrives twice.
 
 use std::time::Duration;
@@ -46,6 +46,8 @@ pub struct Delivery {
 pub(crate) struct ClaimedDelivery {
     pub(crate) id: String,
     pub(crate) channel_id: ChannelId,
+    /// The id of a subscriber; empty if the channel is not a status page.
+    pub(crate) recipient: String,
     pub(crate) notice: Notice,
     /// Attempts before this one.
     pub(crate) attempts: u32,
@@ -69,6 +71,8 @@ pub struct Attempt {
 pub(crate) struct DeliveryKey {
     pub(crate) incident_id: String,
     pub(crate) channel_id: ChannelId,
+    /// The id of a subscriber; empty if the channel is not a status page.
+    pub(crate) recipient: String,
     pub(crate) kind: NoticeKind,
     pub(crate) number: u32,
 }
@@ -88,6 +92,7 @@ pub(super) async fn add_test(
     let key = &DeliveryKey {
         incident_id: format!("t{:016x}", rand::random::<u64>()),
         channel_id: channel_id.clone(),
+        recipient: String::new(),
         kind: NoticeKind::Test,
         number: 1,
     };
@@ -98,6 +103,7 @@ pub(super) async fn add_test(
     Ok(ClaimedDelivery {
         id: key.id(),
         channel_id: channel_id.clone(),
+        recipient: String::new(),
         notice: Notice::Test,
         attempts: 0,
         fence: 0,

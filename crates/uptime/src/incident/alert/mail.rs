@@ -1,7 +1,7 @@
 //! Alerts by e-mail.
 
 use hob_service::config::Secret;
-use lettre::message::{Mailbox, header::ContentType};
+use lettre::message::{Mailbox, MessageBuilder, header::ContentType};
 use lettre::transport::smtp::AsyncSmtpTransportBuilder;
 use lettre::transport::smtp::client::{Certificate, Tls, TlsParameters};
 use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
@@ -11,16 +11,47 @@ use url::Url;
 use super::delivery::ClaimedDelivery;
 use super::send::NotSent;
 use super::{Alerts, message};
+use crate::status::mail::{ListUnsubscribe, ListUnsubscribePost, content};
+use crate::status::subscriber::Subscriber;
 use hob_web::webhook::DeliveryOutcome;
 
 const INVALID_URL: &str =
     "the URL of the mail server is invalid; it must look like smtps://user:password@host";
 
-pub(super) async fn email(
+/// Sends an alert to the recipients of a channel.
+pub(super) async fn alert(
     alerts: &Alerts,
     to: &[Mailbox],
     claimed: &ClaimedDelivery,
 ) -> Result<DeliveryOutcome, NotSent> {
+    let builder = builder(alerts, &claimed.notice.title(), to, claimed)?;
+    send(alerts, builder.header(ContentType::TEXT_PLAIN).body(message::text(&claimed.notice))).await
+}
+
+/// Sends a notice to a subscriber, with the headers to unsubscribe with one click.
+pub(super) async fn to_subscriber(
+    alerts: &Alerts,
+    to: &Subscriber,
+    claimed: &ClaimedDelivery,
+) -> Result<DeliveryOutcome, NotSent> {
+    let Some(content) = content(&claimed.notice, to) else {
+        return Ok(DeliveryOutcome::PermanentFailure("the notice is not for subscribers".to_owned()));
+    };
+    let Ok(mailbox) = to.email.parse::<Mailbox>() else {
+        return Ok(DeliveryOutcome::PermanentFailure("the address of the subscriber is invalid".to_owned()));
+    };
+    let builder = builder(alerts, &content.subject, &[mailbox], claimed)?
+        .header(ListUnsubscribe(to.link("unsubscribe")))
+        .header(ListUnsubscribePost);
+    send(alerts, builder.header(ContentType::TEXT_PLAIN).body(content.text)).await
+}
+
+/// Sends a message to the configured mail server.
+async fn send(
+    alerts: &Alerts,
+    message: Result<Message, lettre::error::Error>,
+) -> Result<DeliveryOutcome, NotSent> {
+    let message = message.map_err(|error| NotSent(format!("the message cannot be built: {error}")))?;
     let config = alerts.config.current();
     let Some(server) = &config.smtp else {
         return Err(NotSent("no mail server is configured; set smtp under [uptime] in hob.toml".to_owned()));
@@ -30,7 +61,6 @@ pub(super) async fn email(
         NotSent("the URL of the mail server cannot be read".to_owned())
     })?;
     let roots = config.read_roots().map_err(|error| NotSent(error.to_string()))?;
-    let message = build_message(&config.mail_from, to, claimed)?;
     let timeout = alerts.timeout();
     let transport: AsyncSmtpTransport<Tokio1Executor> =
         transport(&server, &roots)?.timeout(Some(timeout)).build();
@@ -43,19 +73,24 @@ pub(super) async fn email(
     })
 }
 
-fn build_message(from: &str, to: &[Mailbox], claimed: &ClaimedDelivery) -> Result<Message, NotSent> {
-    let from: Mailbox = from
-        .parse()
-        .map_err(|_| NotSent("mail_from under [uptime] in hob.toml is not an e-mail address".to_owned()))?;
-    let subject: String = claimed.notice.title().chars().filter(|c| !c.is_control()).collect();
+fn builder(
+    alerts: &Alerts,
+    subject: &str,
+    to: &[Mailbox],
+    claimed: &ClaimedDelivery,
+) -> Result<MessageBuilder, NotSent> {
+    let from: Mailbox =
+        alerts.config.current().mail_from.parse().map_err(|_| {
+            NotSent("mail_from under [uptime] in hob.toml is not an e-mail address".to_owned())
+        })?;
+    let subject: String = subject.chars().filter(|c| !c.is_control()).collect();
     // The same for every attempt, so that mail clients show the message once.
     let id = format!("<{}@{}>", claimed.id, from.email.domain());
     let mut builder = Message::builder().from(from).subject(subject).message_id(Some(id));
     for recipient in to {
         builder = builder.to(recipient.clone());
     }
-    let message = builder.header(ContentType::TEXT_PLAIN).body(message::text(&claimed.notice));
-    message.map_err(|error| NotSent(format!("the message cannot be built: {error}")))
+    Ok(builder)
 }
 
 /// The transport to the server. Its certificate must be signed by a public authority or a configured one.

@@ -65,7 +65,7 @@ struct Mentions {
 pub(super) fn webhook(id: &str, notice: &Notice) -> Vec<u8> {
     let incident = match notice {
         Notice::Incident(event) => Some(incident_body(event)),
-        Notice::Test => None,
+        Notice::Test | Notice::Status(_) | Notice::Confirm { .. } => None,
     };
     json(&WebhookBody { id, kind: notice.kind(), text: text(notice), incident })
 }
@@ -117,6 +117,8 @@ pub(super) fn text(notice: &Notice) -> String {
             lines.push(format!("Since {}", iso(event.opened_at_ms)));
         }
         Notice::Test => lines.push("This is a test.".to_owned()),
+        // Only subscribers receive these, with a text of their own.
+        Notice::Status(_) | Notice::Confirm { .. } => {}
     }
     lines.join("\n").chars().take(MAX_CHARS).collect()
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::incident::{IncidentEvent, IncidentEventKind, Resolution};
+use crate::status::{StatusEvent, StatusPage};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -12,6 +13,27 @@ pub enum Notice {
     Incident(Box<IncidentEvent>),
     /// A test of the channel.
     Test,
+    /// For the subscribers of a status page.
+    Status(Box<StatusNotice>),
+    /// Asks a subscriber of the page to confirm.
+    Confirm {
+        title: String,
+        path: String,
+    },
+}
+
+/// An event with the title and the path of the page that shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusNotice {
+    pub title: String,
+    pub path: String,
+    pub event: StatusEvent,
+}
+
+impl StatusNotice {
+    pub(crate) fn new(page: &StatusPage, event: &StatusEvent) -> Self {
+        Self { title: page.spec.title.clone(), path: page.path(), event: event.clone() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
@@ -21,6 +43,10 @@ pub enum NoticeKind {
     Reminded,
     Resolved,
     Test,
+    /// To a subscriber of a status page.
+    Status,
+    /// A request to confirm a subscription.
+    Confirm,
 }
 
 column!(NoticeKind as text);
@@ -35,7 +61,14 @@ impl Notice {
                 IncidentEventKind::Resolved => NoticeKind::Resolved,
             },
             Self::Test => NoticeKind::Test,
+            Self::Status(_) => NoticeKind::Status,
+            Self::Confirm { .. } => NoticeKind::Confirm,
         }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        let json = serde_json::to_string(self);
+        json.unwrap_or_else(|error| unreachable!("a notice is plain data: {error}"))
     }
 
     /// The first line of the message.
@@ -51,6 +84,8 @@ impl Notice {
                 IncidentEventKind::Resolved => format!("{} is up again", event.name),
             },
             Self::Test => "Hob can reach this channel".to_owned(),
+            Self::Status(status) => format!("{}: {}", status.title, status.event.name),
+            Self::Confirm { title, .. } => title.clone(),
         }
     }
 }
@@ -60,4 +95,6 @@ hob_units::names!(NoticeKind {
     Reminded = "reminded",
     Resolved = "resolved",
     Test = "test",
+    Status = "status",
+    Confirm = "confirm",
 });

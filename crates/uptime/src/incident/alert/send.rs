@@ -6,10 +6,11 @@ use http::{HeaderName, HeaderValue};
 use url::Url;
 
 use super::delivery::ClaimedDelivery;
-use super::mail::email;
+use super::mail;
 use super::{Alerts, Channel, ChannelTarget, message};
 use crate::monitor::secrets;
 use crate::probe::Post;
+use crate::status::subscriber::Subscriber;
 use hob_web::webhook::{DeliveryOutcome, signature};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -25,8 +26,18 @@ pub(super) async fn send(alerts: &Alerts, channel: &Channel, claimed: &ClaimedDe
         ChannelTarget::Webhook { url, secret } => webhook(alerts, url, secret.as_ref(), claimed).await,
         ChannelTarget::Slack { url } => chat(alerts, url, message::slack(&claimed.notice)).await,
         ChannelTarget::Discord { url } => chat(alerts, url, message::discord(&claimed.notice)).await,
-        ChannelTarget::Email { to } => email(alerts, to, claimed).await,
+        ChannelTarget::Email { to } => mail::alert(alerts, to, claimed).await,
     };
+    sent.unwrap_or_else(|NotSent(reason)| DeliveryOutcome::Failed(reason))
+}
+
+/// Sends a notice to a subscriber of a status page.
+pub(super) async fn to_subscriber(
+    alerts: &Alerts,
+    to: &Subscriber,
+    claimed: &ClaimedDelivery,
+) -> DeliveryOutcome {
+    let sent = mail::to_subscriber(alerts, to, claimed).await;
     sent.unwrap_or_else(|NotSent(reason)| DeliveryOutcome::Failed(reason))
 }
 

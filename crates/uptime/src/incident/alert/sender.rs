@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::delivery::{self, ClaimedDelivery};
 use super::{Alerts, ChannelId, send};
-use crate::database::{channels, deliveries};
+use crate::database::{channels, deliveries, subscribers};
 use crate::error::Result;
 use hob_web::webhook::{DeliveryOutcome, RetryPolicy};
 
@@ -105,14 +105,32 @@ pub(super) async fn deliver(
     retry_policy: RetryPolicy,
 ) -> Result<()> {
     let started = Instant::now();
-    let (outcome, kind) = match channels::by_id(alerts.database(), &claimed.channel_id).await {
-        Ok(Some(channel)) => (send::send(alerts, &channel, claimed).await, channel.spec.kind.as_str()),
-        Ok(None) => (DeliveryOutcome::PermanentFailure("the channel was removed".to_owned()), "none"),
-        Err(error) => return Err(error),
+    let (outcome, kind) = if claimed.recipient.is_empty() {
+        to_channel(alerts, claimed).await?
+    } else {
+        to_subscriber(alerts, claimed).await?
     };
     let label = if matches!(outcome, DeliveryOutcome::Delivered(_)) { "delivered" } else { "failed" };
     crate::metrics::alert_attempted(kind, label);
     delivery::finish(alerts.database(), claimed, &outcome, started.elapsed(), retry_policy).await
+}
+
+async fn to_channel(alerts: &Alerts, claimed: &ClaimedDelivery) -> Result<(DeliveryOutcome, &'static str)> {
+    Ok(match channels::by_id(alerts.database(), &claimed.channel_id).await? {
+        Some(channel) => (send::send(alerts, &channel, claimed).await, channel.spec.kind.as_str()),
+        None => (DeliveryOutcome::PermanentFailure("the channel was removed".to_owned()), "none"),
+    })
+}
+
+async fn to_subscriber(
+    alerts: &Alerts,
+    claimed: &ClaimedDelivery,
+) -> Result<(DeliveryOutcome, &'static str)> {
+    let outcome = match subscribers::by_id(alerts.database(), &claimed.recipient).await? {
+        Some(subscriber) => send::to_subscriber(alerts, &subscriber, claimed).await,
+        None => DeliveryOutcome::PermanentFailure("the subscription has ended".to_owned()),
+    };
+    Ok((outcome, "subscriber"))
 }
 
 async fn delete_old(alerts: &Alerts) {
