@@ -1,9 +1,10 @@
-//! The console pages of the program: Overview, Keys and Health.
+//! The console pages of the program: Overview, Keys, Health and the search.
 
 mod audit;
 mod health;
 mod keys;
 mod overview;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -52,7 +53,10 @@ pub(crate) fn routes(services: &Services, web: &Web, keys: &Keys, endpoints: &En
         .page(Access::read(SCOPE), "/keys", keys::page)
         .page(Access::read(SCOPE), "/keys/{schema}/{family}", keys::family_page)
         .action(Access::write(SCOPE), Audited::As("keys.audit.start"), "/keys/audit", keys::audit_now)
-        .with_state(audit);
+        .with_state(audit.clone());
+    let search = Routes::new()
+        .page(Access::Authenticated, "/search", search::page)
+        .with_state(search::SearchState { services: services.clone(), audit });
     let health = health::HealthState {
         context: context.clone(),
         keys: keys.clone(),
@@ -63,7 +67,7 @@ pub(crate) fn routes(services: &Services, web: &Web, keys: &Keys, endpoints: &En
         .nav("Health", "/health", HEART_ICON)
         .page(Access::read(SCOPE), "/health", health::page)
         .with_state(health);
-    Ok(home.merge(services.routes()).merge(key_pages).merge(health))
+    Ok(home.merge(services.routes()).merge(key_pages).merge(health).merge(search))
 }
 
 async fn refresh_pages(changes: Changes, task: Task) {

@@ -241,7 +241,7 @@ fn rows(audit: &BackgroundAudit, state: &AuditState, text: &str) -> Vec<SchemaRo
 }
 
 /// Names of schemas and families are plain words, which need no escape in a path.
-fn href(schema: &Schema, family: &Family) -> String {
+pub(super) fn href(schema: &Schema, family: &Family) -> String {
     format!("/keys/{}/{}", schema.name, family.name)
 }
 

@@ -11,11 +11,12 @@ use crate::program::Server;
 const MAX_PAGE_BYTES: usize = 100 * 1024;
 
 /// Every kind of page.
-const PAGES: [&str; 26] = [
+const PAGES: [&str; 33] = [
     "/",
     "/gateway",
     "/gateway?range=24h",
     "/gateway/limits",
+    "/gateway/limits?rule=demo&caller=10.0.0.7",
     "/uptime",
     "/uptime/new",
     "/uptime/monitors/demo-shop",
@@ -25,7 +26,13 @@ const PAGES: [&str; 26] = [
     "/uptime/incidents",
     "/uptime/channels",
     "/uptime/maintenance",
+    "/uptime/incidents/i0001demo-shop",
+    "/uptime/pages",
+    "/uptime/pages/default",
     "/status",
+    "/status/default/widget",
+    "/status/default/confirm?token=x",
+    "/search?q=shop",
     "/chat?as=you&conversation=kitchen",
     "/load",
     "/load/plans/1",
@@ -196,4 +203,92 @@ async fn pages_are_accessible() {
         client.close().await.unwrap();
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// `/` searches monitors, rules, plans, runs and keys; without scripts, the field in the navigation does.
+#[tokio::test]
+async fn search_finds_everything_by_name() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let client = open(&server, &browser, "/health").await;
+    find(&client, "body").await.send_keys("/").await.unwrap();
+    let field = find(&client, "input[data-search]").await;
+    field.send_keys("SHOP\u{e007}").await.unwrap();
+    wait_for_text(&client, "#hits", "monitor").await;
+    let hits = text(&client, "#hits").await;
+    for kind in ["monitor", "load plan", "load run"] {
+        assert!(hits.contains(kind), "{kind}: {hits}");
+    }
+    press(&client, "#hits td a").await;
+    wait_for_text(&client, "h1", "Shop").await;
+    for (query, kind) in
+        [("schedule", "key family"), ("courtlistener", "pipeline run"), ("xyzzy", "Nothing contains")]
+    {
+        client.goto(&server.url(&format!("/search?q={query}"))).await.unwrap();
+        wait_for_text(&client, "#hits", kind).await;
+    }
+    client.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn results_are_toasts_with_undo_and_unsaved_changes_are_guarded() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let client = open(&server, &browser, "/uptime/monitors/demo-blog").await;
+    press(&client, "form[action$='/pause'] button").await;
+    wait_for_text(&client, ".toast", "Monitor paused").await;
+    press(&client, ".toast button").await;
+    wait_for_text(&client, ".toast", "Monitor resumed").await;
+    client.goto(&server.url("/uptime/new")).await.unwrap();
+    find(&client, "#field-name").await.send_keys("Unsaved").await.unwrap();
+    let prevented = "const event = new Event('beforeunload', { cancelable: true });
+        dispatchEvent(event); return event.defaultPrevented";
+    assert_eq!(run(&client, prevented).await, true);
+    // The value is removed, so that the window can close.
+    run(&client, "document.querySelector('form[data-guard]').removeAttribute('data-guard')").await;
+    assert_eq!(run(&client, prevented).await, false);
+    client.close().await.unwrap();
+}
+
+/// A rule is tried without counting the request.
+#[tokio::test]
+async fn rule_is_tried_without_counting() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let plain = browser.open(Window { scripts: JavaScript::Off, ..Window::default() }).await;
+    plain.goto(&server.url("/gateway/limits")).await.unwrap();
+    let caller = find(&plain, "#field-caller").await;
+    caller.send_keys("10.20.30.40").await.unwrap();
+    press(&plain, "#try button").await;
+    wait_for_text(&plain, "#trial", "10.20.30.40 would be allowed now").await;
+    let before = text(&plain, "#trial").await;
+    plain.refresh().await.unwrap();
+    assert_eq!(text(&plain, "#trial").await, before, "nothing was counted");
+    plain.close().await.unwrap();
+}
+
+/// The editors of plans have line numbers, show the first mistake at its line while the user types, and offer templates.
+#[tokio::test]
+async fn plans_are_checked_while_they_are_written() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let client = open(&server, &browser, "/load/plans/new?template=shop").await;
+    for (path, first) in
+        [("/load/plans/new?template=shop", "name"), ("/pipelines?template=courtlistener", "#")]
+    {
+        client.goto(&server.url(path)).await.unwrap();
+        let field = find(&client, "form[data-check] textarea[name=source]").await;
+        let text = field.prop("value").await.unwrap().unwrap();
+        assert!(text.starts_with(first), "{text}");
+        let lines = run(&client, "return document.querySelectorAll('.numbered pre span').length").await;
+        assert_eq!(lines.as_u64(), Some(text.split('\n').count() as u64));
+        field.send_keys("x").await.unwrap();
+        let clear = "const field = arguments[0] ?? document.querySelector('form[data-check] textarea[name=source]');
+            field.value = 'name = \\'a\\'\\nnothing = 1'; field.dispatchEvent(new Event('input', { bubbles: true }))";
+        run(&client, clear).await;
+        wait_for_text(&client, ".verdict", "line").await;
+        wait_for_text(&client, ".numbered .wrong", "").await;
+        run(&client, "document.querySelector('form[data-guard]').removeAttribute('data-guard')").await;
+    }
+    client.close().await.unwrap();
 }
