@@ -10,6 +10,7 @@ use crate::Error;
 use crate::chat::{Chat, Inner};
 use crate::conversation::block::{self, BlockAction};
 use crate::conversation::event::Event;
+use crate::conversation::listed::Reader;
 use crate::conversation::member::{self, Member, MemberStatus, Membership, Receipt, ReceiptKind};
 use crate::conversation::message::{self, Message, MessageRange};
 use crate::conversation::{self, Conversation, ConversationSummary, NewConversation};
@@ -156,7 +157,7 @@ impl Chat {
         }
     }
 
-    /// Messages in order. They are read from Redis if the cache certainly contains the whole page.
+    /// Messages in order.
     pub async fn messages(
         &self,
         id: &ConversationId,
@@ -164,35 +165,40 @@ impl Chat {
         range: MessageRange,
         limit: u16,
     ) -> Answer<Vec<Message>> {
+        match self.reader(id, viewer).await? {
+            Ok((reader, sequence)) => {
+                Ok(Ok(self.read_messages((id, sequence), reader, range, limit).await?))
+            }
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    /// Messages of a conversation whose last event is known, in order. They are read from Redis if the cache certainly contains
+    /// the whole page.
+    pub(super) async fn read_messages(
+        &self,
+        (id, sequence): (&ConversationId, u64),
+        reader: Reader<'_>,
+        range: MessageRange,
+        limit: u16,
+    ) -> Result<Vec<Message>, Error> {
         let database = &self.inner.database;
         let limit = limit.clamp(1, MAX_PAGE);
-        let sequence = match viewer {
-            Some(viewer) => match member::check_member(database, id, viewer).await? {
-                Ok(membership) if self.hides_absence(&membership) => {
-                    let mut messages = messages::page(database, id, range, limit, Some(viewer)).await?;
-                    let hidden = blocks::hidden_from(database, viewer).await?;
-                    messages.retain(|message| !hidden.contains(&message.sender_id));
-                    return Ok(Ok(messages));
-                }
-                Ok(membership) => membership.sequence,
-                Err(refusal) => return Ok(Err(refusal)),
-            },
-            None => match self.conversation(id).await? {
-                Some(conversation) => conversation.sequence,
-                None => return Ok(Err(Refusal::ConversationNotFound)),
-            },
+        let mut messages = if reader.absent.is_some() {
+            messages::page(database, id, range, limit, reader.absent).await?
+        } else {
+            match self.inner.recent.page(id, sequence, range, limit).await {
+                Ok(Some(messages)) => messages,
+                Ok(None) => self.messages_from_database(id, range, limit).await?,
+                // If the cache fails, the database answers. A second call to the store would fail, too.
+                Err(_) => messages::page(database, id, range, limit, None).await?,
+            }
         };
-        let mut messages = match self.inner.recent.page(id, sequence, range, limit).await {
-            Ok(Some(messages)) => messages,
-            Ok(None) => self.messages_from_database(id, range, limit).await?,
-            // If the cache fails, the database answers. A second call to the store would fail, too.
-            Err(_) => messages::page(database, id, range, limit, None).await?,
-        };
-        if let Some(viewer) = viewer {
+        if let Some(viewer) = reader.user {
             let hidden = blocks::hidden_from(database, viewer).await?;
             messages.retain(|message| !hidden.contains(&message.sender_id));
         }
-        Ok(Ok(messages))
+        Ok(messages)
     }
 
     /// Whether a member does not read what was said in their absence.

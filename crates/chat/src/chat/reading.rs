@@ -47,14 +47,12 @@ impl Chat {
         range: MessageRange,
         limit: u16,
     ) -> Answer<MessagePage> {
-        let reader = match self.reader(id, viewer).await? {
-            Ok(reader) => reader,
+        let (reader, sequence) = match self.reader(id, viewer).await? {
+            Ok(found) => found,
             Err(refusal) => return Ok(Err(refusal)),
         };
-        match self.messages(id, viewer, range, limit).await? {
-            Ok(messages) => Ok(Ok(self.count_additions(id, reader, messages).await?)),
-            Err(refusal) => Ok(Err(refusal)),
-        }
+        let messages = self.read_messages((id, sequence), reader, range, limit).await?;
+        Ok(Ok(self.count_additions(id, reader, messages).await?))
     }
 
     /// The thread of a message: its first message, and the replies after a sequence.
@@ -68,7 +66,7 @@ impl Chat {
     ) -> Answer<Thread> {
         let database = &self.inner.database;
         let reader = match self.reader(id, viewer).await? {
-            Ok(reader) => reader,
+            Ok((reader, _)) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let found = messages::get(database, message).await?.filter(|found| found.conversation_id == *id);
@@ -98,7 +96,7 @@ impl Chat {
         page: &PageRequest,
     ) -> Answer<Page<Reaction>> {
         let reader = match self.reader(id, viewer).await? {
-            Ok(reader) => reader,
+            Ok((reader, _)) => reader,
             Err(refusal) => return Ok(Err(refusal)),
         };
         let database = &self.inner.database;
@@ -145,17 +143,21 @@ impl Chat {
         Ok(Page { rows, next: page.next })
     }
 
-    /// The reader of one conversation, who must be a member.
-    async fn reader<'a>(&self, id: &ConversationId, user: Option<&'a UserId>) -> Answer<Reader<'a>> {
+    /// The reader of one conversation, who must be a member, and the last event of the conversation.
+    pub(super) async fn reader<'a>(
+        &self,
+        id: &ConversationId,
+        user: Option<&'a UserId>,
+    ) -> Answer<(Reader<'a>, u64)> {
         let Some(user) = user else {
-            let exists = self.conversation(id).await?.is_some();
             let server = Reader { user: None, absent: None };
-            return Ok(exists.then_some(server).ok_or(Refusal::ConversationNotFound));
+            let conversation = self.conversation(id).await?.ok_or(Refusal::ConversationNotFound);
+            return Ok(conversation.map(|conversation| (server, conversation.sequence)));
         };
         let membership = member::check_member(&self.inner.database, id, user).await?;
         Ok(membership.map(|membership| {
             let absent = self.hides_absence(&membership).then_some(user);
-            Reader { user: Some(user), absent }
+            (Reader { user: Some(user), absent }, membership.sequence)
         }))
     }
 
