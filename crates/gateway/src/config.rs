@@ -9,6 +9,7 @@ use hob_service::Period;
 use hob_service::config::Mistakes;
 use hob_store::limit::Algorithm;
 use http::header::HeaderName;
+use http::uri::PathAndQuery;
 use serde::{Deserialize, Serialize};
 
 use crate::admission::identity::ForwardingHeader;
@@ -94,8 +95,8 @@ hob_service::section! {
 
 fn check(config: &Config, mistakes: &mut Mistakes) {
     mistakes.check_each("upstream", &config.upstream, |address| check_upstream(address));
-    if !config.health_path.is_empty() && !config.health_path.starts_with('/') {
-        mistakes.add("health_path", "must start with /");
+    if !config.health_path.is_empty() {
+        mistakes.check("health_path", check_health_path(&config.health_path));
     }
     mistakes.check_tls_pair(config.tls_certificate.as_ref(), config.tls_key.as_ref());
     let check_upgrade = |name: &String| match name.parse::<HeaderName>() {
@@ -107,6 +108,17 @@ fn check(config: &Config, mistakes: &mut Mistakes) {
         mistakes.check("instance", InstanceId::new(instance.as_str()));
     }
     Policy::check(config, mistakes);
+}
+
+/// A path that can be sent in a request.
+fn check_health_path(path: &str) -> Result<(), &'static str> {
+    if !path.starts_with('/') {
+        return Err("must start with /");
+    }
+    if path.contains('#') || path.parse::<PathAndQuery>().is_err() {
+        return Err("is not a path of a URL; escape spaces and other special characters, such as %20");
+    }
+    Ok(())
 }
 
 fn check_files(config: &Config, mistakes: &mut Mistakes) {

@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use hob_net::Outbound;
 use hob_service::Section;
-use hob_service::config::{ConfigError, File, Layers, LiveSection, LiveSender, Replaced, SectionType};
+use hob_service::config::{
+    ConfigError, File, Layers, LiveSection, LiveSender, Mistakes, Replaced, SectionType,
+};
 use hob_web::{Registration, SignInConfig};
 
 pub(crate) use hob_service::config::SecretsConfig;
@@ -57,6 +59,30 @@ impl Config {
             outbound: layers.section()?,
             secrets: layers.section()?,
         })
+    }
+
+    /// What is wrong with the access to this node. Not part of the checks of the sections, because flags of `hob serve` may
+    /// change the addresses.
+    pub(crate) fn access_mistakes(&self) -> (Mistakes, Mistakes) {
+        let (mut server, mut redis) = (Mistakes::default(), Mistakes::default());
+        let admin = match self.server.admin() {
+            Ok(admin) => admin,
+            Err(error) => {
+                let is_address = matches!(error, hob_web::Error::AdminTokenRequired(_));
+                server.add(if is_address { "listen" } else { "admin_token" }, error);
+                return (server, redis);
+            }
+        };
+        let is_embedded = matches!(self.redis.address(), Ok(hob_store::Address::Embedded));
+        let listen = self.redis.embedded_listen;
+        if is_embedded && admin.is_none() && !listen.ip().is_loopback() {
+            let message = format!(
+                "cannot listen on {listen} for Redis clients without an admin token; set HOB_ADMIN_TOKEN or [server] \
+                 admin_token, or use a loopback address"
+            );
+            redis.add("embedded_listen", message);
+        }
+        (server, redis)
     }
 
     /// Names of services that do not exist.
@@ -176,11 +202,35 @@ impl Loaded {
     /// Checks the files that the program and the services in `only` use, or all services if it is empty. A node need not
     /// have the files of a service that it does not run.
     pub(crate) fn check_files(&self, only: &[String]) -> Result<(), ConfigError> {
+        ConfigError::combine(self.file_mistakes(only))
+    }
+
+    /// Everything that `hob serve` would refuse without flags: files, and access without a token.
+    pub(crate) fn check_all(&self) -> Result<(), ConfigError> {
+        let mut mistakes = self.file_mistakes(&[]);
+        mistakes.extend(self.locate_access_mistakes(&self.config));
+        ConfigError::combine(mistakes)
+    }
+
+    /// Checks the access to a node with this configuration, which flags may have changed.
+    pub(crate) fn check_access(&self, config: &Config) -> Result<(), ConfigError> {
+        ConfigError::combine(self.locate_access_mistakes(config))
+    }
+
+    fn locate_access_mistakes(&self, config: &Config) -> Vec<ConfigError> {
+        let (server, redis) = config.access_mistakes();
+        let file = self.file.as_ref();
+        let mut errors = self.layers.locate::<hob_web::Config>(file, server);
+        errors.extend(self.layers.locate::<RedisConfig>(file, redis));
+        errors.into_iter().map(|error| self.environment.explain(error)).collect()
+    }
+
+    fn file_mistakes(&self, only: &[String]) -> Vec<ConfigError> {
         let is_service = |kind: &SectionType| services::ALL.iter().any(|service| service.name() == kind.name);
         let runs = |kind: &SectionType| only.is_empty() || only.iter().any(|name| name == kind.name);
         let used = kinds().into_iter().filter(|kind| !is_service(kind) || runs(kind));
         let mistakes = used.flat_map(|kind| kind.file_mistakes(&self.layers, self.file.as_ref()));
-        ConfigError::combine(mistakes.map(|error| self.environment.explain(error)).collect())
+        mistakes.map(|error| self.environment.explain(error)).collect()
     }
 
     /// Environment variables that start with `HOB_` and set nothing: spelling mistakes, most likely.

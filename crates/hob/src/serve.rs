@@ -106,6 +106,7 @@ async fn serve(loaded: Loaded, options: &Options, file: Option<&Path>) -> Result
         demo_folder: demo_folder.as_ref().map(|folder| folder.path().to_owned()),
     };
     let config = overrides.apply(loaded.config.clone());
+    loaded.check_access(&config)?;
     let live = loaded.live(config.clone())?;
     let backends = Backends::open(&config, &live, data).await?;
     let context = backends.context.clone();

@@ -6,6 +6,9 @@ use hob_service::config::{Mistakes, check_host};
 
 use crate::generator::Targets;
 
+/// Of the generator on one node.
+const MAX_THREADS: u32 = 64;
+
 hob_service::section! {
     /// Load: the hosts that may be tested, and how this node takes part in runs.
     pub struct Config("load") {
@@ -18,7 +21,7 @@ hob_service::section! {
         /// The number of runs that this node works on at a time; 0 for a node that generates no load.
         pub max_concurrent_runs: u32 = 1,
         /// Threads of the generator; 0 for one less than the number of cores.
-        pub threads: u32 = 0,
+        pub threads: u32 = 0 => 0..=MAX_THREADS,
         /// How long a run waits for its runners before it starts with those that have joined.
         pub gather_timeout: Period = Period::from_secs(3),
         /// The lease of a runner. A runner that does not renew it is lost, and its run ends as lost.
@@ -43,10 +46,10 @@ impl Config {
 
     pub(crate) fn generator_threads(&self) -> u32 {
         if self.threads > 0 {
-            return self.threads.min(64);
+            return self.threads;
         }
         // One core is left for the server itself.
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        u32::try_from(cores.saturating_sub(1).clamp(1, 64)).unwrap_or(1)
+        u32::try_from(cores.saturating_sub(1)).unwrap_or(1).clamp(1, MAX_THREADS)
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hob_service::config::Mistakes;
 use hob_service::{Period, section};
 
-use crate::quota::QuotaName;
+use crate::quota::{MAX_CALLS, QuotaName};
 
 section! {
     /// Pipelines fetch items from APIs with call quotas, resumably and with many workers.
@@ -13,9 +13,9 @@ section! {
         /// The quota that the public counters `rate_limit:<hour>` and `counter:<hour>` count.
         pub public_quota: String = "courtlistener".to_owned(),
         /// Calls per hour of the public quota, unless a plan or the API defines its windows.
-        pub call_limit_per_hour: u32 = 5000,
+        pub call_limit_per_hour: u32 = 5000 => 1..=MAX_CALLS,
         /// Calls that stay unused in each hour of the public quota, unless a plan or the API defines its windows.
-        pub safety_buffer: u32 = 25,
+        pub safety_buffer: u32 = 25 => 0..=MAX_CALLS - 1,
         /// The folder for the files that plans read and write.
         pub folder: PathBuf = PathBuf::from("hob-data/pipelines"),
         /// Maximum number of items that a node claims of one run.
@@ -35,5 +35,13 @@ section! {
 fn check(config: &Config, mistakes: &mut Mistakes) {
     if !config.public_quota.is_empty() {
         mistakes.check("public_quota", config.public_quota.parse::<QuotaName>());
+        let (limit, buffer) = (config.call_limit_per_hour, config.safety_buffer);
+        // Values outside of their ranges are separate mistakes.
+        if limit > 0 && buffer < MAX_CALLS && buffer >= limit {
+            mistakes.add("safety_buffer", format!("must be less than call_limit_per_hour, which is {limit}"));
+        }
+    }
+    if config.folder.as_os_str().is_empty() {
+        mistakes.add("folder", "must not be empty; `.` is the current folder");
     }
 }

@@ -28,6 +28,7 @@ use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
 pub use feedback::QuotaFeedback;
 pub use file::QuotaFile;
+pub(crate) use limits::MAX_CALLS;
 pub use limits::{Limits, QuotaName};
 pub use reservation::{NewReservation, Reservation, ReserveDecision};
 

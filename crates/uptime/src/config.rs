@@ -65,6 +65,9 @@ fn check(config: &Config, mistakes: &mut Mistakes) {
     });
     mistakes.check("status_logo", page::check_logo(&config.status_logo));
     mistakes.check("status_accent", page::check_accent(&config.status_accent));
+    if config.name_server.is_some_and(|address| address.port() == 0) {
+        mistakes.add("name_server", "the port must not be 0; name servers use 53");
+    }
     if config.mail_from.parse::<Mailbox>().is_err() {
         mistakes.add("mail_from", format!("{:?} is not an e-mail address", config.mail_from));
     }

@@ -71,6 +71,9 @@ section! {
 
 fn check_database(config: &DatabaseConfig, mistakes: &mut Mistakes) {
     mistakes.check("url", config.url.reveal().parse::<hob_database::Address>());
+    if config.backup_folder.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
+        mistakes.add("backup_folder", "must not be empty; remove the setting for no backups");
+    }
 }
 
 section! {

@@ -21,8 +21,7 @@ pub(crate) fn run(command: &ConfigCommand, file: Option<&Path>) -> Result<Exit> 
     match command {
         ConfigCommand::Check => {
             let loaded = load(file)?;
-            loaded.check_files(&[])?;
-            loaded.config.server.admin()?;
+            loaded.check_all()?;
             return Ok(check(&loaded));
         }
         ConfigCommand::Show => show(&load(file)?)?,

@@ -16,6 +16,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("redis", "embedded_memory_mib = 0", "embedded_memory_mib"),
     ("database", r#"url = """#, "url"),
     ("database", r#"url = "mysql://a""#, "url"),
+    ("database", r#"backup_folder = """#, "backup_folder"),
     ("server", r#"listen = "127.0.0.1:99999""#, "listen"),
     ("server", r#"listen = "localhost""#, "listen"),
     ("server", r#"hosts = ["a.example", "https://b.example"]"#, "hosts[1]"),
@@ -38,6 +39,8 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("gateway", r#"upstream = ["http://a:1", "http://a:99999"]"#, "upstream[1]"),
     ("gateway", r#"upstream = ["http://a/path"]"#, "upstream[0]"),
     ("gateway", r#"health_path = "healthz""#, "health_path"),
+    ("gateway", r#"health_path = "/a b""#, "health_path"),
+    ("gateway", r#"health_path = "/a#b""#, "health_path"),
     ("gateway", r#"health_interval = "0s""#, "health_interval"),
     ("gateway", r#"tls_key = "a.pem""#, "tls_key"),
     ("gateway", r#"connect_timeout = "0s""#, "connect_timeout"),
@@ -81,6 +84,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("uptime", r#"connectivity_targets = ["a.example:443", "foo:99999"]"#, "connectivity_targets[1]"),
     ("uptime", "max_body_kib = 0", "max_body_kib"),
     ("uptime", r#"name_server = "10.0.0.1""#, "name_server"),
+    ("uptime", r#"name_server = "10.0.0.1:0""#, "name_server"),
     ("uptime", r#"mail_from = "gnomes""#, "mail_from"),
     ("uptime", "alert_attempts = 0", "alert_attempts"),
     ("uptime", r#"alert_backoff = "0s""#, "alert_backoff"),
@@ -99,10 +103,15 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     ("load", r#"hosts = ["a.example:80"]"#, "hosts[0]"),
     ("load", "max_rate = 0", "max_rate"),
     ("load", "max_users = 0", "max_users"),
+    ("load", "threads = 65", "threads"),
     ("load", r#"lease = "0s""#, "lease"),
     ("load", r#"aging_interval = "0s""#, "aging_interval"),
     ("load", r#"keep_results = "0s""#, "keep_results"),
     ("pipeline", r#"public_quota = "a b""#, "public_quota"),
+    ("pipeline", "call_limit_per_hour = 0", "call_limit_per_hour"),
+    ("pipeline", "call_limit_per_hour = 100001", "call_limit_per_hour"),
+    ("pipeline", "safety_buffer = 100000", "safety_buffer"),
+    ("pipeline", r#"folder = """#, "folder"),
     ("pipeline", "batch_size = 0", "batch_size"),
     ("pipeline", r#"lease = "0s""#, "lease"),
     ("pipeline", r#"keep_calls = "0s""#, "keep_calls"),
@@ -220,9 +229,38 @@ fn plain_address_is_accepted_as_a_network() {
 }
 
 #[test]
-fn public_address_without_an_admin_token_is_refused_by_the_check() {
-    let folder = in_folder("[server]\nlisten = \"0.0.0.0:7070\"\n");
-    let output = hob().current_dir(&folder).args(["config", "check"]).output().unwrap();
+fn safety_buffer_that_leaves_no_calls_is_refused() {
+    for lines in refused("[pipeline]\ncall_limit_per_hour = 100\nsafety_buffer = 100\n", &[]) {
+        let [only] = lines.as_slice() else { panic!("{lines:#?}") };
+        let expected = "[pipeline] safety_buffer: must be less than call_limit_per_hour, which is 100";
+        assert!(only.starts_with("hob: hob.toml:3:") && only.ends_with(expected), "{only}");
+    }
+}
+
+/// Both listeners need the token. `hob serve` refuses the one that its flags do not replace.
+#[test]
+fn public_address_without_an_admin_token_is_refused_with_its_line() {
+    for (section, key) in [("server", "listen"), ("redis", "embedded_listen")] {
+        let folder = in_folder(&format!("[{section}]\n{key} = \"0.0.0.0:0\"\n"));
+        for arguments in [&["config", "check"][..], &["serve"]] {
+            let output = hob().current_dir(&folder).args(arguments).output().unwrap();
+            let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(1), "{stderr}");
+            assert!(stderr.starts_with("hob: hob.toml:2:"), "{stderr}");
+            assert!(
+                stderr.contains(&format!("[{section}] {key}: ")) && stderr.contains("admin token"),
+                "{stderr}"
+            );
+            assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        }
+    }
+    let weak = in_folder(
+        "[server]\nlisten = \"127.0.0.1:0\"\nadmin_token = \"file:weak\"\n[uptime]\nca_file = \"none.pem\"\n",
+    );
+    std::fs::write(weak.path().join("weak"), "hunter2").unwrap();
+    let output = hob().current_dir(&weak).args(["config", "check"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(stderr.contains("admin token") && output.status.code() == Some(1), "{stderr}");
+    assert_eq!(stderr.lines().count(), 2, "{stderr}");
+    assert!(stderr.contains("hob.toml:3:") && stderr.contains("hob.toml:5:"), "{stderr}");
+    assert!(!stderr.contains("hunter2"), "{stderr}");
 }

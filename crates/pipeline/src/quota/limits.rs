@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::keys::Quota as QuotaId;
 
 /// Maximum calls in a window: the store keeps an entry per call.
-const MAX_CALLS: u32 = 100_000;
+pub(crate) const MAX_CALLS: u32 = 100_000;
 const MAX_WINDOWS: usize = 8;
 
 /// The name of a quota.
