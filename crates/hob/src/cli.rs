@@ -1,6 +1,7 @@
 //! The command line.
 
 mod schema;
+mod server;
 
 use std::path::PathBuf;
 
@@ -15,6 +16,7 @@ pub(crate) use schema::{
     AuditArgs, CiArgs, CleanArgs, Declared, HistoryFormat, InferArgs, ProxyArgs, ProxyMode, ReportFormat,
     SampleArgs, SchemaCommand, WatchArgs,
 };
+pub(crate) use server::{LoginArgs, ServerArgs};
 
 /// The version, and for a released program the commit and its date, which `cargo xtask dist` sets.
 pub(crate) const VERSION: &str = match option_env!("HOB_BUILD") {
@@ -49,6 +51,12 @@ pub(crate) enum Command {
     ///
     /// Exit status: 0 no findings, 1 failure, 3 warnings, 4 errors.
     Doctor,
+    /// Sign in to a server: `token`, `uptime`, `load`, `pipeline` and `schema audit` then talk to it
+    ///
+    /// Asks for an API token, or reads it from standard input, checks it, and saves it in a file that only this user can read.
+    Login(LoginArgs),
+    /// Forget the server and the token of `hob login`; the token stays valid until it is revoked
+    Logout,
     /// Create, list and revoke API tokens
     Token {
         #[command(subcommand)]
@@ -65,9 +73,9 @@ pub(crate) enum Command {
     Man { folder: PathBuf },
     /// Print the version, with the commit and its date
     Version,
-    /// Run pipelines without a server
+    /// Run pipelines, without a server or on one
     ///
-    /// Progress is stored next to the plan, in FILE.hob.db.
+    /// Without a server, progress is stored next to the plan, in FILE.hob.db.
     Pipeline {
         #[command(subcommand)]
         command: PipelineCommand,
@@ -103,6 +111,8 @@ pub(crate) enum Command {
 pub(crate) enum PipelineCommand {
     /// Run a plan; after Ctrl-C, the same command resumes it
     ///
+    /// With --server, saves the plan on the server, runs it there and waits for its end. Ctrl-C stops waiting, not the run.
+    ///
     /// After a completed run, --again starts a new one. Each run writes its own files; the output of earlier runs is kept.
     /// Plans with the same quota share its calls if they share the quota file.
     ///
@@ -124,6 +134,8 @@ pub(crate) enum PipelineCommand {
         /// Database file with the calls of all plans that share quotas [default: hob-quotas.db next to the plan]
         #[arg(long, value_name = "FILE")]
         quota_file: Option<PathBuf>,
+        #[command(flatten)]
+        server: ServerArgs,
     },
     /// Show the progress of the newest run
     Status { plan: PathBuf },
@@ -206,9 +218,16 @@ pub(crate) enum TokenCommand {
     /// Create a token and print it
     Create(NewTokenArgs),
     /// List tokens; their secrets are not stored
-    List,
+    List {
+        #[command(flatten)]
+        server: ServerArgs,
+    },
     /// Revoke a token and end its sessions
-    Revoke { id: String },
+    Revoke {
+        id: String,
+        #[command(flatten)]
+        server: ServerArgs,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -222,6 +241,8 @@ pub(crate) struct NewTokenArgs {
     /// Lifetime, such as 90d or 12h [default: does not expire]
     #[arg(long, value_name = "DURATION")]
     pub(crate) expires: Option<Period>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 fn name(text: &str) -> Result<String, &'static str> {
@@ -237,13 +258,18 @@ pub(crate) enum UptimeCommand {
     Check(CheckArgs),
     /// Create and update monitors from a YAML file, and show the changes
     ///
-    /// Writes to the database; running servers apply the changes within seconds. Idempotent.
+    /// Writes to the database; running servers apply the changes within seconds. With --server, the server applies them.
+    /// Idempotent.
     Apply(ApplyArgs),
     /// List monitors and their states
     ///
     /// Reads monitors from the database, and states from Redis or from the embedded engine of a server on this machine.
+    /// With --server, asks the server for both.
     /// Exit status: 0 no monitor is down, 4 a monitor is down.
-    List,
+    List {
+        #[command(flatten)]
+        server: ServerArgs,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -257,6 +283,8 @@ pub(crate) struct ApplyArgs {
     /// Delete monitors that are not in the file
     #[arg(long)]
     pub(crate) prune: bool,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 #[derive(Args, Debug)]
@@ -304,8 +332,15 @@ fn header(text: &str) -> Result<(String, String), &'static str> {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LoadCommand {
-    /// Run a plan without a server
+    /// Run a plan, without a server or on one
+    ///
+    /// With --server, saves the plan on the server and queues a run there; --wait waits for its end and reports it. Ctrl-C
+    /// cancels the run.
     Run(LoadRunArgs),
+    /// Compare two runs: report files (`run --json`), or ids of runs on a server
+    ///
+    /// Exit status: 0 compared, 1 failure, 2 usage error, 4 slower or more failures than --max-increase allows.
+    Compare(LoadCompareArgs),
     /// Request one URL repeatedly
     Quick(QuickArgs),
     /// Validate a plan, and show what it would do
@@ -340,6 +375,34 @@ pub(crate) struct LoadRunArgs {
     /// Number of threads [default: one per core]
     #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) threads: Option<u32>,
+    /// Wait for the end of a run on a server, and report it
+    #[arg(long, help_heading = "Server")]
+    pub(crate) wait: bool,
+    /// Number of nodes of the server that generate the load [default: 1]
+    #[arg(long, value_name = "COUNT", help_heading = "Server", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) runners: Option<u32>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LoadCompareArgs {
+    /// The run to compare with: a report file, or the id of a run on a server
+    #[arg(value_name = "A")]
+    pub(crate) before: String,
+    /// The run to judge
+    #[arg(value_name = "B")]
+    pub(crate) after: String,
+    /// Exit with 4 if p95, p99 or the share of failed requests grew by more than this many per cent, in total or of a step
+    #[arg(long, value_name = "PERCENT", value_parser = percentage)]
+    pub(crate) max_increase: Option<f64>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+}
+
+fn percentage(text: &str) -> Result<f64, &'static str> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>();
+    number.ok().filter(|value| (0.0..=10_000.0).contains(value)).ok_or("write per cent, such as 10 or 2.5%")
 }
 
 #[derive(Args, Debug)]

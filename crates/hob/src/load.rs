@@ -1,4 +1,7 @@
-//! `hob load`: runs a plan from the terminal, without a server.
+//! `hob load`: runs a plan from the terminal, without a server or on one, and compares runs.
+
+mod compare;
+mod server;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,14 +18,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::cli::{self, LoadCommand, LoadRunArgs, LoadTargets, QuickArgs};
 use crate::config;
 use crate::exit::Exit;
+use crate::remote::Remote;
 
 pub(crate) fn run(command: &LoadCommand, file: Option<&Path>) -> Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
     match command {
-        LoadCommand::Run(arguments) => {
-            runtime.block_on(run_plan(arguments, config::terminal_outbound(file)?))
-        }
+        LoadCommand::Run(arguments) => match Remote::chosen(&arguments.server)? {
+            Some(server) => runtime.block_on(server::run(&server, arguments)),
+            None => runtime.block_on(run_plan(arguments, config::terminal_outbound(file)?)),
+        },
+        LoadCommand::Compare(arguments) => runtime.block_on(compare::run(arguments)),
         LoadCommand::Quick(arguments) => runtime.block_on(quick(arguments, config::terminal_outbound(file)?)),
         LoadCommand::Check { plan, targets } => check(plan, targets, config::terminal_outbound(file)?),
     }
@@ -56,6 +62,9 @@ impl LoadTargets {
 }
 
 async fn run_plan(arguments: &LoadRunArgs, outbound: Outbound) -> Result<Exit> {
+    if arguments.runners.is_some() {
+        cli::usage_error(&["load", "run"], "--runners is for runs on a server; see --server");
+    }
     let plan = read(&arguments.plan)?;
     let run_type = match &arguments.run_type {
         None => 0,
@@ -64,10 +73,15 @@ async fn run_plan(arguments: &LoadRunArgs, outbound: Outbound) -> Result<Exit> {
     let (report, ended) =
         run_locally(plan, run_type, &arguments.targets, arguments.threads, outbound).await?;
     print(&report.text());
-    write(arguments.out.as_deref(), || Ok(report.html()))?;
-    write(arguments.json.as_deref(), || Ok(serde_json::to_string_pretty(&report)?))?;
-    write(arguments.junit.as_deref(), || Ok(report.junit()))?;
+    write_reports(&report, arguments)?;
     Ok(exit(&report, ended))
+}
+
+/// Writes the report into the files that the options name.
+fn write_reports(report: &Report, arguments: &LoadRunArgs) -> Result<()> {
+    write(arguments.out.as_deref(), || Ok(report.html()))?;
+    write(arguments.json.as_deref(), || Ok(serde_json::to_string_pretty(report)?))?;
+    write(arguments.junit.as_deref(), || Ok(report.junit()))
 }
 
 fn exit(report: &Report, ended: RunEnd) -> Exit {
@@ -146,6 +160,11 @@ async fn run_locally(
 }
 
 fn read(path: &Path) -> Result<Plan> {
+    read_plan(path, &|_, _| {})
+}
+
+/// Reads a plan, and passes on the name and the content of each file that it refers to.
+fn read_plan(path: &Path, on_file: &dyn Fn(String, String)) -> Result<Plan> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let format = match path.extension().and_then(OsStr::to_str).map(str::to_ascii_lowercase).as_deref() {
         Some("json") => Format::Json,
@@ -156,7 +175,9 @@ fn read(path: &Path) -> Result<Plan> {
     };
     let beside = |name: &str| {
         let file = path.with_file_name(name);
-        fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))
+        let text = fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+        on_file(name.to_owned(), text.clone());
+        Ok(text)
     };
     Plan::read_with(&text, format, &beside).map_err(|mistake| {
         let at = mistake.at;

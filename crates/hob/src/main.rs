@@ -9,6 +9,7 @@ mod init;
 mod load;
 mod pages;
 mod pipeline;
+mod remote;
 mod schema;
 mod serve;
 mod services;
@@ -41,6 +42,8 @@ fn main() -> ExitCode {
         Command::Init(options) => init::run(&options),
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
+        Command::Login(arguments) => remote::login::log_in(&arguments),
+        Command::Logout => remote::login::log_out(),
         Command::Token { command } => token::run(&command, file),
         Command::Uptime { command } => uptime::run(&command, file),
         Command::Completions { shell } => {

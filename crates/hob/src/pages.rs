@@ -1,6 +1,7 @@
 //! The console pages of the program: Overview, Keys, Health and the search.
 
 mod audit;
+mod audit_api;
 mod health;
 mod keys;
 mod overview;
@@ -17,6 +18,7 @@ use hob_service::keys::Keys;
 use hob_web::{Access, Audited, Changes, Routes, Web};
 
 use audit::BackgroundAudit;
+pub(crate) use audit_api::{AuditProgress, AuditRequest, AuditView, SchemasView};
 use overview::Overview;
 
 use crate::schema;
@@ -53,6 +55,7 @@ pub(crate) fn routes(services: &Services, web: &Web, keys: &Keys, endpoints: &En
         .page(Access::read(SCOPE), "/keys", keys::page)
         .page(Access::read(SCOPE), "/keys/{schema}/{family}", keys::family_page)
         .action(Access::write(SCOPE), Audited::As("keys.audit.start"), "/keys/audit", keys::audit_now)
+        .merge(audit_api::routes())
         .with_state(audit.clone());
     let search = Routes::new()
         .page(Access::Authenticated, "/search", search::page)

@@ -1,4 +1,7 @@
-//! `hob pipeline`: runs a plan in the terminal, with an embedded engine and a database file next to the plan.
+//! `hob pipeline`: runs a plan in the terminal, with an embedded engine and a database file next to the plan; or on a
+//! server.
+
+mod server;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,9 +20,11 @@ use hob_store::{Address as StoreAddress, Store};
 use hob_web::{Changes, Service as _};
 use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-use crate::cli::PipelineCommand;
+use crate::cli::{self, PipelineCommand};
 use crate::config;
 use crate::exit::Exit;
+use crate::remote::Remote;
+use server::ServerPlan;
 
 /// How often progress is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -31,7 +36,17 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
     let runtime = tokio::runtime::Runtime::new().context("cannot start the runtime")?;
     runtime.block_on(async {
         match command {
-            PipelineCommand::Run { plan, secret, dry_run, again, fresh, quota_file } => {
+            PipelineCommand::Run { plan, secret, dry_run, again, fresh, quota_file, server } => {
+                let restart = match (again, fresh) {
+                    (_, true) => Restart::Always,
+                    (true, false) => Restart::Completed,
+                    (false, false) => Restart::Never,
+                };
+                if let Some(server) = Remote::chosen(server)? {
+                    refuse_local_options(secret, quota_file.as_deref());
+                    let plan = ServerPlan::read(&server, plan)?;
+                    return if *dry_run { plan.cost().await } else { plan.run(restart).await };
+                }
                 let (secrets, outbound) = (secrets(secret, file)?, config::terminal_outbound(file)?);
                 let config = config::terminal_pipeline(file)?;
                 // The estimate needs a database, but must not leave one behind.
@@ -49,11 +64,6 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
                     }
                     return local.cost(secrets).await;
                 }
-                let restart = match (again, fresh) {
-                    (_, true) => Restart::Always,
-                    (true, false) => Restart::Completed,
-                    (false, false) => Restart::Never,
-                };
                 local.run(secrets, restart).await
             }
             PipelineCommand::Status { plan } => LocalPlan::open_existing(plan).await?.status().await,
@@ -69,6 +79,37 @@ pub(crate) fn run(command: &PipelineCommand, file: Option<&Path>) -> Result<Exit
             }
         }
     })
+}
+
+/// The server has its own secrets and quotas.
+fn refuse_local_options(secrets: &[String], quota_file: Option<&Path>) {
+    let usage_error = |message: &str| cli::usage_error(&["pipeline", "run"], message);
+    if !secrets.is_empty() {
+        usage_error("--secret is for runs without a server; a server has its own, under [secrets]");
+    }
+    if quota_file.is_some() {
+        usage_error("--quota-file is for runs without a server; plans on a server share their quotas");
+    }
+}
+
+/// Prints how many calls a run makes, and how long its quota lets them take.
+fn print_cost(items: Option<u64>, calls: Option<u64>, duration: Option<Duration>, following: &[String]) {
+    match (items, calls, duration) {
+        (Some(items), Some(calls), Some(Duration::ZERO)) => {
+            print(&format!("{items} items, {calls} calls; the quota allows them at once"));
+        }
+        (Some(items), Some(calls), Some(duration)) => {
+            let time = HumanDuration(duration);
+            print(&format!("{items} items, {calls} calls; the quota allows them in about {time}"));
+        }
+        _ => print("the source is a listing; its length is unknown before the run"),
+    }
+    if !following.is_empty() {
+        let steps = following.join(", ");
+        print(&format!(
+            "further calls for items that follow from them ({steps}); their number is unknown before the run"
+        ));
+    }
 }
 
 /// The database of a plan, next to it.
@@ -143,22 +184,7 @@ impl LocalPlan {
     async fn cost(&self, secrets: Secrets) -> Result<Exit> {
         let (_, pipelines) = self.pipelines(secrets).await?;
         let cost = pipelines.cost(&self.plan).await?;
-        match (cost.items, cost.calls, cost.duration) {
-            (Some(items), Some(calls), Some(Duration::ZERO)) => {
-                print(&format!("{items} items, {calls} calls; the quota allows them at once"));
-            }
-            (Some(items), Some(calls), Some(duration)) => {
-                let time = HumanDuration(duration);
-                print(&format!("{items} items, {calls} calls; the quota allows them in about {time}"));
-            }
-            _ => print("the source is a listing; its length is unknown before the run"),
-        }
-        if !cost.following.is_empty() {
-            let steps = cost.following.join(", ");
-            print(&format!(
-                "further calls for items that follow from them ({steps}); their number is unknown before the run"
-            ));
-        }
+        print_cost(cost.items, cost.calls, cost.duration, &cost.following);
         Ok(Exit::Clean)
     }
 

@@ -5,6 +5,7 @@ mod metrics;
 mod proxy;
 mod ready;
 mod report;
+mod server;
 mod versions;
 mod watch;
 
@@ -28,9 +29,11 @@ use hob_units::unix_ms;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::{
-    AuditArgs, CiArgs, CleanArgs, Declared, HistoryFormat, InferArgs, ReportFormat, SampleArgs, SchemaCommand,
+    self, AuditArgs, CiArgs, CleanArgs, Declared, HistoryFormat, InferArgs, ReportFormat, SampleArgs,
+    SchemaCommand,
 };
 use crate::exit::Exit;
+use crate::remote::Remote;
 use crate::services;
 use report::{ListFormat, audit_entries, diff_entries, lint_entries, render};
 
@@ -87,6 +90,11 @@ pub(crate) fn own() -> Result<Vec<Schema>> {
         .chain(SERVICES)
         .map(|(name, text)| Schema::parse(name, text).map_err(anyhow::Error::from))
         .collect()
+}
+
+/// The text of one of Hob's own schemas, by the name of its file.
+pub(crate) fn own_source(file: &str) -> Option<&'static str> {
+    std::iter::once(&HOUSE).chain(SERVICES).find(|(name, _)| *name == file).map(|(_, text)| *text)
 }
 
 /// The given files, or Hob's own.
@@ -253,8 +261,15 @@ async fn audit(arguments: &AuditArgs) -> Result<Exit> {
             let report = audit_rdb(BufReader::new(file), &catalog, arguments.database);
             (catalog, report.with_context(|| path.display().to_string())?)
         }
-        (None, url) => {
-            let address = address(url.as_deref().unwrap_or_default())?;
+        (None, None) => {
+            let Some(server) = Remote::chosen(&arguments.server)? else {
+                cli::usage_error(&["schema", "audit"], "give the URL of a Redis, --rdb, or --server");
+            };
+            refuse_redis_options(arguments);
+            server::audit(&server).await?
+        }
+        (None, Some(url)) => {
+            let address = address(url)?;
             let catalog = declared_catalog(declared, &address)?;
             let options = AuditOptions { pace: pace(arguments.pace), sampling: sampling(&arguments.sample) };
             let report = run_audit(&address, &catalog, options).await?;
@@ -275,6 +290,18 @@ async fn audit(arguments: &AuditArgs) -> Result<Exit> {
         None => report.text(),
     });
     Ok(Exit::by(report.worst()))
+}
+
+/// A server audits its own keys, at its own pace.
+fn refuse_redis_options(arguments: &AuditArgs) {
+    let declared = &arguments.declared;
+    let own = declared.schema.is_empty() && declared.with.is_empty() && !declared.tagged;
+    if !own || arguments.pace.is_some() || arguments.sample.sample.is_some() {
+        cli::usage_error(
+            &["schema", "audit"],
+            "--schema, --with, --tagged, --pace and --sample are for a Redis; a server checks all keys against its schemas",
+        );
+    }
 }
 
 async fn run_audit(address: &Address, catalog: &Catalog, options: AuditOptions) -> Result<AuditReport> {

@@ -15,6 +15,6 @@ pub(crate) fn run(command: &UptimeCommand, file: Option<&Path>) -> Result<Exit> 
     match command {
         UptimeCommand::Check(args) => check::run(args, file),
         UptimeCommand::Apply(args) => apply::run(args, file),
-        UptimeCommand::List => list::run(file),
+        UptimeCommand::List { server } => list::run(server, file),
     }
 }

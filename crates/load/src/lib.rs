@@ -21,6 +21,7 @@ pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, Sess
 pub use load::{Activity, Load, QueueOutcome, RunRequest};
 pub use plan::cache::{Cache, CachedGroup, CachedPlan};
 pub use plan::catalog::{EditOutcome, PlanEntry, PlanId};
+pub use results::comparison::{Comparison, Group, Row};
 pub use results::histogram::{LatencyHistogram, LatencySummary};
 pub use results::report::{FaultCount, HistogramBar, Report, RunnerCount, StepReport};
 pub use results::second::{Backoffs, Fault, GeneratorSecond, Second, StepSecond};

@@ -2,6 +2,7 @@
 
 pub(crate) mod charts;
 pub(crate) mod codec;
+pub(crate) mod comparison;
 pub(crate) mod histogram;
 pub(crate) mod report;
 pub(crate) mod second;

@@ -20,7 +20,7 @@ use crate::{Outbound, OutboundError};
 
 /// How long a request may take by default.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The maximum size of a response.
+/// The maximum size of a response by default.
 const MAX_BODY_BYTES: usize = 512 * 1024;
 
 /// Sends requests. Clones share their settings.
@@ -31,6 +31,7 @@ pub struct HttpClient {
     /// The operator has chosen this origin, so its address may be a private one.
     trusted: Option<Origin>,
     timeout: Duration,
+    max_body_bytes: usize,
 }
 
 /// A complete response.
@@ -49,8 +50,8 @@ pub enum HttpClientError {
     Connect(#[from] io::Error),
     #[error("{0}")]
     Http(#[from] hyper::Error),
-    #[error("the response is incomplete or longer than {MAX_BODY_BYTES} bytes: {0}")]
-    Body(Box<dyn std::error::Error + Send + Sync>),
+    #[error("the response is incomplete or longer than {max_bytes} bytes: {source}")]
+    Body { max_bytes: usize, source: Box<dyn std::error::Error + Send + Sync> },
     #[error("the URL cannot be requested: {0}")]
     Url(#[from] http::Error),
     #[error("no response within {0:?}")]
@@ -61,7 +62,13 @@ impl HttpClient {
     /// A client that connects only to allowed addresses.
     #[must_use]
     pub fn new(outbound: &Outbound, tls: Arc<ClientConfig>) -> Self {
-        Self { outbound: outbound.clone(), tls: tls.into(), trusted: None, timeout: TIMEOUT }
+        Self {
+            outbound: outbound.clone(),
+            tls: tls.into(),
+            trusted: None,
+            timeout: TIMEOUT,
+            max_body_bytes: MAX_BODY_BYTES,
+        }
     }
 
     /// Also connects to the origin of a URL, whatever its address.
@@ -78,8 +85,15 @@ impl HttpClient {
         self
     }
 
+    /// The maximum size of a response.
+    #[must_use]
+    pub fn with_max_body_bytes(mut self, max: usize) -> Self {
+        self.max_body_bytes = max;
+        self
+    }
+
     pub async fn get(&self, url: &Url) -> Result<HttpResponse, HttpClientError> {
-        self.fetch(Method::GET, url, HeaderMap::new(), Bytes::new()).await
+        self.request(Method::GET, url, HeaderMap::new(), Bytes::new()).await
     }
 
     pub async fn post(
@@ -88,10 +102,10 @@ impl HttpClient {
         headers: HeaderMap,
         body: impl Into<Bytes>,
     ) -> Result<HttpResponse, HttpClientError> {
-        self.fetch(Method::POST, url, headers, body.into()).await
+        self.request(Method::POST, url, headers, body.into()).await
     }
 
-    async fn fetch(
+    pub async fn request(
         &self,
         method: Method,
         url: &Url,
@@ -117,10 +131,10 @@ impl HttpClient {
             self.outbound.connect(&host, port).await?
         };
         if url.scheme() != "https" {
-            return exchange(stream, request).await;
+            return exchange(stream, request, self.max_body_bytes).await;
         }
         let name = ServerName::try_from(host).map_err(io::Error::other)?;
-        exchange(self.tls.connect(name, stream).await?, request).await
+        exchange(self.tls.connect(name, stream).await?, request, self.max_body_bytes).await
     }
 }
 
@@ -133,14 +147,19 @@ impl std::fmt::Debug for HttpClient {
     }
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<HttpResponse, HttpClientError>
+async fn exchange<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+    max_bytes: usize,
+) -> Result<HttpResponse, HttpClientError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let response = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, MAX_BODY_BYTES).collect().await.map_err(HttpClientError::Body)?;
+        let body = Limited::new(body, max_bytes).collect().await;
+        let body = body.map_err(|source| HttpClientError::Body { max_bytes, source })?;
         Ok(HttpResponse { status: head.status, body: body.to_bytes() })
     };
     let mut response = std::pin::pin!(response);

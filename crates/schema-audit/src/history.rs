@@ -77,7 +77,7 @@ impl HistoryEntry {
 }
 
 /// What has changed since an earlier audit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Growth {
     /// The time of the earlier audit, in Unix seconds.
     pub since_unix_s: u64,
@@ -89,7 +89,7 @@ pub struct Growth {
     pub findings: Vec<GrownFinding>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grown {
     /// `chat.online`, or a pattern of undeclared keys.
     pub name: String,
@@ -97,7 +97,7 @@ pub struct Grown {
     pub now: Amount,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrownFinding {
     pub name: String,
     pub before: u64,

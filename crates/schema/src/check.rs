@@ -3,7 +3,7 @@
 
 mod stream;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use stream::{GroupFacts, StreamFacts};
 
@@ -55,7 +55,7 @@ pub enum Sample {
 }
 
 /// The ways in which a key, or a command that writes it, can break its schema.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Breach {
     /// The key could not be read, so it was not checked.

@@ -36,4 +36,5 @@ pub use redis_server::cluster::RedisCluster;
 pub use redis_server::sentinel::SentinelSet;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use runtime::{KillableNode, run};
+pub use tls::Identity;
 pub use wait::{Condition, LIMIT, wait_for, wait_until};

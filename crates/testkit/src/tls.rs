@@ -7,16 +7,16 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 /// A server's certificate and key, and the authority that signed it.
 #[derive(Debug)]
-pub(crate) struct Identity {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
-    pub(crate) authority: PathBuf,
-    pub(crate) authority_pem: String,
+pub struct Identity {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+    pub authority: PathBuf,
+    pub authority_pem: String,
 }
 
 impl Identity {
     /// Creates an authority and a certificate for `localhost` and `127.0.0.1`, and writes them to `folder`.
-    pub(crate) fn create(folder: &Path) -> Self {
+    pub fn create(folder: &Path) -> Self {
         Self::try_create(folder).unwrap_or_else(|error| panic!("cannot create a certificate: {error}"))
     }
 

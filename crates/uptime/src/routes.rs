@@ -1,5 +1,6 @@
 //! The API. A handler calls the domain once and turns the outcome into a response.
 
+mod apply;
 pub(crate) mod channels;
 mod heartbeats;
 pub(crate) mod incidents;
@@ -23,6 +24,7 @@ const WRITE: Access = Access::write("uptime");
 pub(crate) fn routes() -> Routes<Uptime> {
     Routes::new()
         .api(READ, routes!(monitors::list))
+        .write(WRITE, Audited::As("uptime.apply"), routes!(apply::apply))
         .write(WRITE, Audited::As("uptime.monitor.add"), routes!(monitors::add))
         .api(READ, routes!(monitors::show))
         .write(WRITE, Audited::As("uptime.monitor.put"), routes!(monitors::put))

@@ -106,6 +106,11 @@ impl Caller {
     }
 
     #[must_use]
+    pub fn scopes(&self) -> &[Scope] {
+        &self.scopes
+    }
+
+    #[must_use]
     pub fn may(&self, scope: &Scope) -> bool {
         self.scopes.iter().any(|held| held.includes(scope))
     }

@@ -8,6 +8,8 @@ use clap::{Args, Subcommand, ValueEnum};
 use hob_schema::code::Language;
 use hob_schema_audit::SampleSize;
 
+use super::ServerArgs;
+
 /// The format of a report.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum ReportFormat {
@@ -155,7 +157,8 @@ pub(crate) struct Declared {
 #[derive(Args, Debug)]
 pub(crate) struct AuditArgs {
     /// redis://, rediss://, redis+sentinel:// or redis+cluster://; without a scheme, redis://
-    #[arg(required_unless_present = "rdb")]
+    ///
+    /// Without it: the Redis of the server that is set with --server, HOB_SERVER or `hob login`.
     pub(crate) url: Option<String>,
     /// Audit an RDB file (dump.rdb) instead of a server
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "pace", "sample"])]
@@ -178,6 +181,8 @@ pub(crate) struct AuditArgs {
     /// Append a line with the sizes and findings to this file, and report what has grown since earlier audits
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
 }
 
 /// A part of the keys.

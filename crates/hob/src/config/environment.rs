@@ -17,6 +17,9 @@ use crate::schema;
 /// Variables of the program that have no setting in `hob.toml`.
 const PROGRAM: [&str; 2] = ["HOB_CONFIG", "HOB_LOG"];
 
+/// Variables of commands that talk to a server. They do not configure a server, and one is a secret.
+const CLIENT: [&str; 3] = ["HOB_SERVER", "HOB_TOKEN", "HOB_CA"];
+
 /// Together they are another way to write `[redis] url`.
 const REDIS_PARTS: [&str; 3] = ["REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD"];
 
@@ -180,6 +183,7 @@ impl Environment {
         let mut known: BTreeSet<String> = self.names.clone();
         known.extend(ALIASES.iter().map(|alias| alias.variable.to_owned()));
         known.extend(PROGRAM.map(str::to_owned));
+        known.extend(CLIENT.map(str::to_owned));
         known.extend(SCHEMA_VARIABLES.iter().cloned());
         for value in settings.iter().filter_map(|setting| setting.value.as_ref()) {
             add_references(value, &mut known);
@@ -271,7 +275,7 @@ mod tests {
     fn every_variable_is_documented() {
         let page = include_str!("../../../../docs/configuration.md");
         let aliases = ALIASES.iter().map(|alias| alias.variable.to_owned());
-        let names = PROGRAM.iter().chain(&REDIS_PARTS).map(|name| (*name).to_owned());
+        let names = PROGRAM.iter().chain(&CLIENT).chain(&REDIS_PARTS).map(|name| (*name).to_owned());
         for name in aliases.chain(names).chain(SCHEMA_VARIABLES.iter().cloned()) {
             assert!(page.contains(&format!("`{name}`")), "{name} is missing in docs/configuration.md");
         }

@@ -83,13 +83,18 @@ impl BackgroundAudit {
 
     /// The latest result; requests a new audit if it is old.
     pub(crate) fn refresh(&self) -> AuditState {
+        self.refresh_after(MAX_AGE_MS)
+    }
+
+    /// The latest result; requests a new audit if it is older than this.
+    pub(crate) fn refresh_after(&self, max_age_ms: u64) -> AuditState {
         let state = self.state().clone();
         let since_ms = match (&state.run, &state.report) {
             (AuditRun::Failed { at_ms, .. }, _) => *at_ms,
             (_, Some(report)) => report.at_ms,
             (_, None) => 0,
         };
-        if unix_ms().saturating_sub(since_ms) > MAX_AGE_MS {
+        if unix_ms().saturating_sub(since_ms) > max_age_ms {
             self.request();
         }
         state

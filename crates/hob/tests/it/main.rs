@@ -24,6 +24,7 @@ mod pipeline;
 mod program;
 mod prometheus;
 mod ready;
+mod remote;
 mod schema;
 mod schema_proxy;
 mod schema_watch;

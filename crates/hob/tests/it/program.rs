@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
@@ -11,7 +12,12 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub(crate) fn hob() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_hob"));
+    program(Path::new(env!("CARGO_BIN_EXE_hob")))
+}
+
+/// Another build of `hob`.
+pub(crate) fn program(path: &Path) -> Command {
+    let mut command = Command::new(path);
     let ours = |name: &str| {
         ["HOB_", "REDIS_", "MESSAGE_RATE_"].iter().any(|start| name.starts_with(start))
             || ["DATABASE_URL", "CALL_LIMIT_PER_HOUR", "COURTLISTENER_SAFETY_BUFFER"].contains(&name)
@@ -19,6 +25,8 @@ pub(crate) fn hob() -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
         command.env_remove(name);
     }
+    // Otherwise commands would talk to the server of a user who has signed in.
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 
@@ -82,10 +90,18 @@ impl Server {
 
     /// Starts `hob serve` with a command that `prepare` completes.
     pub(crate) fn launch(address: &str, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Server {
+        Server::launch_as(hob(), address, prepare)
+    }
+
+    /// Starts `serve` of a program, with arguments that `prepare` completes.
+    pub(crate) fn launch_as(
+        mut command: Command,
+        address: &str,
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Server {
         let ports = ["--listen", address, "--embedded-listen", address];
         // The server creates its database in its working directory.
         let folder = tempfile::tempdir().expect("cannot create a temporary folder");
-        let mut command = hob();
         command.current_dir(&folder).arg("serve").args(ports).stdout(Stdio::piped());
         // Otherwise demos that start at the same time could all find the default port of the gateway free.
         command.env("HOB_GATEWAY_LISTEN", "127.0.0.1:0");
@@ -94,7 +110,8 @@ impl Server {
         let (mut listen, mut store_port, mut gateway) = (None, None, None);
         // The URL of the metrics is in the last line of the startup message.
         while let Some(Ok(line)) = lines.next() {
-            if let Some(address) = line.strip_prefix("Hob is on http://") {
+            if let Some((_, address)) = line.strip_prefix("Hob is on ").and_then(|url| url.split_once("://"))
+            {
                 listen = Some(address.parse().expect("invalid address"));
             }
             if let Some((_, port)) = line.split_once("redis-cli -p ") {

@@ -3,7 +3,7 @@
 //! A sample without replacement from `population` keys, `affected` of which break the rule, has a hypergeometric number of them.
 //! The bounds invert its tail probabilities exactly, so they hold for small samples and rare violations, too.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How often the stated bounds hold.
 pub(crate) const CONFIDENCE: f64 = 0.95;
@@ -12,7 +12,7 @@ pub(crate) const CONFIDENCE: f64 = 0.95;
 const TAIL: f64 = (1.0 - CONFIDENCE) / 2.0;
 
 /// An estimated number of keys, and the interval that contains the true number with a probability of at least 95 %.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Estimate {
     pub keys: u64,
     pub low: u64,

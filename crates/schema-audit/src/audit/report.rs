@@ -12,7 +12,7 @@ use super::sampling::{ALWAYS_CHECKED, SampleFacts};
 use crate::history::{Growth, growth_text};
 
 /// The result of an audit. Its size does not depend on the number of keys.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AuditReport {
     /// 0 for a file.
     pub nodes: usize,
@@ -29,12 +29,12 @@ pub struct AuditReport {
     pub idle_times_reset: bool,
     pub notes: Vec<String>,
     /// What has grown since earlier audits, if there is a history.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<Growth>,
 }
 
 /// How many keys a family has, and how much memory they use.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FamilyUse {
     /// `chat.online`
     pub family: String,
@@ -51,7 +51,7 @@ pub struct FamilyUse {
 }
 
 /// All violations of one kind in one family.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ViolationGroup {
     pub family: String,
     pub breach: Breach,
@@ -72,7 +72,7 @@ pub struct Example {
 }
 
 /// Undeclared keys of one guessed pattern.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct UndeclaredGroup {
     pub pattern: String,
     pub kinds: Vec<String>,
@@ -81,7 +81,7 @@ pub struct UndeclaredGroup {
     pub example: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BigKey {
     pub key: String,
     pub family: Option<String>,

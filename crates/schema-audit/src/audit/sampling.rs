@@ -6,7 +6,7 @@
 
 use std::str::FromStr;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::estimate::CONFIDENCE;
 
@@ -49,7 +49,7 @@ pub struct Sampling {
 }
 
 /// What a report says about its sample.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampleFacts {
     /// The probability with which a key was chosen, after the first ones of its family.
     pub share: f64,

@@ -1,9 +1,9 @@
 //! The lint rules: id, severity, explanation.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The severity of a finding; the exit code of a command follows the highest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
     Warning,

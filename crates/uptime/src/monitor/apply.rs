@@ -6,14 +6,15 @@ use std::fmt;
 use hob_database::{Database, Transaction};
 use hob_document::{Document, Format, Mistake};
 use hob_service::config::Secrets;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::database::monitors::{self, MonitorEdit};
 use crate::error::Result;
 use crate::incident::alert::Channel;
 use crate::incident::{self, Resolution};
 use crate::keys::MonitorId;
-use crate::monitor::check::FieldError;
+use crate::monitor::check::{FieldError, MonitorKind};
 use crate::monitor::secrets;
 use crate::monitor::{Monitor, MonitorSpec};
 
@@ -62,6 +63,40 @@ pub enum Step {
     },
 }
 
+/// The changes of a [`Plan`], as users and clients of the API see them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = MonitorChanges)]
+pub struct Changes {
+    pub steps: Vec<Change>,
+    /// Monitors that match the file already.
+    pub unchanged: usize,
+    /// Monitors that the file does not list and that stay.
+    pub unlisted_kept: usize,
+}
+
+/// The change of one monitor.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "action", rename_all = "snake_case")]
+#[schema(as = MonitorChange)]
+pub enum Change {
+    Add {
+        id: String,
+        name: String,
+        kind: MonitorKind,
+        target: String,
+    },
+    Change {
+        id: String,
+        name: String,
+        /// Names of the fields that change.
+        fields: Vec<String>,
+    },
+    Remove {
+        id: String,
+        name: String,
+    },
+}
+
 /// All errors in a file, one per line.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
@@ -96,6 +131,12 @@ impl Plan {
         }
         plan.steps.extend(wanted.into_iter().map(|(id, spec)| Step::Add { id, spec: Box::new(spec) }));
         Ok(plan)
+    }
+
+    #[must_use]
+    pub fn changes(&self) -> Changes {
+        let steps = self.steps.iter().map(Change::from).collect();
+        Changes { steps, unchanged: self.unchanged, unlisted_kept: self.unlisted_kept }
     }
 
     /// Applies the plan to the database. Running nodes see it within seconds.
@@ -180,29 +221,46 @@ pub(crate) async fn edit_monitor(
     database.write(work).await
 }
 
-impl fmt::Display for Plan {
+impl From<&Step> for Change {
+    fn from(step: &Step) -> Self {
+        match step {
+            Step::Add { id, spec } => Self::Add {
+                id: id.to_string(),
+                name: spec.name.clone(),
+                kind: spec.kind,
+                target: spec.target.clone(),
+            },
+            Step::Change { id, spec, fields } => {
+                Self::Change { id: id.to_string(), name: spec.name.clone(), fields: fields.clone() }
+            }
+            Step::Remove { id, name } => Self::Remove { id: id.to_string(), name: name.clone() },
+        }
+    }
+}
+
+impl fmt::Display for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for step in &self.steps {
             writeln!(f, "{step}")?;
         }
-        let count = |wanted: fn(&Step) -> bool| self.steps.iter().filter(|step| wanted(step)).count();
+        let count = |wanted: fn(&Change) -> bool| self.steps.iter().filter(|step| wanted(step)).count();
         write!(
             f,
             "{} to add, {} to change, {} to remove; {} unchanged, {} not in the file",
-            count(|step| matches!(step, Step::Add { .. })),
-            count(|step| matches!(step, Step::Change { .. })),
-            count(|step| matches!(step, Step::Remove { .. })),
+            count(|step| matches!(step, Change::Add { .. })),
+            count(|step| matches!(step, Change::Change { .. })),
+            count(|step| matches!(step, Change::Remove { .. })),
             self.unchanged,
             self.unlisted_kept
         )
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Add { id, spec } => write!(f, "+ {id}  {} {} {}", spec.name, spec.kind, spec.target),
-            Self::Change { id, spec, fields } => write!(f, "~ {id}  {}: {}", spec.name, fields.join(", ")),
+            Self::Add { id, name, kind, target } => write!(f, "+ {id}  {name} {kind} {target}"),
+            Self::Change { id, name, fields } => write!(f, "~ {id}  {name}: {}", fields.join(", ")),
             Self::Remove { id, name } => write!(f, "- {id}  {name}"),
         }
     }
@@ -247,9 +305,9 @@ monitors:
         let plan = plan_of(FILE, &there, Unlisted::Keep).unwrap();
         let expected = "~ db  Database: interval_s\n+ shop  Shop http https://shop.example/\n\
                         1 to add, 1 to change, 0 to remove; 0 unchanged, 1 not in the file";
-        assert_eq!(plan.to_string(), expected);
-        let plan = plan_of(FILE, &there, Unlisted::Remove).unwrap();
-        assert!(plan.to_string().contains("- old  Old"), "{plan}");
+        assert_eq!(plan.changes().to_string(), expected);
+        let changes = plan_of(FILE, &there, Unlisted::Remove).unwrap().changes();
+        assert!(changes.to_string().contains("- old  Old"), "{changes}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `/api/v1/tokens` and `/api/v1/audit`, for the admin.
+//! `/api/v1/caller` for every caller, `/api/v1/tokens` and `/api/v1/audit` for the admin.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,7 +14,8 @@ use crate::{Json, List, Paging, Path, Problem, Query, Routes, Time, Web};
 
 const MAX_NAME_CHARS: usize = 100;
 const MAX_DAYS: u32 = 3_650;
-const DAY_MS: i64 = 86_400_000;
+const DAY_SECONDS: u64 = 86_400;
+const MAX_SECONDS: u64 = MAX_DAYS as u64 * DAY_SECONDS;
 
 /// An API token, without its secret.
 #[derive(Serialize, ToSchema)]
@@ -46,6 +47,10 @@ pub(super) struct NewTokenRequest {
     /// The token does not expire if this is missing.
     #[schema(minimum = 1, maximum = 3650)]
     pub(super) expires_in_days: Option<u32>,
+    /// The lifetime in seconds, instead of `expires_in_days`.
+    #[schema(minimum = 1, maximum = 315_360_000)]
+    #[serde(default)]
+    pub(super) expires_in_seconds: Option<u64>,
 }
 
 /// A new token with its secret, which is not shown again.
@@ -54,6 +59,16 @@ struct CreatedToken {
     /// Send it as `Authorization: Bearer …`.
     secret: String,
     token: TokenView,
+}
+
+/// Who sends the request.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Caller)]
+struct CallerView {
+    /// The name of the user or of the token.
+    name: String,
+    /// `admin`, `<service>:read` or `<service>:write`, with `*` as the service for all services.
+    scopes: Vec<String>,
 }
 
 /// An entry of the audit log.
@@ -81,10 +96,18 @@ pub(super) struct AuditFilter {
 
 pub(crate) fn routes() -> Routes<Web> {
     Routes::new()
+        .api(Access::Authenticated, routes!(caller))
         .api(Access::admin(), routes!(list))
         .write(Access::admin(), Audited::ByHandler, routes!(create))
         .write(Access::admin(), Audited::ByHandler, routes!(revoke))
         .api(Access::admin(), routes!(audit))
+}
+
+/// The caller and its scopes, to check a token.
+#[utoipa::path(get, path = "/api/v1/caller", responses((status = 200, body = CallerView)))]
+async fn caller(caller: Caller) -> Json<CallerView> {
+    let scopes = caller.scopes().iter().map(ToString::to_string).collect();
+    Json(CallerView { name: caller.name().to_owned(), scopes })
 }
 
 /// Lists API tokens, newest first.
@@ -164,11 +187,21 @@ impl NewTokenRequest {
         }
         let scopes = Scopes::new(scopes)
             .ok_or_else(|| Problem::invalid("scopes", format!("must contain 1 to {} scopes", Scopes::MAX)))?;
-        let expires_at = match self.expires_in_days {
+        let lifetime = match (self.expires_in_days, self.expires_in_seconds) {
+            (Some(_), Some(_)) => {
+                return Err(Problem::invalid("expires_in_seconds", "must not be set with expires_in_days"));
+            }
+            (Some(days), None) => Some(("expires_in_days", u64::from(days) * DAY_SECONDS)),
+            (None, Some(seconds)) => Some(("expires_in_seconds", seconds)),
+            (None, None) => None,
+        };
+        let expires_at = match lifetime {
             None => None,
-            Some(days @ 1..=MAX_DAYS) => Some(UnixMs(UnixMs::now().0 + i64::from(days) * DAY_MS)),
-            Some(_) => {
-                return Err(Problem::invalid("expires_in_days", format!("must be between 1 and {MAX_DAYS}")));
+            Some((_, seconds @ 1..=MAX_SECONDS)) => {
+                Some(UnixMs::now().plus(std::time::Duration::from_secs(seconds)))
+            }
+            Some((field, _)) => {
+                return Err(Problem::invalid(field, format!("must be between 1 second and {MAX_DAYS} days")));
             }
         };
         Ok(NewToken { name, scopes, expires_at })

@@ -142,7 +142,12 @@ impl TokenForm {
             ),
         };
         let scopes = self.scopes.split([' ', ',']).filter(|scope| !scope.is_empty()).map(str::to_owned);
-        Ok(NewTokenRequest { name: self.name.clone(), scopes: scopes.collect(), expires_in_days })
+        Ok(NewTokenRequest {
+            name: self.name.clone(),
+            scopes: scopes.collect(),
+            expires_in_days,
+            expires_in_seconds: None,
+        })
     }
 
     fn fields(&self, errors: &[crate::FieldError]) -> [Field; 3] {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use hob_database::{Page, PageRequest, UnixMs};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{IntoParams, PartialSchema, ToSchema};
@@ -23,7 +23,7 @@ pub struct Paging {
 }
 
 /// One page of a list.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct List<T> {
     pub items: Vec<T>,
     /// The cursor of the next page; null on the last page.
@@ -96,6 +96,14 @@ impl Serialize for Time {
     }
 }
 
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'de, str>::deserialize(deserializer)?;
+        let time: jiff::Timestamp = text.parse().map_err(serde::de::Error::custom)?;
+        Ok(Self(UnixMs(time.as_millisecond())))
+    }
+}
+
 impl PartialSchema for Time {
     fn schema() -> RefOr<Schema> {
         let text = ObjectBuilder::new().schema_type(Type::String);
@@ -114,5 +122,12 @@ mod tests {
         assert_eq!(Time(UnixMs(1_700_000_000_120)).to_string(), "2023-11-14T22:13:20.120Z");
         assert_eq!(Time(UnixMs(0)).to_string(), "1970-01-01T00:00:00.000Z");
         assert!(!Time(UnixMs(i64::MAX)).to_string().is_empty());
+    }
+
+    #[test]
+    fn time_is_read_as_it_is_written() {
+        let time = Time(UnixMs(1_700_000_000_120));
+        assert_eq!(serde_json::from_str::<Time>(&serde_json::to_string(&time).unwrap()).unwrap(), time);
+        assert!(serde_json::from_str::<Time>("\"yesterday\"").is_err());
     }
 }
