@@ -12,6 +12,7 @@ mod setup;
 mod step;
 mod test;
 mod tidy;
+mod upgrade;
 mod versions;
 
 use std::path::Path;
@@ -48,6 +49,8 @@ enum Task {
     Chaos(chaos::Options),
     /// Run tests on other versions of Redis, Valkey and PostgreSQL
     Versions(versions::Options),
+    /// Replace nodes of the last release by nodes of this version, under traffic
+    Upgrade(upgrade::Options),
     /// Build the packages of a release in target/dist: tarball, Debian package, container image, checksums, list of crates
     Dist(dist::Options),
     /// Save which versions of crates have known vulnerabilities, for `tidy`
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::run(&options),
         Task::Chaos(options) => chaos::run(&options),
         Task::Versions(options) => versions::run(&options),
+        Task::Upgrade(options) => upgrade::run(&options),
         Task::Dist(options) => dist::run(&options),
         Task::Advisories(options) => advisories::run(&options),
     };

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, and with `--full` five minutes of faults, other
-//! versions of the servers and fuzzing.
+//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, and with `--full` five minutes of faults, an upgrade from
+//! the last release, other versions of the servers and fuzzing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, chaos, fuzz, setup, step, tidy, versions, workspace};
+use crate::{cargo, chaos, fuzz, setup, step, tidy, upgrade, versions, workspace};
 
 /// The modules that `--quick` skips. `cargo nextest` and `cargo test` both match them in the path of a test.
 const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
@@ -17,8 +17,8 @@ pub(crate) struct Options {
     /// Skip tests in modules named `slow` and `browser`
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run fuzz and stress tests with their full budget, inject faults, test other versions of the servers, and fuzz every
-    /// parser for ten minutes
+    /// Run fuzz and stress tests with their full budget, inject faults, upgrade from the last release, test other versions of
+    /// the servers, and fuzz every parser for ten minutes
     #[arg(long)]
     full: bool,
     /// Run only these tests, without tidy, format, lints and doc tests: names, or options of the test runner
@@ -55,6 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         example()?;
         if options.full {
             chaos::run_built(&chaos::Options::of_test())?;
+            upgrade::run(&upgrade::Options::full())?;
             versions::run(&versions::Options::full())?;
             fuzz::run(&fuzz::Options::full())?;
         }
