@@ -19,22 +19,28 @@ fn node(test_store: &TestStore, deadline: Duration) -> Node {
 fn incarnation_that_is_invalidated_during_a_heartbeat_ends() {
     hob_testkit::run(async {
         let test_store = TestStore::redis().await;
+        let Server::Redis(redis) = test_store.server() else { unreachable!("it is a redis-server") };
         let node = node(&test_store, LIMIT);
         assert_eq!(node.heartbeat().await.unwrap(), Heartbeat::Rejoined);
         assert_eq!(node.heartbeat().await.unwrap(), Heartbeat::Renewed);
         let first = node.incarnation();
         let mut heartbeat = std::pin::pin!(node.heartbeat());
+        // Otherwise the answer may arrive during the first poll.
+        redis.freeze();
         assert!(poll!(&mut heartbeat).is_pending());
         node.invalidate();
+        redis.unfreeze();
         assert_eq!(heartbeat.await.unwrap(), Heartbeat::Rejoined);
         assert_ne!(node.incarnation(), first);
 
         // The same while it joins.
         node.invalidate();
         let mut heartbeat = std::pin::pin!(node.heartbeat());
+        redis.freeze();
         assert!(poll!(&mut heartbeat).is_pending());
         let second = node.incarnation();
         node.invalidate();
+        redis.unfreeze();
         heartbeat.await.unwrap();
         node.mark_synced(&second);
         assert!(!node.is_synced() && !node.is_in_sync());
