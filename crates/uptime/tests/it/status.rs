@@ -1,4 +1,4 @@
-//! Status pages: what they show to whom, in which language and time zone, their feeds, embedded parts and subscribers.
+//! Status pages: their content, passwords, languages and time zones, feeds, embedded parts and subscribers.
 
 use hob_database::outbox::{Event, Relay, Retention};
 use hob_fixtures::{Layout, TestContext};
@@ -304,7 +304,7 @@ async fn subscriptions_are_limited() {
     let service = Service::configured(&context, config).await;
     let subscribe =
         async |email: &str| service.app.submit("/status/default/subscribe", &[("email", email)]).await;
-    assert!(subscribe("nobody").await.header("location").contains("notice=email"));
+    assert!(subscribe("not an address").await.header("location").contains("notice=email"));
     for number in 0..10 {
         assert_eq!(subscribe(&format!("ann{number}@shop.example")).await.status, 303);
     }

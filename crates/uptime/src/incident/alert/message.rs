@@ -117,7 +117,7 @@ pub(super) fn text(notice: &Notice) -> String {
             lines.push(format!("Since {}", iso(event.opened_at_ms)));
         }
         Notice::Test => lines.push("This is a test.".to_owned()),
-        // Only subscribers receive these, with a text of their own.
+        // Only subscribers receive these; `status::mail` writes the text.
         Notice::Status(_) | Notice::Confirm { .. } => {}
     }
     lines.join("\n").chars().take(MAX_CHARS).collect()
