@@ -17,13 +17,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use hob_database::{Database, DatabaseId, Migrations, outbox};
+use hob_database::{Database, DatabaseId, Migrations, PageRequest, outbox};
 use hob_net::{HttpClient, client_tls};
 use hob_service::config::{Secret, Secrets};
 use hob_service::{Live, Metric, ServiceContext, Tasks};
 use hob_store::Store;
 use hob_store::limit::{Algorithm, Rule, Window};
-use hob_web::{Card, Changes, Credential, Routes, Service};
+use hob_web::{Card, Changes, Credential, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
 use crate::chat::sending::SendQueue;
@@ -208,6 +208,19 @@ impl Service for Chat {
 
     async fn card(&self) -> Card {
         card::card(self).await
+    }
+
+    async fn search(&self, query: &str) -> Result<Vec<SearchHit>, Error> {
+        let newest = PageRequest::first(PageRequest::MAX_SIZE);
+        let found = self.conversations(&newest).await?.rows;
+        let found = found.into_iter().filter(|one| SearchHit::matches(query, &[one.id.as_str(), &one.title]));
+        let hit = |found: crate::Conversation| SearchHit {
+            kind: "conversation",
+            href: pages::href(found.created_by.as_str(), found.id.as_str()),
+            detail: found.id.to_string(),
+            title: found.title,
+        };
+        Ok(found.take(MAX_SEARCH_HITS).map(hit).collect())
     }
 
     async fn demo(&self) -> Result<(), Error> {

@@ -201,7 +201,8 @@ async fn users_to_choose(chat: &Chat) -> Result<Vec<UserLink>, Error> {
         .collect())
 }
 
-fn href(user: &str, conversation: &str) -> String {
+/// The page of a conversation, as one of its members sees it.
+pub(crate) fn href(user: &str, conversation: &str) -> String {
     let encode = |text: &str| {
         text.bytes().fold(String::new(), |mut encoded, byte| {
             if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

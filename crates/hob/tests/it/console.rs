@@ -205,7 +205,7 @@ async fn pages_are_accessible() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// `/` searches monitors, rules, plans, runs and keys; without scripts, the field in the navigation does.
+/// `/` searches monitors, rules, conversations, plans, runs and keys; without scripts, the field in the navigation does.
 #[tokio::test]
 async fn search_finds_everything_by_name() {
     let server = Server::start(&["--demo"]);
@@ -221,9 +221,12 @@ async fn search_finds_everything_by_name() {
     }
     press(&client, "#hits td a").await;
     wait_for_text(&client, "h1", "Shop").await;
-    for (query, kind) in
-        [("schedule", "key family"), ("courtlistener", "pipeline run"), ("xyzzy", "Nothing contains")]
-    {
+    for (query, kind) in [
+        ("schedule", "key family"),
+        ("courtlistener", "pipeline run"),
+        ("kitchen", "conversation"),
+        ("xyzzy", "Nothing contains"),
+    ] {
         client.goto(&server.url(&format!("/search?q={query}"))).await.unwrap();
         wait_for_text(&client, "#hits", kind).await;
     }
