@@ -20,10 +20,11 @@ use crate::services::{ALL, Services};
 const CHANGING: &[&str] = &["/heartbeat/{token}", "/heartbeat/{token}/fail", "/heartbeat/{token}/start"];
 
 /// Streams, which do not end.
-const STREAMS: &[&str] = &["/live", "/api/v1/chat/events"];
+const STREAMS: &[&str] = &["/live", "/api/v1/chat/events", "/connection/sse"];
 
 /// Answered with an error here, and why.
 const NOT_FOUND_HERE: &[(&str, &str)] = &[
+    ("/api/v1/chat/users/{id}/deletion", "no deletion was requested"),
     ("/connection/websocket", "without an upgrade"),
     ("/api/v1/load/runs/{id}/live", "without an upgrade"),
     ("/api/v1/load/runs/{id}/report", "the run has not ended"),
@@ -149,7 +150,7 @@ impl Seed {
         let room = json!({ "id": "kitchen", "title": "Kitchen", "created_by": "bert", "members": ["anna"] });
         create("/api/v1/chat/conversations", room).await;
         let message = json!({ "sender_id": "bert", "content": "The soup is ready" });
-        create("/api/v1/chat/conversations/kitchen/messages", message).await;
+        let message = text(&create("/api/v1/chat/conversations/kitchen/messages", message).await["id"]);
 
         let shop = json!({ "name": "Shop", "kind": "http", "target": "http://127.0.0.1:1/", "interval_s": 3600,
                            "retries": 0, "published": true });
@@ -185,7 +186,9 @@ impl Seed {
         let asset = home.split('"').find(|part| part.starts_with("/assets/")).expect("an asset").to_owned();
 
         Self(vec![
+            ("/messages/{message}", format!("/messages/{message}")),
             ("/chat/conversations/{id}", "/chat/conversations/kitchen".to_owned()),
+            ("/chat/users/{id}/search", "/chat/users/anna/search?q=soup".to_owned()),
             ("/chat/users/{id}", "/chat/users/anna".to_owned()),
             ("/uptime/monitors/{id}", format!("/uptime/monitors/{monitor}")),
             ("/uptime/incidents/{id}", format!("/uptime/incidents/{incident}")),

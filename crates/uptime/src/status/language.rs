@@ -150,7 +150,7 @@ fn timestamp(at: UnixMs) -> Timestamp {
 mod tests {
     use super::*;
 
-    const AT: UnixMs = UnixMs(1_794_924_300_000);
+    const AT: UnixMs = UnixMs(1_794_921_900_000);
 
     fn language(header: &str) -> Language {
         Language::of(&HeaderMap::from_iter([(ACCEPT_LANGUAGE, header.parse().unwrap())]))
