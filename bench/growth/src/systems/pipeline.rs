@@ -22,7 +22,7 @@ pub(crate) async fn measure(items: u64) -> Result<Cost> {
     std::fs::create_dir_all(&folder)?;
     std::fs::write(folder.join("items.txt"), keys)?;
     let plan = format!(
-        "name = \"growth\"\nquota = {{ name = \"api\", windows = \"10000000/1h\" }}\n\
+        "name = \"growth\"\nquota = {{ name = \"api\", windows = \"100000/1h\" }}\n\
          [source]\nstep = \"item\"\nfile = \"items.txt\"\n\
          [step.item]\nget = \"http://{api}/items/${{key}}\"\nextract = {{ id = \"$.id\" }}\nsink = \"out\"\n\
          [sink.out]\njsonl = \"out.jsonl\"\n[http]\nper_host = 16\n"
