@@ -49,11 +49,11 @@ pub(crate) enum Denial {
     Refused(ReplyError),
     /// The application has decided to close the connection.
     Disconnected(Disconnect),
-    /// There is no usable answer.
+    /// The application did not respond, or its response is invalid.
     Failed,
 }
 
-/// Why there is no usable answer.
+/// Why a call to the application failed.
 #[derive(Debug, thiserror::Error)]
 enum ProxyError {
     #[error("too many requests to the application; raise [chat.proxy] max_concurrent")]

@@ -349,7 +349,7 @@ async fn try_rule(gateway: &Gateway, query: &TryQuery) -> Option<(Tone, String)>
     }
     let limiter = gateway.admission().limiter();
     let Some(rule) = limiter.rule(&query.rule) else {
-        return Some((Tone::Bad, format!("There is no rule {:?}.", query.rule)));
+        return Some((Tone::Bad, format!("Unknown rule {:?}.", query.rule)));
     };
     let Some(identity) = Identity::parse(caller) else {
         return Some((Tone::Bad, "The caller must be an address or a name that fits a key.".to_owned()));

@@ -115,7 +115,7 @@ async fn rename_sender(
     Ok(message)
 }
 
-/// Removes one reaction of a user. `None` if there are no more.
+/// Removes one reaction of a user. `None` after the last one.
 pub(crate) async fn erase_reaction(
     database: &Database,
     erasure: &Erasure,
@@ -174,7 +174,7 @@ pub(crate) async fn finish(database: &Database, erasure: &Erasure) -> Result<(),
 fn answer<T: Default>(outcome: Result<T, Rollback>) -> Result<T, Error> {
     match outcome {
         Ok(done) => Ok(done),
-        // There is no such conversation or message.
+        // The conversation or the message does not exist.
         Err(Rollback::Refused(_)) => Ok(T::default()),
         Err(Rollback::Failed(error)) => Err(error),
     }

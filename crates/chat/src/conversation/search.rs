@@ -72,7 +72,7 @@ impl SearchQuery {
 }
 
 impl Term {
-    /// `None` if there is no word in it.
+    /// `None` if the text contains no word.
     fn parse(text: &str) -> Option<Self> {
         let (is_excluded, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),

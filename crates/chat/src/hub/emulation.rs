@@ -57,7 +57,7 @@ pub(crate) struct EmulatedSession {
 pub(crate) enum Acceptance {
     /// The session executes the commands.
     Accepted,
-    /// There is no such session, or it has ended.
+    /// The session does not exist, or it has ended.
     Unknown,
     /// The session has too many requests that wait.
     Busy,

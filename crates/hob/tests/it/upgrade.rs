@@ -241,6 +241,7 @@ fn prepare(balancer: &Balancer, deployment: &Deployment, api: &FakeApi) -> Strin
     plan["id"].to_string()
 }
 
+/// Ignored by default: it needs a build of the last release, which takes several minutes. `cargo xtask upgrade` makes one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 #[ignore = "needs the last release: cargo xtask upgrade"]
 async fn nodes_are_replaced_without_loss() {

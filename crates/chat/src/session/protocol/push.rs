@@ -8,7 +8,7 @@ use super::json::is_zero;
 use super::reply::{ClientInfo, Publication, SubscribeResult};
 use crate::keys::UserId;
 
-/// A message about a channel, or about the connection if there is no channel.
+/// A message about a channel or, without a channel, about the connection.
 #[derive(Clone, PartialEq, Message, Serialize)]
 pub(crate) struct Push {
     #[prost(string, tag = "2")]
@@ -68,7 +68,7 @@ struct SubscribePush {
     data: Vec<u8>,
 }
 
-/// Why the connection ends, where there is no close frame.
+/// Why the connection ends, for transports without close frames.
 #[derive(Clone, PartialEq, Message, Serialize)]
 struct DisconnectPush {
     #[prost(uint32, tag = "1")]

@@ -83,7 +83,7 @@ struct ReactionResult {
 
 type RpcResult = Result<Box<RawValue>, ReplyError>;
 
-/// Executes a call. `None` if there is no such method.
+/// Executes a call. `None` if the method is unknown.
 pub(super) async fn call(
     chat: &Chat,
     user: &UserId,
