@@ -82,6 +82,11 @@ impl Changes<'_> {
         &self.keys
     }
 
+    /// The time of the store.
+    pub fn now_ms(&self) -> u64 {
+        self.core.now_us / 1_000
+    }
+
     /// Runs a command; commands that write are refused.
     pub fn ask(&mut self, words: &[&[u8]]) -> Reply {
         self.try_ask(words).unwrap_or_else(Reply::from)

@@ -47,16 +47,22 @@ fn facts(changes: &mut Changes<'_>, key: &[u8]) -> Option<Facts> {
         "zset" => (b"ZCARD", scored(changes.ask(&[b"ZRANGE", key, b"0", LAST_SAMPLED, b"WITHSCORES"]))),
         _ => (b"XLEN", entries(changes.ask(&[b"XRANGE", key, b"-", b"+", b"COUNT", LAST_SAMPLED]))),
     };
-    let groups = match &*kind {
-        "stream" => groups(changes.ask(&[b"XINFO", b"GROUPS", key])),
-        _ => Vec::new(),
+    let stream = match &*kind {
+        "stream" => stream(changes, key),
+        _ => StreamFacts::default(),
     };
     let len = match changes.ask(&[length, key]) {
         Reply::Int(len) => u64::try_from(len).ok(),
         _ => None,
     };
-    let stream = StreamFacts { groups, ..StreamFacts::default() };
     Some(Facts { kind: Some(kind), expiry, len, sample, stream, ..Facts::default() })
+}
+
+fn stream(changes: &mut Changes<'_>, key: &[u8]) -> StreamFacts {
+    let groups = groups(changes.ask(&[b"XINFO", b"GROUPS", key]));
+    let added_ms = first_entry_ms(changes.ask(&[b"XRANGE", key, b"-", b"+", b"COUNT", b"1"]));
+    let oldest_ms = added_ms.map(|added_ms| changes.now_ms().saturating_sub(added_ms));
+    StreamFacts { groups, oldest_ms }
 }
 
 fn bytes(reply: Reply) -> Option<Vec<u8>> {
@@ -97,6 +103,14 @@ fn entries(reply: Reply) -> Sample {
     Sample::Entries(entries.into_iter().filter_map(fields).collect())
 }
 
+/// The time in the id of the first of these entries.
+fn first_entry_ms(reply: Reply) -> Option<u64> {
+    let Reply::Array(entries) = reply else { return None };
+    let Reply::Array(parts) = entries.into_iter().next()? else { return None };
+    let id = String::from_utf8(bytes(parts.into_iter().next()?)?).ok()?;
+    id.split_once('-')?.0.parse().ok()
+}
+
 fn groups(reply: Reply) -> Vec<GroupFacts> {
     let Reply::Array(groups) = reply else { return Vec::new() };
     let group = |group: Reply| {
@@ -129,9 +143,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_and_groups_of_streams_are_checked() {
+    fn streams_are_checked() {
         let text = "[schema]\nname = \"t\"\nversion = 1\n[ids]\nid = {}\n[key.events]\npattern = \"events:<id>\"\ntype = \"stream\"\n\
-                    fields = { n = \"int\" }\ngroups = [\"billing\"]\nmax_pending = 1\n";
+                    fields = { n = \"int\" }\ngroups = [\"billing\"]\nmax_pending = 1\nmax_age = \"1h\"\n";
         let schema = Schema::parse("t.toml", text).unwrap();
         let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
         let guard = Guard::new(move |changes| match broken_keys(&catalog, changes).first() {
@@ -155,6 +169,7 @@ mod tests {
             ("XADD events:3 * n 1 other 1", "field \"other\" is not declared"),
             ("XGROUP CREATE events:4 search 0 MKSTREAM", "group \"search\" is not declared"),
             ("XADD events:1 * n 3", "2 pending entries, more than 1"),
+            ("XADD events:5 1700000000000-0 n 1", "old, more than 1h"),
         ] {
             let refusal = refused(line);
             assert!(refusal.contains(reason), "{line}: {refusal}");

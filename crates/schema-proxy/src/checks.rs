@@ -36,11 +36,9 @@ impl Checks {
         Checks { written: WrittenKeys::new(grace) }
     }
 
-    /// Adds a key, unless it already waits.
-    pub(crate) fn add(&self, shared: &Shared, key: &[u8], writer: impl FnOnce() -> Writer) {
-        if !self.written.add(key, writer) {
-            count(&shared.ledger.counts.unchecked, 1);
-        }
+    /// Adds a key, unless it already waits. Returns whether the key will be read.
+    pub(crate) fn add(&self, key: &[u8], writer: impl FnOnce() -> Writer) -> bool {
+        self.written.add(key, writer)
     }
 
     /// Reads keys of a server until the future is dropped.

@@ -14,11 +14,11 @@ use crate::Mode;
 use crate::checks::Writer;
 use crate::framing::{Framer, Parsed, ProtocolError};
 use crate::judge::{Request, is_word};
-use crate::ledger::{Origin, When, count};
+use crate::ledger::{Batch, Origin, When, count};
 use crate::nodes::Node;
 use crate::redirects::Redirects;
 use crate::replies::{ClusterMap, Instead, MAX_WAITING, Markers, Next};
-use crate::rules::{Action, SessionCommand};
+use crate::rules::{Action, Rule, SessionCommand};
 use crate::session::Session;
 use crate::upstream::{UpstreamStream, tune};
 
@@ -88,16 +88,30 @@ impl Relay<'_> {
         }
     }
 
+    /// The rule for a command; `None` to forward it.
+    fn rule(&self, name: &[u8]) -> Option<&Rule> {
+        self.node.shared.rules.find(name)
+    }
+
     /// Looks at a command: `None` to forward it, otherwise the command to send instead.
-    fn look(&self, session: &mut Session, request: &Request<'_>) -> Option<Vec<u8>> {
+    fn look(&self, session: &mut Session, request: &Request<'_>, batch: &mut Batch) -> Option<Vec<u8>> {
+        self.apply(self.rule(request.words.first()?)?, session, request, batch)
+    }
+
+    fn apply(
+        &self,
+        rule: &Rule,
+        session: &mut Session,
+        request: &Request<'_>,
+        batch: &mut Batch,
+    ) -> Option<Vec<u8>> {
         let shared = &self.node.shared;
-        let rule = shared.rules.find(request.words.first()?)?;
         if let Action::Session(command) = rule.action {
             session.apply(command, request.words);
             let instead = self.map_question(command, request.words)?;
             return Some(self.markers.lock().add(instead));
         }
-        count(&shared.ledger.counts.writes, 1);
+        batch.writes += 1;
         let verdict = shared.judge.judge(rule, request, session);
         for finding in &verdict.findings {
             shared.record(When::Before, Origin { client: &session.client, command: &rule.name }, finding);
@@ -110,10 +124,21 @@ impl Relay<'_> {
         if session.database == self.node.database {
             for key in &verdict.later {
                 let writer = || Writer { client: session.client.clone(), command: rule.name.clone() };
-                self.node.checks.add(shared, key, writer);
+                batch.unchecked += u64::from(!self.node.checks.add(key, writer));
             }
         }
         None
+    }
+
+    /// Waits while too many refusals have not reached the client.
+    async fn wait_for_replies(&self) {
+        loop {
+            let replaced = self.replaced.notified();
+            if self.markers.lock().len() < MAX_WAITING {
+                return;
+            }
+            replaced.await;
+        }
     }
 
     /// The answer to a question about the servers of a Cluster.
@@ -170,7 +195,9 @@ impl<CR: AsyncRead + Unpin, UW: AsyncWrite + Unpin> Requests<'_, CR, UW> {
     /// Forwards every command that has arrived, and the part of a long one. Bytes between two replaced commands are written
     /// as they are in the buffer.
     async fn forward_buffered(&mut self) -> io::Result<Result<(), ProtocolError>> {
-        let (mut written, mut at, mut commands) = (0, 0, 0);
+        let (mut written, mut at) = (0, 0);
+        let mut batch = Batch::default();
+        let (relay, session) = (self.relay, &mut self.session);
         let ended = loop {
             let bytes = &self.buffer[at..];
             if let Some(long) = self.long {
@@ -195,41 +222,48 @@ impl<CR: AsyncRead + Unpin, UW: AsyncWrite + Unpin> Requests<'_, CR, UW> {
                 Ok(parsed) => parsed,
                 Err(error) => break Err(error),
             };
-            commands += 1;
+            batch.commands += 1;
             let (length, instead) = match parsed {
                 Parsed::Partial => break Ok(()),
                 Parsed::Empty(length) => {
-                    commands -= 1;
+                    batch.commands -= 1;
                     (length, None)
                 }
                 Parsed::Request(length) => {
-                    let words = self.framer.words(bytes);
-                    let request = Request { words: &words, cut: None };
-                    (length, self.relay.look(&mut self.session, &request))
+                    // Of most commands, only the name is needed.
+                    let rule = self.framer.name(bytes).and_then(|name| relay.rule(name));
+                    let instead = rule.and_then(|rule| {
+                        let words = self.framer.words(bytes);
+                        relay.apply(rule, session, &Request { words: &words, cut: None }, &mut batch)
+                    });
+                    (length, instead)
                 }
                 Parsed::Inline(length, words) => {
                     let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
-                    let instead = self.relay.look(&mut self.session, &Request { words: &words, cut: None });
+                    let request = Request { words: &words, cut: None };
+                    let instead = relay.look(session, &request, &mut batch);
                     // As an array, a server cannot read it in another way.
                     (length, Some(instead.unwrap_or_else(|| encode(&words))))
                 }
                 Parsed::Long => {
                     let words = self.framer.words(bytes);
                     let request = Request { words: &words, cut: Some(self.framer.long_word()) };
-                    let instead = self.relay.look(&mut self.session, &request);
+                    let instead = relay.look(session, &request, &mut batch);
                     self.long = Some(if instead.is_some() { Long::Discard } else { Long::Forward });
                     (0, instead)
                 }
             };
             if let Some(instead) = instead {
+                // A client that has its reply finds its command in the counts.
+                relay.node.shared.ledger.counts.add(&mut batch);
                 self.upstream.write_all(&self.buffer[written..at]).await?;
                 self.upstream.write_all(&instead).await?;
                 written = at + length;
-                self.wait_for_replies().await;
+                relay.wait_for_replies().await;
             }
             at += length;
         };
-        count(&self.relay.node.shared.ledger.counts.commands, commands);
+        relay.node.shared.ledger.counts.add(&mut batch);
         if written < at {
             self.upstream.write_all(&self.buffer[written..at]).await?;
         }
@@ -237,17 +271,6 @@ impl<CR: AsyncRead + Unpin, UW: AsyncWrite + Unpin> Requests<'_, CR, UW> {
         self.upstream.flush().await?;
         self.buffer.advance(at);
         Ok(ended)
-    }
-
-    /// Waits while too many refusals have not reached the client.
-    async fn wait_for_replies(&mut self) {
-        loop {
-            let replaced = self.relay.replaced.notified();
-            if self.relay.markers.lock().len() < MAX_WAITING {
-                return;
-            }
-            replaced.await;
-        }
     }
 
     /// A mistake in the protocol. The server reports it, unless the proxy must be sure that it sees every command.

@@ -2,6 +2,7 @@
 
 use hob_units::unix_ms;
 
+use crate::judge::is_word;
 use crate::writes::{TtlEffect, TtlUnit};
 
 /// How far the clock of a client may be ahead when it computes a point in time.
@@ -29,13 +30,13 @@ pub(crate) fn new_ttl(effect: TtlEffect, words: &[&[u8]]) -> NewTtl {
 
 fn option(words: &[&[u8]]) -> Option<NewTtl> {
     words.iter().enumerate().find_map(|(at, word)| {
-        let unit = match word.to_ascii_lowercase().as_slice() {
-            b"ex" => TtlUnit::Seconds,
-            b"px" => TtlUnit::Millis,
-            b"exat" => TtlUnit::UnixSeconds,
-            b"pxat" => TtlUnit::UnixMillis,
-            b"keepttl" => return Some(NewTtl::Kept),
-            b"persist" => return Some(NewTtl::Removed),
+        let unit = match word {
+            _ if is_word(word, "ex") => TtlUnit::Seconds,
+            _ if is_word(word, "px") => TtlUnit::Millis,
+            _ if is_word(word, "exat") => TtlUnit::UnixSeconds,
+            _ if is_word(word, "pxat") => TtlUnit::UnixMillis,
+            _ if is_word(word, "keepttl") => return Some(NewTtl::Kept),
+            _ if is_word(word, "persist") => return Some(NewTtl::Removed),
             _ => return None,
         };
         words.get(at + 1).map(|text| read(text, unit))

@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 pub(crate) const MAX_JUDGED_BYTES: usize = 256 * 1024;
 /// Maximum length of an inline command, as in Redis.
 const MAX_INLINE_BYTES: usize = 64 * 1024;
-/// A sign, ten digits, and the end of the line.
-const MAX_NUMBER_LINE: usize = 14;
+/// Digits of the largest number that Redis accepts.
+const MAX_DIGITS: usize = 10;
 
 /// The words of a request. Those of most commands fit on the stack.
 pub(crate) type Words<'a> = SmallVec<[&'a [u8]; 16]>;
@@ -90,6 +90,11 @@ impl Framer {
         Ok(Parsed::Request(std::mem::take(&mut self.at)))
     }
 
+    /// The name of the command that was found.
+    pub(crate) fn name<'a>(&self, buffer: &'a [u8]) -> Option<&'a [u8]> {
+        buffer.get(self.words.first()?.clone())
+    }
+
     /// The words of the request that was found, or those of a long one that have arrived.
     pub(crate) fn words<'a>(&self, buffer: &'a [u8]) -> Words<'a> {
         self.words.iter().map(|range| &buffer[range.clone()]).collect()
@@ -147,27 +152,31 @@ fn word_header(buffer: &[u8], at: usize) -> Result<Option<(usize, usize)>, Proto
     }
 }
 
-/// The number on the line at `start`, and where the next line starts.
+/// The number on the line at `start`, and where the next line starts. Every command has several, so they are read in one pass.
+#[inline]
 fn number(buffer: &[u8], start: usize, error: &'static str) -> Result<Option<(i64, usize)>, ProtocolError> {
-    let line = &buffer[start.min(buffer.len())..];
-    let Some(length) = memchr::memchr(b'\n', &line[..line.len().min(MAX_NUMBER_LINE)]) else {
-        let too_long = line.len() >= MAX_NUMBER_LINE;
-        return if too_long { Err(ProtocolError(error)) } else { Ok(None) };
+    let negative = buffer.get(start) == Some(&b'-');
+    let first = start + usize::from(negative);
+    let (mut at, mut value) = (first, 0_i64);
+    let end = loop {
+        match buffer.get(at) {
+            None => return Ok(None),
+            Some(digit @ b'0'..=b'9') if at - first < MAX_DIGITS => {
+                value = value * 10 + i64::from(digit - b'0');
+            }
+            Some(other) => break *other,
+        }
+        at += 1;
     };
-    let digits = line[..length].strip_suffix(b"\r").ok_or(ProtocolError(error))?;
-    let (sign, digits) = match digits.strip_prefix(b"-") {
-        Some(digits) => (-1, digits),
-        None => (1, digits),
-    };
-    let canonical = matches!(digits, [b'1'..=b'9', ..] | [b'0']) && digits.iter().all(u8::is_ascii_digit);
-    if !canonical {
+    let canonical = at - first == 1 || (at > first && buffer[first] != b'0');
+    if !canonical || value > i64::from(i32::MAX) || end != b'\r' {
         return Err(ProtocolError(error));
     }
-    let value = digits.iter().fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
-    if value > i64::from(i32::MAX) {
-        return Err(ProtocolError(error));
+    match buffer.get(at + 1) {
+        None => Ok(None),
+        Some(b'\n') => Ok(Some((if negative { -value } else { value }, at + 2))),
+        Some(_) => Err(ProtocolError(error)),
     }
-    Ok(Some((sign * value, start + length + 1)))
 }
 
 fn parse_inline(buffer: &[u8]) -> Result<Parsed, ProtocolError> {
@@ -285,6 +294,10 @@ mod tests {
             b"*1\r$4\r\nPING\r\n",
             b"*2147483648\r\n",
             b"*99999999999999999999",
+            b"*00000000000000000000",
+            b"*x",
+            b"*\r\n",
+            b"*-\r\n",
             b"*1\r\n$-1\r\n",
             b"*1\r\n+PING\r\n",
             b"*1\r\n$04\r\nPING\r\n",

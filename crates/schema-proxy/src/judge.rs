@@ -131,33 +131,33 @@ impl Judge {
             verdict.findings.extend(request.cut.map(|_| too_long()));
             return;
         };
-        let Some(found) = self.catalog.find(key) else {
+        let Some(id) = self.catalog.family_of(key) else {
             if write.creation == Creation::Creates {
                 verdict.findings.push(undeclared(key));
             }
             return;
         };
-        let id = found.family;
         let (schema, family) = (self.catalog.schema(id), self.catalog.family(id));
         let ttl = new_ttl(write.ttl, request.words);
-        let mut facts = Facts { expiry: expiry(ttl), ..Facts::default() };
-        if let Some(kind) = write.kind.filter(|kind| kind.as_str() != family.type_name()) {
-            facts.kind = Some(kind.as_str().to_owned());
-        }
-        let mut violations = Vec::new();
+        let finding = |violation| Finding { key: key.to_vec(), family: Some(id), violation };
+        let mut values = Sample::Unread;
         match (write.values, &family.content) {
             (Values::Text(_) | Values::TextAfterKey, Content::String(value)) => {
                 let at = if let Values::Text(at) = write.values { at } else { at + 1 };
-                violations.extend(judge_text(value, schema, request, at));
+                verdict.findings.extend(judge_text(value, schema, request, at).map(finding));
             }
-            (values, content) if is_constrained(content) => facts.sample = sample(values, request),
+            (Values::Unknown, _) => {}
+            (known, content) if is_constrained(content) => values = sample(known, request),
             _ => {}
         }
-        if !is_empty(&facts) {
-            violations.extend(check_facts(schema, family, &facts));
+        let kind = write.kind.filter(|kind| *kind != family.kind());
+        let expiry = expiry(ttl);
+        // Most commands show nothing more.
+        if kind.is_some() || expiry != Expiry::Unknown || !matches!(values, Sample::Unread) {
+            let kind = kind.map(|kind| kind.as_str().to_owned());
+            let facts = Facts { kind, expiry, sample: values, ..Facts::default() };
+            verdict.findings.extend(check_facts(schema, family, &facts).into_iter().map(finding));
         }
-        let finding = |violation| Finding { key: key.to_vec(), family: Some(id), violation };
-        verdict.findings.extend(violations.into_iter().map(finding));
         if request.cut.is_some() || needs_look(write, ttl, family) {
             verdict.later.push(key);
         }
@@ -170,7 +170,8 @@ impl Judge {
         }
         let count = request.word(at).and_then(|text| std::str::from_utf8(text).ok()?.parse().ok());
         for key in request.from(at + 1).iter().take(count.unwrap_or(0)) {
-            if self.undeclared_script_keys == UndeclaredScriptKeys::Always && self.catalog.find(key).is_none()
+            if self.undeclared_script_keys == UndeclaredScriptKeys::Always
+                && self.catalog.family_of(key).is_none()
             {
                 verdict.findings.push(undeclared(key));
             }
@@ -192,10 +193,6 @@ fn too_long() -> Finding {
     );
     let violation = Violation { breach: Breach::Unreadable, message };
     Finding { key: b"the command".to_vec(), family: None, violation }
-}
-
-fn is_empty(facts: &Facts) -> bool {
-    facts.kind.is_none() && facts.expiry == Expiry::Unknown && matches!(facts.sample, Sample::Unread)
 }
 
 fn expiry(ttl: NewTtl) -> Expiry {

@@ -59,6 +59,29 @@ pub(crate) struct Counts {
     pub(crate) unchecked: AtomicU64,
 }
 
+/// Commands of one connection that are not in [`Counts`] yet. All connections share these counters, so
+/// they are changed once per read instead of once per command.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(crate) commands: u64,
+    pub(crate) writes: u64,
+    pub(crate) unchecked: u64,
+}
+
+impl Counts {
+    /// Adds a batch and empties it.
+    pub(crate) fn add(&self, batch: &mut Batch) {
+        let Batch { commands, writes, unchecked } = std::mem::take(batch);
+        for (counter, more) in
+            [(&self.commands, commands), (&self.writes, writes), (&self.unchecked, unchecked)]
+        {
+            if more > 0 {
+                count(counter, more);
+            }
+        }
+    }
+}
+
 /// As many as there are families and breaches, so the number of kinds is bounded by the schemas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {

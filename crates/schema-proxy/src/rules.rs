@@ -1,12 +1,11 @@
 //! The commands that the proxy looks at. All others are forwarded without being parsed further than their name.
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
-use hob_commands::{FAMILIES, Flags, FnvHasher, Keys};
+use hob_commands::{FAMILIES, Flags, Keys};
 use hob_store::{FromRedisValue, Store, Value, cmd};
 
+use crate::judge::is_word;
 use crate::writes::{WRITES, Write};
 
 /// Longer than any name.
@@ -57,14 +56,22 @@ const SCRIPTS: [&str; 3] = ["eval", "evalsha", "fcall"];
 const SCRIPT_KEYS: Keys = Keys::Counted { at: 2 };
 const ONE_KEY: Keys = Keys::Range { first: 1, last: 1, step: 1 };
 
+/// More than there are commands, so that most buckets have one rule.
+const BUCKETS: usize = 1_024;
+
 /// The commands that need a look, by name.
+///
+/// Every command of every client is looked up here, in upper or lower case. A `HashMap` would need a copy of the name in lower
+/// case, which costs as much as the search.
 #[derive(Debug)]
-pub(crate) struct Rules(HashMap<Box<[u8]>, Rule, BuildHasherDefault<FnvHasher>>);
+pub(crate) struct Rules {
+    buckets: Vec<Vec<Rule>>,
+}
 
 impl Rules {
     /// The rules for a server with these further commands.
     pub(crate) fn new(further: Vec<FurtherCommand>) -> Rules {
-        let mut rules = Rules(HashMap::default());
+        let mut rules = Rules { buckets: (0..BUCKETS).map(|_| Vec::new()).collect() };
         for command in further {
             rules.add(&command.name, Action::Write(Write::unknown(command.keys)), command.keys);
         }
@@ -76,7 +83,7 @@ impl Rules {
             }
         }
         for (name, write) in WRITES {
-            let keys = rules.0.get(name.as_bytes()).map_or(ONE_KEY, |rule| rule.keys);
+            let keys = rules.find(name.as_bytes()).map_or(ONE_KEY, |rule| rule.keys);
             rules.add(name, Action::Write(*write), keys);
         }
         for name in SCRIPTS {
@@ -88,19 +95,25 @@ impl Rules {
         rules
     }
 
+    /// Replaces an earlier rule for the same name.
     fn add(&mut self, name: &str, action: Action, keys: Keys) {
-        let rule = Rule { name: name.into(), action, keys };
-        self.0.insert(name.as_bytes().into(), rule);
+        let bucket = &mut self.buckets[bucket(name.as_bytes())];
+        bucket.retain(|rule| !is_word(name.as_bytes(), &rule.name));
+        bucket.push(Rule { name: name.into(), action, keys });
     }
 
     /// The rule for a command, whose name may be in upper or lower case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<&Rule> {
-        let mut lower = [0; MAX_NAME];
-        let lower = lower.get_mut(..name.len())?;
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        self.0.get(&*lower)
+        self.buckets[bucket(name)].iter().find(|rule| is_word(name, &rule.name))
     }
+}
+
+/// The same for upper and lower case.
+fn bucket(name: &[u8]) -> usize {
+    let hash = name.iter().take(MAX_NAME).fold(0_usize, |hash, byte| {
+        hash.wrapping_mul(31).wrapping_add(usize::from(byte.to_ascii_lowercase()))
+    });
+    hash % BUCKETS
 }
 
 /// A command of the server that is not in our table, such as one of a module, and may create keys.
@@ -136,5 +149,33 @@ impl FurtherCommand {
         }
         let keys = Keys::Range { first: first as usize, last, step: step as usize };
         Some(FurtherCommand { name, keys })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_in_any_case() {
+        let rules = Rules::new(vec![FurtherCommand { name: "json.set".to_owned(), keys: ONE_KEY }]);
+        for name in ["SET", "set", "SeT", "georadiusbymember", "JSON.SET", "EVAL", "del", "multi"] {
+            let found = rules.find(name.as_bytes()).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(&*found.name, name.to_ascii_lowercase());
+        }
+        for (name, _) in WRITES {
+            let rule = rules.find(name.as_bytes()).unwrap_or_else(|| panic!("{name}"));
+            assert!(matches!(rule.action, Action::Write(_)), "{name} has another rule: {rule:?}");
+        }
+        for name in ["", "get", "set\0", "se", "sett", &"x".repeat(1_000)] {
+            assert!(rules.find(name.as_bytes()).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn most_commands_have_their_own_bucket() {
+        let rules = Rules::new(Vec::new());
+        let longest = rules.buckets.iter().map(Vec::len).max();
+        assert!(longest <= Some(4), "{longest:?}");
     }
 }

@@ -4,7 +4,7 @@ pub(crate) mod overlap;
 
 use std::borrow::Cow;
 
-use crate::keyspace::{Keyspace, Layout, Part, Template};
+use crate::keyspace::{Keyspace, Layout, Part};
 use crate::model::id::IdRule;
 use crate::model::{Family, Schema};
 use overlap::{PatternAutomaton, shared_key};
@@ -75,15 +75,22 @@ impl Catalog {
 
     /// The family that a key belongs to, with its ids.
     pub fn find<'k>(&self, key: &'k [u8]) -> Option<KeyMatch<'k>> {
-        let mut found = None;
-        self.prefixes.visit(key, |id| {
-            if found.is_none() {
-                let space = &self.spaces[id.schema];
-                let ids = space.templates()[id.family].read(key, &space.schema().ids);
-                found = ids.map(|ids| KeyMatch { family: id, ids });
-            }
-        });
-        found
+        let mut ids = Vec::new();
+        let family = self.search(key, Some(&mut ids))?;
+        Some(KeyMatch { family, ids })
+    }
+
+    /// The family that a key belongs to. Does not allocate memory for the ids.
+    pub fn family_of(&self, key: &[u8]) -> Option<FamilyId> {
+        self.search(key, None)
+    }
+
+    fn search<'k>(&self, key: &'k [u8], mut ids: Option<&mut Vec<Cow<'k, str>>>) -> Option<FamilyId> {
+        self.prefixes.find(key, |id| {
+            let space = &self.spaces[id.schema];
+            let parts = &space.templates()[id.family].parts;
+            read_parts(parts, key, &space.schema().ids, ids.as_deref_mut())
+        })
     }
 }
 
@@ -143,31 +150,31 @@ impl PrefixTrie {
         self.nodes[node].next.iter().find(|(label, _)| *label == byte).map(|(_, node)| *node)
     }
 
-    fn visit(&self, key: &[u8], mut try_family: impl FnMut(FamilyId)) {
+    /// The first family that fits, of those whose literal prefix the key has.
+    fn find(&self, key: &[u8], mut fits: impl FnMut(FamilyId) -> bool) -> Option<FamilyId> {
         let mut at = 0;
         let mut rest = key.iter();
         loop {
-            self.nodes[at].families.iter().copied().for_each(&mut try_family);
-            match rest.next().and_then(|byte| self.next(at, *byte)) {
-                Some(next) => at = next,
-                None => return,
+            for id in &self.nodes[at].families {
+                if fits(*id) {
+                    return Some(*id);
+                }
             }
+            at = self.next(at, *rest.next()?)?;
         }
-    }
-}
-
-impl Template {
-    /// The ids in a key of this template. A valid schema has no key that could be read in two ways, so the first way that
-    /// fits is the only one.
-    fn read<'k>(&self, key: &'k [u8], rules: &[IdRule]) -> Option<Vec<Cow<'k, str>>> {
-        let mut ids = Vec::new();
-        read_parts(&self.parts, key, rules, &mut ids).then_some(ids)
     }
 }
 
 const MAX_SHARD_DIGITS: usize = 9;
 
-fn read_parts<'k>(parts: &[Part], key: &'k [u8], rules: &[IdRule], ids: &mut Vec<Cow<'k, str>>) -> bool {
+/// Whether a key has these parts, and their ids if the caller needs them. A valid schema has no key that could be read in two
+/// ways, so the first way that fits is the only one.
+fn read_parts<'k>(
+    parts: &[Part],
+    key: &'k [u8],
+    rules: &[IdRule],
+    mut ids: Option<&mut Vec<Cow<'k, str>>>,
+) -> bool {
     let Some((part, later)) = parts.split_first() else {
         return key.is_empty();
     };
@@ -183,24 +190,28 @@ fn read_parts<'k>(parts: &[Part], key: &'k [u8], rules: &[IdRule], ids: &mut Vec
             },
             Part::Literal(_) | Part::Shard => None,
         };
-        let before = ids.len();
-        ids.extend(id);
-        if read_parts(later, rest, rules, ids) {
+        let before = ids.as_ref().map_or(0, |ids| ids.len());
+        if let Some(ids) = &mut ids {
+            ids.extend(id);
+        }
+        if read_parts(later, rest, rules, ids.as_deref_mut()) {
             return true;
         }
-        ids.truncate(before);
+        if let Some(ids) = &mut ids {
+            ids.truncate(before);
+        }
     }
     false
 }
 
 /// Where a placeholder can end: before the text that follows it, or at the end of the key.
 fn ends(part: &Part, later: &[Part], key: &[u8], rules: &[IdRule]) -> impl Iterator<Item = usize> {
-    let fits = |byte: &u8| match part {
-        Part::Id(id) => rules[*id].form.may_contain(*byte),
-        Part::Literal(_) | Part::Shard => byte.is_ascii_digit(),
+    let longest = match part {
+        Part::Id(id) => rules[*id].form.span(key),
+        Part::Literal(_) | Part::Shard => {
+            key.iter().take(MAX_SHARD_DIGITS).take_while(|byte| byte.is_ascii_digit()).count()
+        }
     };
-    let most = if matches!(part, Part::Shard) { MAX_SHARD_DIGITS } else { key.len() };
-    let longest = key.iter().take(most).take_while(|byte| fits(byte)).count();
     let first = if later.is_empty() { longest.max(1) } else { 1 };
     (first..=longest).filter(move |end| match later.first() {
         None => *end == key.len(),

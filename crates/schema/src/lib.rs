@@ -3,6 +3,31 @@
 //!
 //! [`Schema::parse`] reads a file; a [`Keyspace`] builds the keys of a schema under a prefix and a layout; a [`Catalog`]
 //! of several schemas finds the family of a key. `hob-schema-audit` checks a live Redis with it.
+//!
+//! ```
+//! use hob_schema::{Catalog, Layout, Schema};
+//!
+//! let schema = Schema::parse("shop.toml", r#"
+//!     [schema]
+//!     name = "shop"
+//!     version = 1
+//!     prefix = "shop:"
+//!     [ids]
+//!     user = { max = 64 }
+//!     [key.cart]
+//!     pattern = "cart:<user>"
+//!     type = "hash"
+//!     fields = { items = "int" }
+//!     ttl = { max = "1d" }
+//!     max_keys = 10000
+//!     purpose = "What a user is about to buy."
+//! "#)?;
+//! let catalog = Catalog::new(vec![schema], Layout::Plain)?;
+//! let found = catalog.find(b"shop:cart:ann").unwrap();
+//! assert_eq!((catalog.family(found.family).name.as_str(), &*found.ids[0]), ("cart", "ann"));
+//! assert!(catalog.find(b"shop:basket:ann").is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod acl;
 mod catalog;

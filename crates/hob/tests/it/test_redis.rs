@@ -113,6 +113,53 @@ func TestCart(t *testing.T) {
     assert!(!output.status.success() && report.contains("shop.cart: missing-ttl (1)"), "{report}");
 }
 
+/// Where Debian's package `junit5` has its libraries.
+const JUNIT: &str = "/usr/share/java/*";
+
+#[test]
+fn junit_recipe_works() {
+    const TEST: &str = r#"
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.net.Socket;
+import java.net.URI;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.extension.ExtendWith;
+
+@ExtendWith(RedisExtension.class)
+class CartTest {
+    @Test
+    void cart() throws Exception {
+        URI url = URI.create(RedisExtension.url);
+        try (Socket socket = new Socket(url.getHost(), url.getPort())) {
+            socket.getOutputStream().write((System.getenv("CART") + "\r\n").getBytes());
+            String reply = new BufferedReader(new InputStreamReader(socket.getInputStream())).readLine();
+            assertTrue(reply.equals("+OK") || reply.startsWith("-GUARD"), reply);
+        }
+    }
+}
+"#;
+    let folder = folder_with(&["mine.toml", "RedisExtension.java"]);
+    std::fs::write(folder.path().join("CartTest.java"), TEST).unwrap();
+    let mut compile = Command::new("javac");
+    compile.args(["-cp", JUNIT, "-d", "classes", "RedisExtension.java", "CartTest.java"]);
+    let missing = "Java or JUnit is missing; `cargo xtask test` installs them";
+    succeeds(&compile.current_dir(folder.path()).output().expect(missing));
+    let test = |cart: &str| {
+        let mut java = Command::new("java");
+        java.args(["-cp", &format!("{JUNIT}:classes"), "org.junit.platform.console.ConsoleLauncher"]);
+        java.args(["--scan-classpath", "classes", "--disable-banner"]).current_dir(folder.path());
+        java.env("PATH", path_with_hob()).env("CART", cart).output().unwrap()
+    };
+    let report = succeeds(&test("SET cart:7 3 EX 60"));
+    assert!(report.contains("1 tests successful"), "{report}");
+    let output = test("SET cart:7 3");
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success() && report.contains("shop.cart: missing-ttl (1)"), "{report}");
+}
+
 /// Runs a Python program as the command of `hob test-redis`.
 fn run(program: &str) -> Output {
     let folder = folder_with(&["mine.toml"]);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use hob_schema::KeyType;
 use hob_schema::check::{GroupFacts, Sample};
+use hob_schema::{KeyType, Value};
 
 use super::proposal::round_up;
 use super::values::{Shapes, ValueStats, toml_text};
@@ -72,17 +72,39 @@ impl ContentStats {
         };
         self.groups.write(out);
     }
+
+    /// What the values could be, although they do not prove it.
+    pub(super) fn suspicions(&self) -> Vec<String> {
+        let mut suspicions = Vec::new();
+        if self.values.is_opaque() || self.fields.all.is_opaque() {
+            suspicions.push(
+                "values of unknown form: some are binary; they could be bitmaps or Protocol Buffers"
+                    .to_owned(),
+            );
+        }
+        if self.scores.may_be_places() {
+            suspicions.push(
+                "scores of unknown form: they could be places (`geo`) or times in microseconds".to_owned(),
+            );
+        }
+        suspicions
+    }
 }
+
+/// The score of a place has 52 bits. Only a small part of the earth has lower scores than this; counts have.
+const MIN_PLACE: f64 = (1_u64 << 40) as f64;
 
 #[derive(Debug)]
 struct Scores {
     lowest: f64,
     highest: f64,
+    /// All of them could be those of places.
+    places: bool,
 }
 
 impl Default for Scores {
     fn default() -> Self {
-        Scores { lowest: f64::INFINITY, highest: f64::NEG_INFINITY }
+        Scores { lowest: f64::INFINITY, highest: f64::NEG_INFINITY, places: true }
     }
 }
 
@@ -90,19 +112,27 @@ impl Scores {
     fn add(&mut self, score: f64) {
         self.lowest = self.lowest.min(score);
         self.highest = self.highest.max(score);
+        self.places &= score >= MIN_PLACE && Value::Geo.fits_score(score).is_ok();
     }
 
     fn merge(&mut self, other: &Scores) {
         self.lowest = self.lowest.min(other.lowest);
         self.highest = self.highest.max(other.highest);
+        self.places &= other.places;
+    }
+
+    fn within(&self, from: f64, to: f64) -> bool {
+        from <= self.lowest && self.lowest <= self.highest && self.highest < to
+    }
+
+    fn may_be_places(&self) -> bool {
+        self.places && self.form() == "\"float\"" && self.lowest <= self.highest
     }
 
     fn form(&self) -> &'static str {
-        let within =
-            |from: f64, to: f64| from <= self.lowest && self.lowest <= self.highest && self.highest < to;
-        if within(1e9, 1e10) {
+        if self.within(1e9, 1e10) {
             "\"unix_s\""
-        } else if within(1e12, 1e13) {
+        } else if self.within(1e12, 1e13) {
             "\"unix_ms\""
         } else {
             "\"float\""

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use hob_schema::{Catalog, KeyType, Layout, ParseErrors, Schema, format_count, format_duration, snake};
 
+use super::content::ContentStats;
 use super::ids::{Ids, MAX_LISTED};
 use super::values::{Shapes, toml_text};
 use super::{InferOptions, PatternStats, Sampled};
@@ -299,13 +300,11 @@ impl FamilyWriter {
             let _ = writeln!(out, "also     = [{}]", also.join(", "));
         }
         let key_type = kind.parse().unwrap_or(KeyType::Module);
-        let longest = match stats.types.get(kind) {
-            Some((_, content)) => {
-                content.write(&name, key_type, &mut self.shapes, out);
-                content.longest
-            }
-            None => 0,
-        };
+        let content = stats.types.get(kind).map(|(_, content)| content);
+        if let Some(content) = content {
+            content.write(&name, key_type, &mut self.shapes, out);
+        }
+        let longest = content.map_or(0, |content| content.longest);
         if !matches!(key_type, KeyType::String | KeyType::Module) {
             let _ = writeln!(out, "max_len  = {}", round_up(longest * 2));
         }
@@ -314,7 +313,8 @@ impl FamilyWriter {
             let _ = writeln!(out, "max_keys = {}", round_up(keys as u64));
         }
         let _ = writeln!(out, "ttl      = {}\npurpose  = \"TODO\"", ttl(stats, ids.is_empty()));
-        let suspicions = suspicions(group, key_type, longest, ids.is_empty());
+        let mut suspicions = suspicions(group, key_type, longest, ids.is_empty());
+        suspicions.extend(content.into_iter().flat_map(ContentStats::suspicions));
         if !suspicions.is_empty() {
             let lines: Vec<String> = suspicions.iter().map(|text| toml_text(text)).collect();
             let _ = writeln!(out, "unconfirmed = [{}]", lines.join(", "));

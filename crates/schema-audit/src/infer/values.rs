@@ -157,15 +157,20 @@ impl ValueStats {
         }
     }
 
+    /// Whether some value is not a text, and the values have no form that infer recognizes.
+    pub(super) fn is_opaque(&self) -> bool {
+        self.values > 0 && !self.text && !self.hyperloglog && !self.msgpack
+    }
+
     /// The form as TOML. `name` is the name of the shape, if it needs one.
     pub(super) fn form(&self, name: &str, shapes: &mut Shapes) -> String {
         let max = (self.longest * 2).next_power_of_two().max(64);
         let word = match () {
             () if self.values == 0 => "any",
             () if self.hyperloglog => "hyperloglog",
+            () if self.is_opaque() => "any",
             // Some value is not a text, so these are not texts that happen to look like MessagePack.
-            () if !self.text && self.msgpack => return format!("{{ msgpack = {max} }}"),
-            () if !self.text => "any",
+            () if !self.text => return format!("{{ msgpack = {max} }}"),
             () if self.flag => return "{ enum = [\"true\", \"false\"] }".to_owned(),
             () if self.unix_ms => "unix_ms",
             () if self.unix_s => "unix_s",

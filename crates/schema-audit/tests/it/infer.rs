@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hob_schema::examples::example_write;
+use hob_schema::lint::lint;
 use hob_schema::{Catalog, KeyType, Keyspace, Layout, Schema, TtlRule};
 use hob_schema_audit::{InferOptions, infer};
 use hob_testkit::{RedisCluster, RedisServer};
@@ -64,7 +65,6 @@ async fn patterns_types_ttls_lengths_and_shapes_are_found() {
     assert_eq!(report.worst(), None, "{}\n{text}", report.text());
 }
 
-/// For the keys of Hob's own services the proposal is a valid schema, and the keys match it.
 #[tokio::test]
 async fn consumer_groups_and_messagepack_are_found() {
     let server = RedisServer::start();
@@ -96,6 +96,37 @@ async fn consumer_groups_and_messagepack_are_found() {
     assert_eq!(report.worst(), None, "{}\n{text}", report.text());
 }
 
+/// Their values do not prove what they are: the proposal passes the audit, and lint asks a person.
+#[tokio::test]
+async fn bitmaps_protobuf_and_places_become_findings_of_lint() {
+    let server = RedisServer::start();
+    for day in ["2025-11-16", "2025-11-17", "2025-11-18"] {
+        send(&server, &format!("SETBIT online:{day} 7000 1"));
+        send(&server, &format!("SETBIT online:{day} 7 1"));
+        send(&server, &format!("SETBIT online:{day} 0 1"));
+        // Field 1 of a Protocol Buffers message: the number 150.
+        let message: &[u8] = b"\x08\x96\x01";
+        redis::cmd("SET").arg(format!("event:{day}")).arg(message).exec(&mut server.connect()).unwrap();
+        send(&server, &format!("GEOADD shops:{day} 13.361389 38.115556 palermo -122.42 37.77 sf"));
+        send(&server, &format!("ZADD seen:{day} 1763287200123 ada"));
+    }
+    let (schema, text) = proposed(&server.url()).await;
+    let suspicions: Vec<String> = lint(&schema)
+        .into_iter()
+        .filter(|finding| finding.rule == "unconfirmed" && finding.message.contains("unknown form"))
+        .map(|finding| format!("{}: {}", finding.subject, finding.message))
+        .collect();
+    let binary = "values of unknown form: some are binary; they could be bitmaps or Protocol Buffers";
+    let places = "scores of unknown form: they could be places (`geo`) or times in microseconds";
+    let expected =
+        [format!("key.event: {binary}"), format!("key.online: {binary}"), format!("key.shops: {places}")];
+    assert_eq!(suspicions, expected, "{text}");
+    let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
+    let report = run_audit(&open(&server.url()).await, &catalog).await;
+    assert_eq!(report.worst(), None, "{}\n{text}", report.text());
+}
+
+/// For the keys of Hob's own services the proposal is a valid schema, and the keys match it.
 #[tokio::test]
 async fn proposal_for_hobs_own_keys_audits_clean() {
     let cluster = RedisCluster::start();

@@ -12,7 +12,9 @@ use super::*;
 async fn run(schema: Schema, script: &Path) -> String {
     let redis = RedisServer::start();
     let catalog = Catalog::new(vec![schema], Layout::Plain).unwrap();
-    let proxy = Proxy::start(catalog, options(Mode::Enforce, &redis.url())).await.unwrap();
+    // On a busy machine, a library needs some time between two commands that complete a key.
+    let options = Options { grace: Duration::from_secs(2), ..options(Mode::Enforce, &redis.url()) };
+    let proxy = Proxy::start(catalog, options).await.unwrap();
     let program =
         if script.extension().is_some_and(|kind| kind == "js") { PathBuf::from("node") } else { python() };
     let mut command = Command::new(program);

@@ -55,21 +55,26 @@ pub enum IdForm {
 
 /// The characters that a verbatim id never contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Without(String);
+pub struct Without {
+    chars: String,
+    /// The same characters, one bit for each ASCII code.
+    bits: u128,
+}
 
 impl Without {
     /// Only punctuation and spaces separate ids from the text around them.
     pub fn new(chars: &str) -> Option<Without> {
         let separates = |char: char| char.is_ascii_punctuation() || char == ' ';
-        chars.chars().all(separates).then(|| Without(chars.to_owned()))
+        let bits = chars.bytes().filter(u8::is_ascii).fold(0, |bits, byte| bits | 1 << byte);
+        chars.chars().all(separates).then(|| Without { chars: chars.to_owned(), bits })
     }
 
     pub fn chars(&self) -> &str {
-        &self.0
+        &self.chars
     }
 
     fn contains(&self, byte: u8) -> bool {
-        self.0.as_bytes().contains(&byte)
+        byte.is_ascii() && self.bits >> byte & 1 == 1
     }
 }
 
@@ -146,7 +151,7 @@ impl IdRule {
         let text = std::str::from_utf8(bytes).ok()?;
         let decoded = if text.contains('%') || matches!(self.form, IdForm::Endpoint { .. }) {
             Cow::Owned(self.unescape(bytes)?)
-        } else if bytes.iter().all(|byte| self.form.stays_raw(*byte)) {
+        } else if self.form.span(bytes) == bytes.len() {
             Cow::Borrowed(text)
         } else {
             return None;
@@ -220,36 +225,78 @@ impl IdForm {
             IdForm::Endpoint { .. } => {
                 "METHOD /path with a percent-encoded path, or one lowercase word".to_owned()
             }
-            IdForm::Verbatim { without } if without.0.is_empty() => "any bytes".to_owned(),
-            IdForm::Verbatim { without } => format!("bytes without any of {:?}", without.0),
+            IdForm::Verbatim { without } if without.chars.is_empty() => "any bytes".to_owned(),
+            IdForm::Verbatim { without } => format!("bytes without any of {:?}", without.chars),
         }
     }
 
     /// Whether the byte is not encoded.
     pub(crate) fn stays_raw(&self, byte: u8) -> bool {
-        match byte {
-            _ if matches!(self, IdForm::Verbatim { without } if !without.contains(byte)) => true,
-            SEPARATOR => {
-                matches!(self, IdForm::Text(RawChars { separator: true, .. }) | IdForm::Endpoint { .. })
-            }
-            b'/' => matches!(self, IdForm::Text(RawChars { slash: true, .. }) | IdForm::Endpoint { .. }),
-            b' ' => matches!(self, IdForm::Text(RawChars { space: true, .. })),
-            b'%' | b'*' | b'?' | b'[' | b']' | b'{' | b'}' | b'\\' | b'"' | b'\'' => false,
-            _ if matches!(self, IdForm::Verbatim { .. }) => false,
-            byte => byte > b' ' && byte != 0x7f,
+        match self {
+            IdForm::Verbatim { without } => !without.contains(byte),
+            _ => self.raw_classes() & CLASSES[usize::from(byte)] != 0,
         }
     }
 
     /// Whether the encoded id may contain the byte.
     pub(crate) fn may_contain(&self, byte: u8) -> bool {
+        self.span(&[byte]) == 1
+    }
+
+    /// The number of bytes at the start that the encoded id may contain.
+    pub(crate) fn span(&self, bytes: &[u8]) -> usize {
+        let classes = self.raw_classes() | PERCENT;
+        let in_classes = |byte: u8| classes & CLASSES[usize::from(byte)] != 0;
         match self {
-            IdForm::Int { .. } => byte.is_ascii_digit(),
-            IdForm::Endpoint { space } => byte == *space || byte == b'%' || self.stays_raw(byte),
-            IdForm::Verbatim { without } => !without.contains(byte),
-            IdForm::Text(_) | IdForm::OneOf(_) | IdForm::Hour => byte == b'%' || self.stays_raw(byte),
+            IdForm::Int { .. } => span(bytes, |byte| byte.is_ascii_digit()),
+            IdForm::Endpoint { space } => span(bytes, |byte| byte == *space || in_classes(byte)),
+            IdForm::Verbatim { without } => span(bytes, |byte| !without.contains(byte)),
+            IdForm::Text(_) | IdForm::OneOf(_) | IdForm::Hour => span(bytes, in_classes),
+        }
+    }
+
+    /// The classes of bytes that are not encoded. A verbatim id has none: it depends on its own characters.
+    fn raw_classes(&self) -> u8 {
+        match self {
+            IdForm::Text(raw) => {
+                let class = |kept: bool, class: u8| if kept { class } else { 0 };
+                PLAIN | class(raw.separator, COLON) | class(raw.slash, SLASH) | class(raw.space, SPACE)
+            }
+            IdForm::Endpoint { .. } => PLAIN | COLON | SLASH,
+            IdForm::Int { .. } | IdForm::OneOf(_) | IdForm::Hour => PLAIN,
+            IdForm::Verbatim { .. } => 0,
         }
     }
 }
+
+fn span(bytes: &[u8], fits: impl Fn(u8) -> bool) -> usize {
+    bytes.iter().position(|byte| !fits(*byte)).unwrap_or(bytes.len())
+}
+
+/// Bytes that no form encodes.
+const PLAIN: u8 = 1;
+const COLON: u8 = 1 << 1;
+const SLASH: u8 = 1 << 2;
+const SPACE: u8 = 1 << 3;
+const PERCENT: u8 = 1 << 4;
+
+/// The class of each byte, because keys are matched byte by byte. 0 if every form encodes it.
+const CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut byte = 0;
+    while byte < classes.len() {
+        classes[byte] = match byte as u8 {
+            SEPARATOR => COLON,
+            b'/' => SLASH,
+            b' ' => SPACE,
+            b'%' => PERCENT,
+            b'*' | b'?' | b'[' | b']' | b'{' | b'}' | b'\\' | b'"' | b'\'' | 0..b' ' | 0x7f => 0,
+            _ => PLAIN,
+        };
+        byte += 1;
+    }
+    classes
+};
 
 /// Characters that a path may contain, but not the key of an endpoint.
 const ENCODED_IN_KEYS: [u8; 2] = [b'*', b'\''];
@@ -387,6 +434,24 @@ mod tests {
         }
         assert_eq!(id.decode(b"\xff").as_deref(), Some("\u{fffd}"));
         assert_eq!(Without::new("x"), None);
+    }
+
+    #[test]
+    fn span_ends_before_a_byte_that_must_be_encoded() {
+        let raw = RawChars { separator: true, slash: true, space: true };
+        for (form, text, length) in [
+            (IdForm::Text(RawChars::default()), "a%3A\u{e9}:b", 6),
+            (IdForm::Text(RawChars::default()), "a/b", 1),
+            (IdForm::Text(RawChars::default()), "a b", 1),
+            (IdForm::Text(raw), "a:/ b*", 5),
+            (IdForm::Int { min: 0, max: 9, step: 1 }, "12a", 2),
+            (IdForm::Endpoint { space: b'_' }, "GET_/a:b ", 8),
+            (IdForm::Verbatim { without: Without::new(":").unwrap() }, "{*\n\u{e9}:", 5),
+            (IdForm::Verbatim { without: Without::default() }, "a:b", 3),
+            (IdForm::Hour, "", 0),
+        ] {
+            assert_eq!(form.span(text.as_bytes()), length, "{form:?} {text:?}");
+        }
     }
 
     #[test]

@@ -217,6 +217,7 @@ proptest! {
     fn matcher_agrees_with_a_naive_one(key in near_key()) {
         let catalog = catalog(Layout::Plain);
         let found = catalog.find(&key);
+        prop_assert_eq!(catalog.family_of(&key), found.as_ref().map(|found| found.family));
         let expected = naive(catalog, &key);
         prop_assert!(expected.len() <= 1, "{:?}", expected);
         let found: Vec<(&str, Vec<String>)> = found
