@@ -1,7 +1,8 @@
-//! The chat compared with Socket.IO and its Redis adapter: `cargo run --profile dist -p bench-chat [talk|send|drop|idle]`.
+//! The chat compared with Socket.IO and with socketioxide, each with its Redis adapter:
+//! `cargo run --release -p bench-chat [talk|send|drop|idle]`.
 //!
 //! Needs a release build of `hob`, `redis-server`, `taskset`, `node` and `npm`. The server has one core; Redis and the
-//! generator, which is the same for both, share the other. Everything is on loopback.
+//! generator, which is the same for all, share the other. Everything is on loopback.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 
@@ -92,14 +93,14 @@ async fn talk(loads: &[Load]) -> Result<()> {
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for load in loads {
-        let mut rounds = Kind::BOTH.map(|_| Vec::new());
+        let mut rounds = Kind::ALL.map(|_| Vec::new());
         for _ in 0..ROUNDS {
-            for (kind, rounds) in Kind::BOTH.into_iter().zip(&mut rounds) {
+            for (kind, rounds) in Kind::ALL.into_iter().zip(&mut rounds) {
                 rounds.push(talk_once(kind, *load).await?);
             }
         }
         let Load { rooms, members, rate } = load;
-        for (kind, rounds) in Kind::BOTH.into_iter().zip(rounds) {
+        for (kind, rounds) in Kind::ALL.into_iter().zip(rounds) {
             let Round { deliveries_per_s, cpu_us, redis_us, ms: [p50, p99, p999] } =
                 median(rounds, |round| round.cpu_us + round.redis_us);
             println!(
@@ -142,7 +143,7 @@ async fn send(database: Option<&str>) -> Result<()> {
         "| {SENDERS} senders in {SENDERS_ROOMS} rooms | acknowledged/s | CPU s per million | of Redis |"
     );
     println!("|---|---|---|---|");
-    for kind in Kind::BOTH {
+    for kind in Kind::ALL {
         let server = Server::start_with(kind, database)?;
         server.open_rooms(SENDERS_ROOMS, SENDERS / SENDERS_ROOMS)?;
         let id = |n| MemberId { room: n % SENDERS_ROOMS, number: n / SENDERS_ROOMS };
@@ -159,7 +160,7 @@ async fn send(database: Option<&str>) -> Result<()> {
 
 async fn drops() -> Result<()> {
     println!("| {DISCONNECTS} connections cut | delivered | twice |\n|---|---|---|");
-    for kind in Kind::BOTH {
+    for kind in Kind::ALL {
         let (_server, clients) = start(kind, DROPPING).await?;
         clients.set_interval(Some(Duration::from_secs(1) / DROPPING.rate));
         for which in 0..DISCONNECTS {
@@ -181,7 +182,7 @@ async fn idle(connections: usize) -> Result<()> {
     println!(
         "| {connections} idle connections | resident bytes each | commands/s sent to the store |\n|---|---|---|"
     );
-    for kind in Kind::BOTH {
+    for kind in Kind::ALL {
         let server = Server::start(kind)?;
         let rooms = connections / MEMBERS;
         server.open_rooms(rooms, MEMBERS)?;

@@ -2,11 +2,11 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use bench_kit::{Core, Process, free_address, hob, node_modules, wait_for};
+use bench_kit::{Core, Process, built_by_cargo, free_address, hob, node_modules, wait_for};
 use tempfile::TempDir;
 
 use crate::member::MemberId;
@@ -21,8 +21,9 @@ const PACKAGES: [&str; 3] = ["socket.io@4.8.4", "@socket.io/redis-adapter@8.3.0"
 /// Which server is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Hob,
     SocketIo,
+    Socketioxide,
+    Hob,
 }
 
 /// A chat server with its own Redis.
@@ -41,12 +42,13 @@ pub(crate) struct Redis {
 }
 
 impl Kind {
-    pub(crate) const BOTH: [Self; 2] = [Self::SocketIo, Self::Hob];
+    pub(crate) const ALL: [Self; 3] = [Self::SocketIo, Self::Socketioxide, Self::Hob];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hob => "Hob",
             Self::SocketIo => "Socket.IO",
+            Self::Socketioxide => "socketioxide",
         }
     }
 }
@@ -61,7 +63,17 @@ impl Server {
         let (redis, folder) = (Redis::start()?, tempfile::tempdir()?);
         match kind {
             Kind::Hob => Self::hob(redis, folder, database),
-            Kind::SocketIo => Self::socket_io(redis, folder),
+            Kind::SocketIo => {
+                let mut command = SERVER.command("node");
+                command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/socketio.js"));
+                command.env("NODE_PATH", node_modules("socketio", &PACKAGES)?).env("NODE_ENV", "production");
+                Self::socket_io(&mut command, redis, folder)
+            }
+            Kind::Socketioxide => {
+                let package = concat!(env!("CARGO_MANIFEST_DIR"), "/socketioxide");
+                let program = built_by_cargo("bench-chat-socketioxide", package)?;
+                Self::socket_io(&mut SERVER.command(program), redis, folder)
+            }
         }
     }
 
@@ -84,12 +96,10 @@ impl Server {
         Ok(Self { process, address, protocol: Protocol::Hob, redis, _folder: folder })
     }
 
-    fn socket_io(redis: Redis, folder: TempDir) -> Result<Self> {
-        let mut command = SERVER.command("node");
-        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src/socketio.js")).arg(&redis.url);
-        command.env("NODE_PATH", node_modules("socketio", &PACKAGES)?).env("NODE_ENV", "production");
-        let mut process = Process::start(command.stdout(Stdio::piped()))?;
-        let address = process.first_line()?.parse().context("socketio.js did not print its address")?;
+    /// A program that takes the address of Redis, prints its own, and speaks the protocol of Socket.IO.
+    fn socket_io(command: &mut Command, redis: Redis, folder: TempDir) -> Result<Self> {
+        let mut process = Process::start(command.arg(&redis.url).stdout(Stdio::piped()))?;
+        let address = process.first_line()?.parse().context("the server did not print its address")?;
         Ok(Self { process, address, protocol: Protocol::SocketIo, redis, _folder: folder })
     }
 

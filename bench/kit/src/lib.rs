@@ -10,7 +10,7 @@ mod usage;
 mod wrk;
 
 pub use nginx::Nginx;
-pub use packages::{installed_by_cargo, node_modules, python};
+pub use packages::{built_by_cargo, installed_by_cargo, node_modules, python};
 pub use process::{Core, Process, free_address, hob, output, wait_for};
 pub use usage::{Usage, cpu, cpu_of_ended_children, resident};
 pub use wrk::{Wrk, wrk};

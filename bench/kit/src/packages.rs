@@ -38,11 +38,18 @@ pub fn installed_by_cargo(name: &str, version: &str) -> Result<PathBuf> {
     Ok(folder.join("bin").join(name))
 }
 
+/// Builds a package that is not a member of the workspace, and returns its binary.
+pub fn built_by_cargo(name: &str, package: &str) -> Result<PathBuf> {
+    let target = bench_folder()?.join(name);
+    let mut cargo = Command::new("cargo");
+    cargo.args(["build", "--quiet", "--release", "--manifest-path"]);
+    output(cargo.arg(Path::new(package).join("Cargo.toml")).arg("--target-dir").arg(&target))?;
+    Ok(target.join("release").join(name))
+}
+
 /// Runs `install` in a folder, unless the folder already contains the same packages.
 fn installed(name: &str, packages: &[&str], install: impl Fn(&Path) -> Result<String>) -> Result<PathBuf> {
-    let target =
-        Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("no workspace")?.join("target");
-    let folder = target.join("bench").join(name);
+    let folder = bench_folder()?.join(name);
     let marker = folder.join("installed");
     let required = packages.join("\n");
     if fs::read_to_string(&marker).is_ok_and(|existing| existing == required) {
@@ -52,4 +59,9 @@ fn installed(name: &str, packages: &[&str], install: impl Fn(&Path) -> Result<St
     install(&folder).with_context(|| format!("cannot install {}", packages.join(", ")))?;
     fs::write(marker, required)?;
     Ok(folder)
+}
+
+fn bench_folder() -> Result<PathBuf> {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).context("no workspace")?;
+    Ok(workspace.join("target/bench"))
 }
