@@ -170,6 +170,7 @@ function showMessage(message) {
   else if (message.mentions?.includes(me)) item.className = "mentioned";
   const time = element("time", "", message.timestamp.slice(11, 16));
   time.dateTime = message.timestamp;
+  time.title = message.timestamp;
   item.append(element("b", "", message.senderId), time);
   const replied = message.replyTo && findMessage(message.replyTo);
   if (replied) item.append(quote(replied));

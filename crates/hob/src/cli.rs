@@ -345,10 +345,14 @@ pub(crate) enum LoadCommand {
     Quick(QuickArgs),
     /// Validate a plan, and show what it would do
     ///
-    /// Exit status: 0 a run would start, 1 the plan is invalid, 3 a run would be refused because of its target.
+    /// Exit status: 0 a run would start, 1 the plan is invalid, 3 a run would be refused because of its target, 4 a request of
+    /// the dry run failed.
     Check {
         /// Plan: TOML (`.toml`) or JSON (`.json`)
         plan: PathBuf,
+        /// Send each request once with one user, and show status, time, checks and extracted values
+        #[arg(long)]
+        dry_run: bool,
         #[command(flatten)]
         targets: LoadTargets,
     },

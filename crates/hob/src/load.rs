@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use hob_load::generator::Targets;
+use hob_load::generator::{DryRun, Targets};
 use hob_load::plan::{Format, LoadModel, Plan};
 use hob_load::{LocalRun, Report, Totals};
 use hob_net::Outbound;
@@ -30,13 +30,18 @@ pub(crate) fn run(command: &LoadCommand, file: Option<&Path>) -> Result<Exit> {
         },
         LoadCommand::Compare(arguments) => runtime.block_on(compare::run(arguments)),
         LoadCommand::Quick(arguments) => runtime.block_on(quick(arguments, config::terminal_outbound(file)?)),
-        LoadCommand::Check { plan, targets } => check(plan, targets, config::terminal_outbound(file)?),
+        LoadCommand::Check { plan, dry_run, targets } => {
+            let targets = targets.targets(config::terminal_outbound(file)?);
+            let plan = read(plan)?;
+            match check(&plan, &targets) {
+                Exit::Clean if *dry_run => runtime.block_on(try_steps(plan, &targets)),
+                exit => Ok(exit),
+            }
+        }
     }
 }
 
-fn check(path: &Path, options: &LoadTargets, outbound: Outbound) -> Result<Exit> {
-    let plan = read(path)?;
-    let targets = options.targets(outbound);
+fn check(plan: &Plan, targets: &Targets) -> Exit {
     let run_types: Vec<&str> = plan.run_types.iter().map(|run_type| run_type.name.as_str()).collect();
     let seconds = plan.duration().as_secs();
     print(&format!(
@@ -45,14 +50,37 @@ fn check(path: &Path, options: &LoadTargets, outbound: Outbound) -> Result<Exit>
         plan.steps.len(),
         run_types.join(", ")
     ));
-    let refused = (0..plan.run_types.len()).find_map(|run_type| targets.check(&plan, run_type).err());
-    Ok(match refused {
+    let refused = (0..plan.run_types.len()).find_map(|run_type| targets.check(plan, run_type).err());
+    match refused {
         None => Exit::Clean,
         Some(refused) => {
             print(&format!("A run would be refused: {refused}"));
             Exit::Warnings
         }
-    })
+    }
+}
+
+/// Sends each request of a plan once.
+async fn try_steps(plan: Plan, targets: &Targets) -> Result<Exit> {
+    let result = DryRun::run(plan, 0, targets).await?;
+    for step in &result.steps {
+        let outcome = step.failure.clone().unwrap_or_else(|| "passed".to_owned());
+        let status = step.status.map_or_else(String::new, |status| format!(" {status}"));
+        print(&format!(
+            "{}: {} {}{status} {:.1} ms: {outcome}",
+            step.step, step.method, step.url, step.duration_ms
+        ));
+        for check in &step.checks {
+            print(&format!("  {}: {}", if check.passed { "holds" } else { "does not hold" }, check.check));
+        }
+        for value in &step.values {
+            print(&format!("  {} = {}", value.name, value.value.as_deref().unwrap_or("(not found)")));
+        }
+    }
+    if !result.skipped.is_empty() {
+        print(&format!("Not run after a failure: {}", result.skipped.join(", ")));
+    }
+    Ok(if result.passed() { Exit::Clean } else { Exit::Errors })
 }
 
 impl LoadTargets {

@@ -7,6 +7,7 @@
 mod connection;
 mod context;
 mod control;
+mod dry_run;
 mod merge;
 pub(crate) mod meter;
 mod response;
@@ -27,6 +28,7 @@ use crate::plan::Plan;
 use crate::results::second::{Fault, Second};
 
 pub use control::Control;
+pub use dry_run::{DryRun, DryRunCheck, DryRunStep, DryRunValue};
 #[doc(hidden)]
 pub use response::{WholeResponse, read_response};
 pub use targets::{TargetError, Targets};

@@ -18,7 +18,7 @@ mod run;
 pub use config::Config;
 pub use error::Error;
 pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, SessionId, TestId};
-pub use load::{Activity, Load, QueueOutcome, RunRequest};
+pub use load::{Activity, DryRunOutcome, Load, QueueOutcome, RunRequest};
 pub use plan::cache::{Cache, CachedGroup, CachedPlan};
 pub use plan::catalog::{EditOutcome, PlanEntry, PlanId};
 pub use results::comparison::{Comparison, Group, Row};

@@ -9,12 +9,12 @@ use hob_database::{Migrations, Page, PageRequest, UnixMs};
 use hob_service::{Live, Metric, ServiceContext};
 use hob_web::{Card, Changes, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::config::Config;
 use crate::database::seconds::{self, SecondReader};
 use crate::database::{self, plans, runners, runs};
-use crate::generator::Targets;
+use crate::generator::{DryRun, Targets};
 use crate::keys::{Keys, TestId};
 use crate::plan::cache::{Cache, CachedPlan};
 use crate::plan::catalog::{self, EditOutcome, PlanEntry, PlanId};
@@ -50,6 +50,7 @@ pub(crate) struct Inner {
     pub(crate) work_available: Notify,
     /// The runs that this node generates load for.
     pub(crate) local_runs: Mutex<HashSet<TestId>>,
+    dry_runs: Semaphore,
     /// Notifies open pages; set by `start`.
     changes: OnceLock<Changes>,
 }
@@ -75,7 +76,18 @@ pub enum QueueOutcome {
     RunTypeNotFound,
 }
 
+/// The result of [`Load::dry_run`].
+#[derive(Clone, Debug)]
+pub enum DryRunOutcome {
+    Done(DryRun),
+    RunTypeNotFound,
+    /// Too many dry runs at the same time.
+    Busy,
+}
+
 pub(crate) const MAX_RUNNERS: u32 = 64;
+/// Dry runs at the same time on a node.
+const MAX_DRY_RUNS: usize = 4;
 
 impl Service for Load {
     type Config = Config;
@@ -102,6 +114,7 @@ impl Service for Load {
                 config,
                 work_available: Notify::new(),
                 local_runs: Mutex::default(),
+                dry_runs: Semaphore::new(MAX_DRY_RUNS),
                 changes: OnceLock::new(),
             }),
         })
@@ -218,6 +231,16 @@ impl Load {
 
     pub async fn plan_version(&self, id: PlanId, version: u32) -> Result<Option<PlanSource>, Error> {
         Ok(plans::version(&self.inner.context.database, id, version).await?.map(|(plan, _)| plan))
+    }
+
+    /// Runs the steps of a plan once with one user, on this node. Nothing is stored.
+    pub async fn dry_run(&self, plan: &PlanSource, run_type: Option<&str>) -> Result<DryRunOutcome, Error> {
+        let plan = plan.read()?;
+        let Some(run_type) = run_type.map_or(Some(0), |name| plan.run_type(name)) else {
+            return Ok(DryRunOutcome::RunTypeNotFound);
+        };
+        let Ok(_permit) = self.inner.dry_runs.try_acquire() else { return Ok(DryRunOutcome::Busy) };
+        Ok(DryRunOutcome::Done(DryRun::run(plan, run_type, &self.targets()).await?))
     }
 
     /// Queues a run of the newest version of a plan.

@@ -13,7 +13,7 @@ use hob_web::components::{Badge, Empty, Pager, Quantity, RelativeTime, Tone, Uni
 use hob_web::{Access, Audited, Console, Page, Paging, Problem, Query, Routes, Scope};
 
 use self::compare::compare;
-use self::editor::{add_plan, add_run, check_plan, delete_plan, edit_plan, new_plan, plan};
+use self::editor::{add_plan, add_run, check_plan, delete_plan, dry_run, edit_plan, new_plan, plan};
 use self::run::{cancel, pause, report_file, resume, run};
 use crate::keys::TestId;
 use crate::load::Load;
@@ -35,6 +35,7 @@ pub(crate) fn routes() -> Routes<Load> {
         .page(write.clone(), "/load/plans/new", new_plan)
         .action(write.clone(), Audited::As("load.plan.add"), "/load/plans", add_plan)
         .action(write.clone(), Audited::No, "/load/plans/check", check_plan)
+        .action(write.clone(), Audited::As("load.plan.dry_run"), "/load/plans/dry-run", dry_run)
         .page(read.clone(), "/load/plans/{id}", plan)
         .action(write.clone(), Audited::As("load.plan.edit"), "/load/plans/{id}", edit_plan)
         .action(write.clone(), Audited::As("load.run.start"), "/load/plans/{id}/runs", add_run)

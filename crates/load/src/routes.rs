@@ -12,6 +12,7 @@ use crate::keys::TestId;
 use crate::load::Load;
 use crate::run::Run;
 
+pub(crate) use plans::run_once;
 pub(crate) use runs::{RunAction, apply_action, queue_run};
 
 /// The name of the service in scopes and as the topic of live pages.
@@ -22,6 +23,7 @@ pub(crate) fn routes() -> Routes<Load> {
     Routes::new()
         .api(read.clone(), routes!(plans::list_plans))
         .write(write.clone(), Audited::As("load.plan.add"), routes!(plans::add_plan))
+        .write(write.clone(), Audited::As("load.plan.dry_run"), routes!(plans::dry_run))
         .api(read.clone(), routes!(plans::show_plan))
         .write(write.clone(), Audited::As("load.plan.edit"), routes!(plans::edit_plan))
         .write(write.clone(), Audited::As("load.plan.delete"), routes!(plans::delete_plan))

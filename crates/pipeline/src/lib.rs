@@ -26,6 +26,7 @@ pub use pipeline::Pipelines;
 pub use plan::StoredPlan;
 pub use plan::retry::FailureClass;
 pub use run::item::{ItemState, ItemSummary, Progress};
+pub use run::preview::{PreviewItem, PreviewRequest};
 pub use run::runs::Runs;
 pub use sink::{ColumnType, Output};
 

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::Redirect;
 use hob_database::{PageRequest, UnixMs};
 use hob_web::chart::Bars;
-use hob_web::components::{Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit};
+use hob_web::components::{CopyButton, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{Access, AuditDetail, Audited, Console, Form, Json, Page, Path, Problem, Query, Routes, Scope};
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,12 @@ use crate::database::{claims, throughput};
 use crate::error::Result;
 use crate::pipeline::Pipelines;
 use crate::plan::retry::FailureClass;
-use crate::plan::{Plan, StoredPlan};
-use crate::quota::{QuotaUsage, millis};
+use crate::plan::{Plan, PlanName, StoredPlan};
+use crate::quota::{QuotaName, QuotaUsage, millis};
 use crate::routes::run_id;
-use crate::run::forecast::Forecast;
+use crate::run::forecast::{Forecast, PlanCost};
 use crate::run::item::{self, ItemState, ItemSummary, Progress};
+use crate::run::preview::PreviewItem;
 use crate::run::{Run, RunAction, RunId, RunState};
 use crate::sink::Output;
 
@@ -39,6 +40,7 @@ pub(crate) fn routes() -> Routes<Pipelines> {
         .page(read(), "/pipelines", overview)
         .action(write(), Audited::As("pipeline.plan.save"), "/pipelines", save_plan)
         .action(write(), Audited::No, "/pipelines/check", check_plan)
+        .action(write(), Audited::No, "/pipelines/dry-run", dry_run)
         .action(write(), Audited::As("pipeline.run.start"), "/pipelines/{plan}/start", start)
         .page(read(), "/pipelines/runs/{id}", show_run)
         .action(write(), Audited::As("pipeline.run.change"), "/pipelines/runs/{id}/{action}", change)
@@ -51,8 +53,19 @@ struct Overview {
     plans: Vec<StoredPlan>,
     quotas: Vec<QuotaPanel>,
     new_plan: Field,
+    dry_run: Option<DryRun>,
+    /// The text of the new plan is not saved.
+    is_draft: bool,
     may_write: bool,
     empty: Empty,
+}
+
+/// What a run of the new plan would do.
+struct DryRun {
+    name: PlanName,
+    quota: QuotaName,
+    cost: PlanCost,
+    items: Vec<PreviewItem>,
 }
 
 struct RunRow {
@@ -108,6 +121,8 @@ struct ChangeForm {
 #[derive(Deserialize)]
 struct TemplateQuery {
     template: Option<String>,
+    /// The saved plan to edit.
+    plan: Option<PlanName>,
 }
 
 async fn overview(
@@ -115,8 +130,12 @@ async fn overview(
     console: Console,
     Query(query): Query<TemplateQuery>,
 ) -> Result<Page, Problem> {
-    let draft = query.template.filter(|name| name == "courtlistener").map_or("", |_| TEMPLATE);
-    let page = pipelines.overview((draft, None), may_write(&console)).await?;
+    let draft = match (&query.plan, query.template.as_deref()) {
+        (Some(plan), _) => pipelines.plan(plan).await?.text,
+        (None, Some("courtlistener")) => TEMPLATE.to_owned(),
+        _ => String::new(),
+    };
+    let page = pipelines.overview((&draft, None), may_write(&console)).await?;
     console.page("Pipelines", &page)
 }
 
@@ -131,17 +150,39 @@ async fn save_plan(
             pipelines.notify_pages();
             return Ok(Ok((AuditDetail::Of(plan.name.to_string()), Redirect::to("/pipelines"))));
         }
-        Err(
-            error @ (crate::Error::Plan(_)
-            | crate::Error::Invalid { .. }
-            | crate::Error::Secret { .. }
-            | crate::Error::NotFound { .. }),
-        ) => error,
-        Err(error) => return Err(error.into()),
+        Err(error) => mistake(error)?,
     };
-    let draft = (form.source.as_str(), Some(invalid.to_string()));
-    let page = pipelines.overview(draft, may_write(&console)).await?;
+    let mut page = pipelines.overview((&form.source, Some(invalid)), may_write(&console)).await?;
+    page.is_draft = true;
     console.page("Pipelines", &page).map(Err)
+}
+
+/// The text of an error that the author of a plan can correct.
+fn mistake(error: crate::Error) -> Result<String, Problem> {
+    match error {
+        crate::Error::Plan(_)
+        | crate::Error::Invalid { .. }
+        | crate::Error::Secret { .. }
+        | crate::Error::NotFound { .. } => Ok(error.to_string()),
+        // Without the folder of the server.
+        crate::Error::File { source, .. } => Ok(format!("cannot read the file of the source: {source}")),
+        error => Err(error.into()),
+    }
+}
+
+/// Shows the page again with what a run of the plan would do. Nothing is saved or sent.
+async fn dry_run(
+    State(pipelines): State<Pipelines>,
+    console: Console,
+    Form(form): Form<PlanForm>,
+) -> Result<Page, Problem> {
+    let (result, error) = match pipelines.dry_run(&form.source).await {
+        Ok(result) => (Some(result), None),
+        Err(error) => (None, Some(mistake(error)?)),
+    };
+    let mut page = pipelines.overview((&form.source, error), may_write(&console)).await?;
+    (page.dry_run, page.is_draft) = (result, true);
+    console.page("Pipelines", &page)
 }
 
 /// The first mistake of a plan, or what it would do.
@@ -227,6 +268,12 @@ fn tone(state: &RunState) -> Tone {
 }
 
 impl Pipelines {
+    async fn dry_run(&self, text: &str) -> Result<DryRun> {
+        let plan = Plan::parse(text)?;
+        let (cost, items) = (self.cost(&plan).await?, self.preview(&plan).await?);
+        Ok(DryRun { name: plan.name, quota: plan.quota, cost, items })
+    }
+
     /// The page with the text of a new plan, and its error.
     async fn overview(&self, (draft, error): (&str, Option<String>), may_write: bool) -> Result<Overview> {
         let mut runs = Vec::new();
@@ -245,7 +292,8 @@ impl Pipelines {
         let new_plan = new_plan.value(draft).error(error);
         let empty = Empty::new("No runs yet", "Save a plan below and start it, or run one from a terminal.")
             .command("hob pipeline run FILE.toml");
-        Ok(Overview { runs, plans: self.plans().await?, quotas, new_plan, may_write, empty })
+        let plans = self.plans().await?;
+        Ok(Overview { runs, plans, quotas, new_plan, dry_run: None, is_draft: false, may_write, empty })
     }
 
     async fn run_page(&self, id: &RunId, may_write: bool) -> Result<RunPage> {

@@ -22,7 +22,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use hob_database::{Database, Transaction, UnixMs};
-use hob_store::epoch::{Epoch, Fence, MARKER, Outcome};
+use hob_store::epoch::{self, Epoch, Fence, MARKER, Outcome};
 use hob_store::repair::{self, KeyType, STORED};
 use hob_store::{CLOCK, Call as StoreCall, Reply, Script, Store, cmd};
 
@@ -46,7 +46,6 @@ const TURNS: &str = include_str!("quota/turns.lua");
 static RESERVE: Script =
     Script::with(&[CLOCK, MARKER, STORED, QUOTA, TURNS], include_str!("quota/reserve.lua"));
 static SETTLE: Script = Script::with(&[CLOCK, MARKER, STORED, QUOTA], include_str!("quota/settle.lua"));
-static INVALIDATE: Script = Script::new(include_str!("quota/invalidate.lua"));
 static USAGE: Script = Script::with(&[CLOCK, MARKER, STORED, QUOTA], include_str!("quota/usage.lua"));
 
 pub(crate) const HOUR_MS: i64 = 3_600_000;
@@ -382,7 +381,7 @@ impl Quotas {
     /// Makes the next script of a quota find it lost.
     async fn invalidate(&self, definition: &QuotaDefinition) -> Result<()> {
         let marker = self.inner.keys.quota_marker(definition.name.id());
-        self.inner.store.run::<Reply>(INVALIDATE.on(&[marker]).arg(definition.epoch.get())).await?;
+        self.inner.store.run::<Reply>(epoch::discard(&marker, definition.epoch)).await?;
         Ok(())
     }
 

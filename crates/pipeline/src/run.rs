@@ -8,6 +8,7 @@ pub mod forecast;
 mod held_claims;
 pub(crate) mod host_permits;
 pub(crate) mod item;
+pub(crate) mod preview;
 pub(crate) mod runs;
 pub(crate) mod seed;
 pub(crate) mod view;

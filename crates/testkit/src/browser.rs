@@ -1,5 +1,6 @@
 //! A headless Chromium, driven through chromedriver.
 
+mod chrome;
 pub mod page;
 pub(crate) mod readable;
 
@@ -14,6 +15,8 @@ use fantoccini::{Client, ClientBuilder};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+pub use self::chrome::{console_errors, set_view};
 
 use crate::process::Process;
 use crate::process::port::{Port, PortTaken, with_free_ports};
@@ -144,5 +147,6 @@ fn capabilities(chromium: &Path, profile: &Path, window: Window) -> Capabilities
     let mut capabilities = Capabilities::new();
     capabilities.insert("browserName".to_owned(), Value::from("chrome"));
     capabilities.insert("goog:chromeOptions".to_owned(), options);
+    capabilities.insert("goog:loggingPrefs".to_owned(), json!({ "browser": "SEVERE" }));
     capabilities
 }

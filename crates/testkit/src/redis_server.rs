@@ -193,6 +193,19 @@ impl RedisServer {
         self.command(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])
     }
 
+    /// Lets the server evict all keys that have a TTL, and no others. There is at least one.
+    pub fn evict_keys(&self) {
+        let evicted = || self.info("stats").get::<u64>("evicted_keys").unwrap_or_default();
+        let before = evicted();
+        self.command::<()>(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+        self.command::<()>(&["SET", "victim", "value", "PX", "900"]);
+        self.command::<()>(&["CONFIG", "SET", "maxmemory", "1"]);
+        // Refused, after the server has evicted what it can.
+        assert!(self.try_command::<()>(&["SET", "other", "value"]).is_err(), "the server has enough memory");
+        self.command::<()>(&["CONFIG", "SET", "maxmemory", "0"]);
+        assert!(evicted() > before, "nothing was evicted");
+    }
+
     /// The fields of a section of `INFO`.
     pub fn info(&self, section: &str) -> redis::InfoDict {
         self.command(&["INFO", section])

@@ -5,6 +5,7 @@
 //! [event] in the outbox, about an incident or planned maintenance, becomes one delivery per subscriber; the sender of alerts
 //! sends them.
 
+pub(crate) mod attempts;
 mod consumer;
 pub mod event;
 pub(crate) mod language;

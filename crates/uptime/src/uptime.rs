@@ -304,7 +304,7 @@ impl Uptime {
             return Ok(CheckNowOutcome::Skipped);
         }
         let claimed = std::time::Instant::now();
-        let observation = self.inner.probe.run(&monitor.check, &monitor.assertions, monitor.timeout()).await;
+        let observation = self.probe(&monitor).await;
         let recorded = self.record_result(&monitor, &claim, &observation, claimed).await?;
         self.inner.snapshot.invalidate();
         match recorded {

@@ -43,7 +43,8 @@ if (done) {
 
 // Unsaved changes.
 
-const changed = new WeakSet();
+// A form of data-guard="unsaved" came from the server with entered data, for example after a dry run.
+const changed = new WeakSet(document.querySelectorAll('form[data-guard="unsaved"]'));
 let leaving = false;
 
 document.addEventListener("input", (event) => {
@@ -51,7 +52,7 @@ document.addEventListener("input", (event) => {
   if (form) changed.add(form);
 });
 document.addEventListener("submit", (event) => {
-  if (!event.defaultPrevented) leaving = true;
+  if (!event.defaultPrevented && event.target.matches("form[data-guard]")) leaving = true;
 });
 addEventListener("pageshow", () => { leaving = false; });
 addEventListener("beforeunload", (event) => {

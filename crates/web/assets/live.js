@@ -37,6 +37,7 @@ function morph(old, fresh) {
 // Keep the changes of the user in an element.
 function keeps(element, attribute) {
   if (attribute === "open") return element.localName === "details";
+  if (attribute === "tabindex") return element.matches(SCROLLED);
   return "sending" in element.dataset && (attribute === "disabled" || attribute === "data-sending");
 }
 
@@ -116,6 +117,7 @@ function swap(fresh) {
   }
   clock(fresh.body);
   tellTimes();
+  letScroll();
   // The text of the column may be another one now.
   if (selected) select(selected.plot, selected.at);
   if (connected) showBanner("");
@@ -375,10 +377,25 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
+// A wide table or text takes the focus, so that the arrow keys scroll it.
+
+const SCROLLED = ".table, main pre:not([aria-hidden])";
+
+function letScroll() {
+  for (const box of document.querySelectorAll(SCROLLED)) {
+    if (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+}
+
+addEventListener("resize", letScroll);
+document.addEventListener("toggle", letScroll, true);
+
 // On a phone the navigation scrolls sideways: show the active item.
 const here = document.querySelector(".nav [aria-current]");
 if (here && here.getBoundingClientRect().right > innerWidth) here.scrollIntoView({ block: "nearest", inline: "center" });
 
 clock(document.body);
+letScroll();
 setInterval(tellTimes, 1_000);
 listen();

@@ -134,6 +134,24 @@ fn dead_target_fails_without_a_threshold() {
 }
 
 #[test]
+fn check_with_dry_run_sends_each_request_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    let source = Target::start().plan("{ rate = 100, for = \"1h\" }", "p99 < 1s");
+    fs::write(&plan, &source).unwrap();
+    let output = load(&["check", "--dry-run", plan.to_str().unwrap()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains(" ms: passed") && text.contains("GET http://127.0.0.1:"), "{text}");
+    // Nothing listens on this port.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let target = source.lines().find(|line| line.starts_with("target")).unwrap();
+    fs::write(&plan, source.replace(target, &format!("target = \"http://{closed}\""))).unwrap();
+    let output = load(&["check", "--dry-run", plan.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+#[test]
 fn check_reports_a_host_that_a_run_may_not_test() {
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("plan.toml");

@@ -19,7 +19,7 @@ pub(crate) fn hob() -> Command {
 pub(crate) fn program(path: &Path) -> Command {
     let mut command = Command::new(path);
     let ours = |name: &str| {
-        ["HOB_", "REDIS_", "MESSAGE_RATE_"].iter().any(|start| name.starts_with(start))
+        ["HOB_", "REDIS_", "MESSAGE_RATE_", "OTEL_"].iter().any(|start| name.starts_with(start))
             || ["DATABASE_URL", "CALL_LIMIT_PER_HOUR", "COURTLISTENER_SAFETY_BUFFER"].contains(&name)
     };
     for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {

@@ -13,13 +13,13 @@ use crate::results::second::Fault;
 
 #[derive(Debug)]
 pub(super) struct User {
-    context: Arc<WorkerContext>,
+    pub(super) context: Arc<WorkerContext>,
     clock: RunClock,
     scenario: usize,
     /// The connections by origin. A connection is opened when it is first needed.
-    connections: Vec<Option<Connection>>,
+    pub(super) connections: Vec<Option<Connection>>,
     cookies: Vec<Vec<(String, String)>>,
-    values: Vec<String>,
+    pub(super) values: Vec<String>,
     request: Vec<u8>,
     /// The number of the current user of the run.
     number: u64,
@@ -93,23 +93,34 @@ impl User {
         let outcome = self.exchange(step, begun).await;
         let now = Instant::now();
         let took = now - begun;
-        let origin = step.request.origin;
-        let (fault, bytes_in) = match &outcome {
-            Ok(received) => (self.check(step, received, took), received.bytes),
-            Err(fault) => (Some(*fault), 0),
-        };
-        let keep = outcome.as_ref().is_ok_and(|received| received.head.keep_alive);
-        if !keep {
-            self.connections[origin] = None;
-        }
+        let fault = self.conclude(step, &outcome, took);
+        let bytes_in = outcome.map_or(0, |received| received.bytes);
         let bytes_out = self.sent as u64;
         let measured = RequestOutcome { intended: now - intended, actual: took, fault, bytes_in, bytes_out };
         self.context.record(now, index, self.number, measured);
         fault
     }
 
+    /// Why a step failed, if it did. Afterwards the connection is ready for the next request, or closed.
+    pub(super) fn conclude(
+        &mut self,
+        step: &Step,
+        outcome: &Result<Response, Fault>,
+        took: Duration,
+    ) -> Option<Fault> {
+        let fault = match outcome {
+            Ok(received) => self.check(step, received, took),
+            Err(fault) => Some(*fault),
+        };
+        let keep = outcome.as_ref().is_ok_and(|received| received.head.keep_alive);
+        if !keep {
+            self.connections[step.request.origin] = None;
+        }
+        fault
+    }
+
     /// Sends a request on an open or a new connection.
-    async fn exchange(&mut self, step: &Step, begun: Instant) -> Result<Response, Fault> {
+    pub(super) async fn exchange(&mut self, step: &Step, begun: Instant) -> Result<Response, Fault> {
         let request = &step.request;
         let deadline = begun + step.timeout;
         let cookies = &self.cookies[request.origin];
@@ -155,9 +166,7 @@ impl User {
         if step.checks.is_empty() && step.extract.is_empty() {
             return (status >= 400).then_some(Fault::Status(status));
         }
-        let connection = self.connections[origin].as_ref()?;
-        let response =
-            ResponseView { status, head: connection.head(received), body: connection.body(), took };
+        let response = view(&self.connections, step, received, took)?;
         let mut expects_status = false;
         for (index, check) in step.checks.iter().enumerate() {
             let is_status = matches!(check, Check::Status(_));
@@ -179,7 +188,7 @@ impl User {
     }
 
     /// Resets cookies and variables for a new iteration, with the values of a row of the plan's users.
-    fn reset(&mut self, iteration: u64) {
+    pub(super) fn reset(&mut self, iteration: u64) {
         let number = self.number;
         self.cookies.iter_mut().for_each(Vec::clear);
         if !self.context.has_variables {
@@ -198,6 +207,18 @@ impl User {
             self.values[index] = value.to_string();
         }
     }
+}
+
+/// The response to a step, for checks and extractions. It is read from the connection.
+pub(super) fn view<'a>(
+    connections: &'a [Option<Connection>],
+    step: &Step,
+    received: &Response,
+    took: Duration,
+) -> Option<ResponseView<'a>> {
+    let connection = connections[step.request.origin].as_ref()?;
+    let (head, body) = (connection.head(received), connection.body());
+    Some(ResponseView { status: received.head.status, head, body, took })
 }
 
 impl ThinkTime {

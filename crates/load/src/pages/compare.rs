@@ -3,7 +3,7 @@
 use askama::Template;
 use axum::extract::State;
 use hob_database::PageRequest;
-use hob_web::components::{Choice, Field};
+use hob_web::components::{Choice, Empty, Field};
 use hob_web::{Console, Page, Problem, Query};
 use serde::Deserialize;
 
@@ -25,6 +25,15 @@ struct Compare {
     a: Field,
     b: Field,
     comparison: Option<ComparedRuns>,
+    /// There is nothing to compare.
+    lacks_runs: bool,
+}
+
+impl Compare {
+    fn too_few(&self) -> Empty {
+        let empty = Empty::new("Too few runs", "A comparison needs two runs that have measured something.");
+        empty.link("Plans and runs", "/load")
+    }
 }
 
 /// Two runs with their reports.
@@ -64,6 +73,7 @@ pub(super) async fn compare(
     };
     let choices: Vec<Choice> = items.iter().filter(|item| item.figures.is_some()).map(choice).collect();
     let page = Compare {
+        lacks_runs: choices.len() < 2,
         a: Field::choice("a", "Run A", choices.clone()).value(&pair.a),
         b: Field::choice("b", "Run B", choices).value(&pair.b),
         comparison,

@@ -1,18 +1,19 @@
-//! Plans: the editor with its versions, and the form that queues a run.
+//! Plans: the editor with its versions and dry runs, and the form that queues a run.
 
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use hob_database::{PageRequest, UnixMs};
-use hob_web::components::{Choice, Field, Quantity, RelativeTime, Tone};
+use hob_web::components::{Choice, Field, Quantity, RelativeTime, Tone, Unit};
 use hob_web::{AuditDetail, Console, Form, Json, Page, Path, Problem, Query};
 use serde::{Deserialize, Serialize};
 
 use super::{MAY_WRITE, RUNS, badge, compare_path, p95, rate, run_path};
+use crate::generator::DryRun;
 use crate::load::{Load, RunRequest};
 use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource};
-use crate::routes::queue_run;
+use crate::routes::{queue_run, run_once};
 use crate::run::item::RunItem;
 
 const EXAMPLE: &str = include_str!("example.toml");
@@ -27,6 +28,9 @@ struct Editor {
     plan: Option<PlanEntry>,
     version: u32,
     mistake: Option<Mistake>,
+    dry_run: Option<Result<DryRun, String>>,
+    /// The text is not saved.
+    is_draft: bool,
     action: String,
     source: Field,
     format: Field,
@@ -47,6 +51,8 @@ struct Editor {
 pub(super) struct PlanForm {
     source: String,
     format: Format,
+    /// The saved plan that is edited, and the version that was opened.
+    plan: Option<i64>,
     version: Option<u32>,
     /// A file to add or replace, if not empty.
     #[serde(default)]
@@ -56,13 +62,19 @@ pub(super) struct PlanForm {
 }
 
 impl PlanForm {
-    /// The source of the plan, with these files and the file of the form.
-    fn to_source(&self, mut files: PlanFiles) -> PlanSource {
+    /// The source of the plan, with the file of the form and the files of the opened version, which may not be the newest.
+    async fn to_source(&self, load: &Load) -> Result<PlanSource, Problem> {
+        let files = match (self.plan.map(PlanId), self.version) {
+            (None, _) => None,
+            (Some(id), Some(version)) => load.plan_version(id, version).await?.map(|plan| plan.files),
+            (Some(id), None) => load.plan(id).await?.map(|plan| plan.files),
+        };
+        let mut files = files.unwrap_or_default();
         let name = self.file_name.trim();
         if !name.is_empty() {
             files.put(name, &self.file);
         }
-        PlanSource { source: self.source.clone(), format: self.format, files }
+        Ok(PlanSource { source: self.source.clone(), format: self.format, files })
     }
 }
 
@@ -73,7 +85,9 @@ impl Editor {
         Self {
             plan: None,
             version: 0,
+            is_draft: mistake.is_some(),
             mistake,
+            dry_run: None,
             action: "/load/plans".to_owned(),
             source: Field::lines("source", "Plan")
                 .value(&draft.source)
@@ -147,8 +161,11 @@ pub(super) struct PlanCheck {
 }
 
 /// Checks a plan while it is written. Nothing is saved or sent.
-pub(super) async fn check_plan(Form(form): Form<PlanForm>) -> Json<PlanCheck> {
-    Json(match form.to_source(PlanFiles::default()).read() {
+pub(super) async fn check_plan(
+    State(load): State<Load>,
+    Form(form): Form<PlanForm>,
+) -> Result<Json<PlanCheck>, Problem> {
+    Ok(Json(match form.to_source(&load).await?.read() {
         Ok(plan) => {
             let run_types = plan.run_types.iter().map(|run_type| run_type.name.as_str());
             let message = format!(
@@ -160,7 +177,36 @@ pub(super) async fn check_plan(Form(form): Form<PlanForm>) -> Json<PlanCheck> {
             PlanCheck { line: None, message }
         }
         Err(mistake) => PlanCheck { line: Some(mistake.at.line), message: mistake.to_string() },
-    })
+    }))
+}
+
+/// Sends the requests of a plan once, and shows the editor again with the result. Nothing is saved.
+pub(super) async fn dry_run(
+    console: Console,
+    State(load): State<Load>,
+    Form(form): Form<PlanForm>,
+) -> Result<Response, Problem> {
+    let draft = form.to_source(&load).await?;
+    let (mistake, result) = match draft.read() {
+        Ok(_) => (None, Some(run_once(&load, &draft, None).await)),
+        Err(mistake) => (Some(mistake), None),
+    };
+    let mut editor = match form.plan {
+        Some(id) => Editor::of(&load, PlanId(id), form.version, &draft, mistake).await?,
+        None => Editor::new(&draft, mistake),
+    };
+    let detail = match &result {
+        Some(Ok(result)) => AuditDetail::Of(result.plan.clone()),
+        _ => AuditDetail::Unchanged,
+    };
+    editor.dry_run = result.map(|result| result.map_err(|problem| reason(&problem)));
+    editor.is_draft = true;
+    Ok((detail, console.page(editor.title(), &editor)?).into_response())
+}
+
+/// Why there was no dry run.
+fn reason(problem: &Problem) -> String {
+    problem.errors().first().map_or_else(|| problem.detail().to_owned(), |error| error.message.clone())
 }
 
 pub(super) async fn add_plan(
@@ -168,7 +214,7 @@ pub(super) async fn add_plan(
     State(load): State<Load>,
     Form(form): Form<PlanForm>,
 ) -> Result<Response, Problem> {
-    let draft = form.to_source(PlanFiles::default());
+    let draft = form.to_source(&load).await?;
     match load.add_plan(&draft).await {
         Ok(id) => {
             let page = Redirect::to(&format!("/load/plans/{id}"));
@@ -208,13 +254,8 @@ pub(super) async fn edit_plan(
     Path(id): Path<i64>,
     Form(form): Form<PlanForm>,
 ) -> Result<Response, Problem> {
-    let id = PlanId(id);
-    // The files of the opened version, which may not be the newest.
-    let files = match form.version {
-        Some(version) => load.plan_version(id, version).await?.map(|plan| plan.files),
-        None => load.plan(id).await?.map(|plan| plan.files),
-    };
-    let (version, draft) = (form.version, form.to_source(files.unwrap_or_default()));
+    let form = PlanForm { plan: Some(id), ..form };
+    let (id, version, draft) = (PlanId(id), form.version, form.to_source(&load).await?);
     match load.edit_plan(id, None, &draft).await {
         Ok(EditOutcome::Saved(_)) => Ok(Redirect::to(&format!("/load/plans/{id}")).into_response()),
         Ok(EditOutcome::NotFound) => Err(Problem::not_found("plan")),

@@ -40,6 +40,7 @@ impl RunPage {
 
     fn facts(&self) -> Facts {
         let facts = Facts::new()
+            .code("Run", &self.run.id)
             .text("Message", &self.run.message)
             .text("Run type", &self.run.run_type)
             .text("Plan", format!("version {}", self.run.plan_version))

@@ -1,6 +1,7 @@
 //! Plans: `/api/v1/load/plans`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -9,7 +10,8 @@ use hob_web::{AuditDetail, Json, List, Paging, Path, Problem, Query, Time};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::load::Load;
+use crate::generator::DryRun;
+use crate::load::{DryRunOutcome, Load};
 use crate::plan::cache::CachedGroup;
 use crate::plan::catalog::{EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Format, PlanFiles, PlanSource};
@@ -101,6 +103,25 @@ impl PlanBody {
     }
 }
 
+/// A plan to run once.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = LoadDryRunBody)]
+pub(super) struct DryRunBody {
+    /// The plan as TOML or JSON, as described in the guide.
+    #[schema(max_length = 262_144)]
+    source: String,
+    /// TOML by default.
+    format: Option<Format>,
+    /// The files that the plan refers to, with their content; at most 16.
+    #[serde(default)]
+    #[schema(value_type = BTreeMap<String, hob_web::Text524288>)]
+    files: BTreeMap<String, String>,
+    /// By default the first run type of the plan.
+    #[schema(max_length = 128)]
+    run_type: Option<String>,
+}
+
 /// Plans, newest first.
 #[utoipa::path(get, path = "/api/v1/load/plans", params(Paging), responses((status = 200, body = List<PlanItem>)))]
 pub(super) async fn list_plans(
@@ -120,6 +141,34 @@ pub(super) async fn add_plan(
 ) -> Result<impl IntoResponse, Problem> {
     let id = load.add_plan(&body.into_source(PlanFiles::default())).await?;
     Ok((StatusCode::CREATED, AuditDetail::Of(id.to_string()), Json(plan_view(&load, id).await?)))
+}
+
+/// Sends the requests of a plan once, with one user and without think times, for at most 20 seconds, and returns what
+/// happened. Nothing is saved. The targets must be allowed as for a run.
+#[utoipa::path(post, path = "/api/v1/load/plans/dry-run", request_body = DryRunBody,
+    responses((status = 200, body = DryRun)))]
+pub(super) async fn dry_run(
+    State(load): State<Load>,
+    Json(body): Json<DryRunBody>,
+) -> Result<(AuditDetail, Json<DryRun>), Problem> {
+    let format = body.format.unwrap_or(Format::Toml);
+    let plan = PlanSource { source: body.source, format, files: PlanFiles::new(body.files) };
+    let result = run_once(&load, &plan, body.run_type.as_deref()).await?;
+    Ok((AuditDetail::Of(result.plan.clone()), Json(result)))
+}
+
+pub(crate) async fn run_once(
+    load: &Load,
+    plan: &PlanSource,
+    run_type: Option<&str>,
+) -> Result<DryRun, Problem> {
+    match load.dry_run(plan, run_type).await? {
+        DryRunOutcome::Done(result) => Ok(result),
+        DryRunOutcome::RunTypeNotFound => Err(Problem::invalid("run_type", "the plan has no such run type")),
+        DryRunOutcome::Busy => {
+            Err(Problem::too_many("Too many dry runs at the same time.", Duration::from_secs(1)))
+        }
+    }
 }
 
 /// The newest version of a plan.

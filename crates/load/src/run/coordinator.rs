@@ -260,9 +260,12 @@ impl Coordinator {
             runners.iter().filter(|runner| runner.state == RunnerState::Working && runner.lease_until < now)
         {
             if lifecycle::expire_runner(database, &self.run.id, self.run.epoch, runner.number).await? {
-                let message = format!("Lost the runner {}", runner.node);
-                self.stop(RunState::Lost, &message).await?;
+                self.stop_without(runner).await?;
             }
+        }
+        // A runner that has noticed itself that its lease expired.
+        if let Some(lost) = runners.iter().find(|runner| runner.state == RunnerState::Lost) {
+            self.stop_without(lost).await?;
         }
         if let Some(failed) = runners.iter().find(|runner| runner.state == RunnerState::Failed) {
             let message = format!("The runner {} failed: {}", failed.node, failed.message);
@@ -276,6 +279,10 @@ impl Coordinator {
             self.stop(RunState::Lost, "The coordinating node was stopped").await?;
         }
         Ok(())
+    }
+
+    async fn stop_without(&self, lost: &Runner) -> Result<(), Error> {
+        self.stop(RunState::Lost, &format!("Lost the runner {}", lost.node)).await
     }
 
     async fn stop(&self, ending: RunState, message: &str) -> Result<(), Error> {

@@ -124,6 +124,7 @@ impl RunnerTask {
         let stopping = self.load.inner.context.tasks.stop_token();
         let mut poll = tokio::time::interval(POLL_INTERVAL);
         poll.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut lost_lease = false;
         loop {
             tokio::select! {
                 second = generator.next() => match second {
@@ -138,12 +139,19 @@ impl RunnerTask {
                 return Ok(());
             }
             if self.has_lost_lease() {
+                lost_lease = true;
                 generator.control().stop();
             }
         }
-        let stopped = stopping.is_cancelled();
-        let last = if stopped { RunnerState::Failed } else { RunnerState::Done };
-        self.finish(last, if stopped { "the node was stopped" } else { "" }).await.map(drop)
+        let (last, message) = if stopping.is_cancelled() {
+            (RunnerState::Failed, "the node was stopped")
+        } else if lost_lease {
+            // Its share is not complete, even if it reaches the database again before the coordinator does.
+            (RunnerState::Lost, "its lease expired")
+        } else {
+            (RunnerState::Done, "")
+        };
+        self.finish(last, message).await.map(drop)
     }
 
     /// Pauses, resumes or stops the generator according to the state of the run.

@@ -6,6 +6,7 @@ use hob_testkit::page::{check_pages, fill, find, press, text, wait_for_text};
 use hob_testkit::{Browser, LIMIT, Window, wait_for};
 
 use crate::api::Site;
+use crate::dry_run;
 use crate::kit::plan;
 
 /// Fills in a new plan and saves it.
@@ -73,4 +74,32 @@ async fn plan_is_saved_run_followed_cancelled_and_compared() {
         ("load-compare", site.app.url(&compared)),
     ];
     check_pages(&browser, &pages).await;
+}
+
+/// The editor shows each request of a dry run, keeps the text, and guards it as unsaved.
+#[tokio::test]
+async fn dry_run_of_an_unsaved_plan_shows_its_requests() {
+    let (site, server) = (Site::open().await, dry_run::token_server());
+    let browser = Browser::start();
+    let client = browser.open(Window::default()).await;
+    client.goto(&site.app.url("/load/plans/new")).await.unwrap();
+    let source = dry_run::plan(&server.url(""), "welcome");
+    fill(&client, "textarea[name=source]", &source).await;
+    press(&client, "button[formaction$='/dry-run']").await;
+    wait_for_text(&client, "#dry-run", "does not hold").await;
+    let shown = text(&client, "#dry-run").await;
+    for part in ["POST", "/login?user=0", "token = abc", "Not run after a failure: order", "Nothing is saved"]
+    {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert_eq!(find(&client, "textarea[name=source]").await.prop("value").await.unwrap(), Some(source));
+    let prevented = "const event = new Event('beforeunload', { cancelable: true });
+        dispatchEvent(event); return event.defaultPrevented";
+    assert_eq!(client.execute(prevented, Vec::new()).await.unwrap(), true);
+    assert_eq!(server.requests(), 2);
+    // Saved, it is not a draft any more.
+    press(&client, "form.editor button.primary").await;
+    wait_for_text(&client, "h1", "Orders").await;
+    assert_eq!(client.execute(prevented, Vec::new()).await.unwrap(), false);
+    client.close().await.unwrap();
 }

@@ -1,5 +1,6 @@
 //! The path of an output: names of files and links.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -39,6 +40,15 @@ impl OutputPath {
     /// The link to the newest output; `None` if the path contains `${run}`.
     pub fn link(&self) -> Option<&Path> {
         self.0.fixed().map(Path::new)
+    }
+}
+
+impl fmt::Display for OutputPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.parts().iter().try_for_each(|part| match part {
+            Part::Text(text) => f.write_str(text),
+            Part::Variable(RunVariable) => write!(f, "${{{RUN}}}"),
+        })
     }
 }
 

@@ -10,6 +10,7 @@ use utoipa_axum::routes;
 use crate::error::Error;
 use crate::pipeline::Pipelines;
 use crate::plan::{Plan, StoredPlan};
+use crate::run::preview::PreviewItem;
 
 pub(super) fn routes() -> Routes<Pipelines> {
     let (read, write) = (|| Access::read("pipelines"), || Access::write("pipelines"));
@@ -41,7 +42,7 @@ struct PlanRequest {
     /// The plan as a JSON object, instead of `source`.
     #[schema(value_type = Option<Object>)]
     plan: Option<toml::Table>,
-    /// Validate the plan and estimate its cost without saving it.
+    /// Validate the plan, estimate its cost and show its first requests, without saving it or making a call.
     #[serde(default)]
     dry_run: bool,
 }
@@ -61,6 +62,8 @@ struct PlanResponse {
     seconds: Option<u64>,
     /// Steps that follow from these items and make further calls, whose number is not known before the run.
     following: Vec<String>,
+    /// What a run would do with the first items of the source; only in a dry run.
+    preview: Vec<PreviewItem>,
 }
 
 /// Lists all pipelines.
@@ -87,10 +90,12 @@ async fn put_plan(
         }
         _ => return Err(Problem::invalid("source", "send exactly one of source and plan")),
     };
-    let plan = if request.dry_run {
-        Plan::parse(&text).map_err(Error::from)?
+    let (plan, preview) = if request.dry_run {
+        let plan = Plan::parse(&text).map_err(Error::from)?;
+        let preview = pipelines.preview(&plan).await?;
+        (plan, preview)
     } else {
-        pipelines.put_plan(&text).await?
+        (pipelines.put_plan(&text).await?, Vec::new())
     };
     let cost = pipelines.cost(&plan).await?;
     pipelines.notify_pages();
@@ -101,6 +106,7 @@ async fn put_plan(
         calls: cost.calls,
         seconds: cost.duration.map(|duration| duration.as_secs()),
         following: cost.following,
+        preview,
     };
     Ok(if request.dry_run {
         (StatusCode::OK, AuditDetail::Unchanged, Json(answer))

@@ -1,10 +1,12 @@
 //! One attempt to process an item: reserve a call, send the request, interpret the response.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hob_expression::Escape;
 use hob_service::config::{Mask, SecretDenied, SecretName};
-use http::{Request, StatusCode, header};
+use hob_trace::{SpanKind, SpanRecord, attribute};
+use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
 use hyper::body::Bytes;
 use serde_json::{Map, Value};
@@ -13,8 +15,8 @@ use url::Url;
 
 use crate::plan::retry::{FailureClass, RetryDecision};
 use crate::plan::secrets::RequestSecrets;
-use crate::plan::template::{Template, TemplateValues};
-use crate::plan::{PAGES_STEP, Source, Step};
+use crate::plan::template::{Template, TemplateError, TemplateValues};
+use crate::plan::{PAGES_STEP, Plan, Source, Step};
 use crate::quota::{MAX_QUOTA_WAIT, NewReservation, QuotaFeedback, Reservation, ReserveDecision, millis};
 use crate::run::client::{AttemptFailure, HttpResponse};
 use crate::run::driver::Driver;
@@ -52,6 +54,45 @@ struct PreparedRequest {
     sent: SentRequest,
 }
 
+/// The templates of the request for an item.
+#[derive(Clone, Copy)]
+pub(super) struct RequestTemplates<'a> {
+    /// `None` for a page of a listing: its key is its URL.
+    url: Option<&'a Template>,
+    pub(super) headers: &'a BTreeMap<String, Template>,
+    pub(super) body: Option<&'a Template>,
+    is_post: bool,
+}
+
+impl<'a> RequestTemplates<'a> {
+    /// The request of a step, or without a step that of a page.
+    pub(super) fn of(plan: &'a Plan, step: Option<&'a Step>) -> Result<Self, &'static str> {
+        match (step, &plan.source) {
+            (Some(step), _) => Ok(Self {
+                url: step.get.as_ref().or(step.post.as_ref()),
+                headers: &step.headers,
+                body: step.body.as_ref(),
+                is_post: step.post.is_some(),
+            }),
+            (None, Source::Pages { pages, .. }) => {
+                Ok(Self { url: None, headers: &pages.headers, body: None, is_post: false })
+            }
+            (None, _) => Err("the plan has no listing"),
+        }
+    }
+
+    pub(super) fn method(&self) -> Method {
+        if self.is_post { Method::POST } else { Method::GET }
+    }
+
+    pub(super) fn url(&self, values: &TemplateValues<'_>) -> Result<String, TemplateError> {
+        match self.url {
+            Some(url) => url.render(values, Escape::Url),
+            None => Ok(values.key.to_owned()),
+        }
+    }
+}
+
 /// What is needed to interpret the response.
 struct SentRequest {
     url: Url,
@@ -87,8 +128,8 @@ impl Driver {
                 AttemptFailure::parse(format!("the plan has no step {}", item.step)),
             ));
         };
-        let document =
-            data(item).map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
+        let document = parse_data(&item.data)
+            .map(|data| if data.is_empty() { Value::from(item.key.as_str()) } else { data.into() });
         let found = document.and_then(|document| extract::from_step(step, &item.key, &document));
         AttemptResult::without_call(match found {
             Ok(Extracted { output, follow }) => {
@@ -104,6 +145,7 @@ impl Driver {
             Err(failure) => return AttemptResult::without_call(self.failure_outcome(item, failure)),
         };
         let host = sent.url.host_str().unwrap_or_default();
+        let asked = Instant::now();
         let Some(Admission { reservation, reserved, _permit }) = self.admit(claim, host).await else {
             return AttemptResult::without_call(AttemptOutcome::Released);
         };
@@ -112,8 +154,16 @@ impl Driver {
             return AttemptResult::without_call(AttemptOutcome::Released);
         }
         let _ = self.shared.views.publish_task_start(&self.run, item).await;
+        let waited = asked.elapsed();
         let max_bytes = self.plan.http.max_body_kib as usize * 1024;
+        let mut span = self.shared.context.tracer.span(SpanKind::Client, None);
+        span.describe(|record| self.describe_call(record, item, &request, &sent, waited));
         let result = self.shared.http.fetch(request, self.plan.http.timeout.get(), max_bytes).await;
+        span.describe(|record| match &result {
+            Ok(response) => record.set_received(response.status.as_u16()),
+            Err(failure) => record.fail(failure.class.as_str(), sent.mask.apply(&failure.error)),
+        });
+        drop(span);
         let feedback = match &result {
             Ok(response) => self.read_feedback(response).await,
             Err(_) => QuotaFeedback::default(),
@@ -131,6 +181,27 @@ impl Driver {
             }
         });
         AttemptResult { status, calls: 1, outcome }
+    }
+
+    /// Describes a call. The API does not receive the trace context: it belongs to others.
+    fn describe_call(
+        &self,
+        record: &mut SpanRecord,
+        item: &Item,
+        request: &Request<Full<Bytes>>,
+        sent: &SentRequest,
+        waited: Duration,
+    ) {
+        record.set_name(format!("call {}", self.plan.name));
+        record.set(attribute::HTTP_REQUEST_METHOD, request.method().as_str());
+        record.set_server(sent.url.host_str().unwrap_or_default(), sent.url.port_or_known_default());
+        record.set(attribute::PIPELINE_NAME, self.plan.name.as_str());
+        record.set(attribute::PIPELINE_RUN, self.run.to_string());
+        record.set(attribute::PIPELINE_STEP, item.step.as_str());
+        record.set(attribute::PIPELINE_ITEM, sent.mask.apply(&item.key).into_owned());
+        record.set(attribute::PIPELINE_ATTEMPT, item.attempts);
+        record.set(attribute::QUOTA_NAME, self.plan.quota.to_string());
+        record.set(attribute::QUOTA_WAIT_MS, millis(waited));
     }
 
     /// Waits for a permit of the host and a reservation of the quota; `None` if the run stops first, or the lease on the
@@ -202,25 +273,14 @@ impl Driver {
     }
 
     async fn prepare(&self, item: &Item, step: Option<&Step>) -> Result<PreparedRequest, AttemptFailure> {
-        let data = data(item).map_err(AttemptFailure::parse)?;
-        let (url_template, headers) = match (step, &self.plan.source) {
-            (Some(step), _) => (step.get.as_ref().or(step.post.as_ref()), &step.headers),
-            (None, Source::Pages { pages, .. }) => (None, &pages.headers),
-            (None, _) => {
-                return Err(AttemptFailure::parse("the plan has no listing"));
-            }
-        };
-        let body = step.and_then(|step| step.body.as_ref());
-        let post = step.is_some_and(|step| step.post.is_some());
-        let render_url = |values: &TemplateValues<'_>| match url_template {
-            Some(url) => url.render(values, Escape::Url),
-            // The key of a page is its URL.
-            None => Ok(item.key.clone()),
-        };
+        let data = parse_data(&item.data).map_err(AttemptFailure::parse)?;
+        let templates = RequestTemplates::of(&self.plan, step).map_err(AttemptFailure::parse)?;
+        let RequestTemplates { headers, body, .. } = templates;
+        let render_url = |values: &TemplateValues<'_>| templates.url(values);
         let no_secrets = |name: &SecretName| Err(SecretDenied::NotListed(name.clone()));
         let values = TemplateValues { key: &item.key, data: &data, secrets: &no_secrets };
         let names: Vec<&SecretName> =
-            headers.values().chain(url_template).chain(body).flat_map(Template::secrets).collect();
+            headers.values().chain(templates.url).chain(body).flat_map(Template::secrets).collect();
         let request_secrets =
             RequestSecrets::read(&self.shared.context.secrets, &names, render_url, headers, &values);
         let request_secrets = request_secrets.map_err(AttemptFailure::parse)?;
@@ -228,10 +288,9 @@ impl Driver {
         let values = TemplateValues { secrets: &secrets, ..values };
         let url = render_url(&values).map_err(AttemptFailure::parse)?;
         let url = Url::parse(&url).map_err(|error| AttemptFailure::parse(format!("invalid URL: {error}")))?;
-        let method = if post { http::Method::POST } else { http::Method::GET };
         let mut target = url.clone();
         target.set_fragment(None);
-        let mut request = Request::builder().method(method).uri(target.as_str());
+        let mut request = Request::builder().method(templates.method()).uri(target.as_str());
         request = request.header(header::USER_AGENT, concat!("hob/", env!("CARGO_PKG_VERSION")));
         request = request.header(header::ACCEPT, "application/json");
         for (name, value) in headers {
@@ -248,7 +307,7 @@ impl Driver {
         }
         let body = body.map(|body| body.render(&values, Escape::Json));
         let body = body.transpose().map_err(AttemptFailure::parse)?.unwrap_or_default();
-        if post {
+        if templates.method() == Method::POST {
             request = request.header(header::CONTENT_TYPE, "application/json");
         }
         let request = request
@@ -340,9 +399,10 @@ async fn unless_dropped<T>(claim: &HeldClaim, future: impl Future<Output = T>) -
     claim.dropped.run_until_cancelled(future).await
 }
 
-fn data(item: &Item) -> Result<Map<String, Value>, String> {
-    if item.data.is_empty() {
+/// The data of an item.
+pub(super) fn parse_data(text: &str) -> Result<Map<String, Value>, String> {
+    if text.is_empty() {
         return Ok(Map::new());
     }
-    serde_json::from_str(&item.data).map_err(|error| format!("invalid data of the item: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("invalid data of the item: {error}"))
 }

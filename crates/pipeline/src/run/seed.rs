@@ -21,24 +21,36 @@ const MAX_LINE_BYTES: usize = 64 * 1024;
 
 /// Adds the next chunk of the source. Returns the position after it.
 pub(crate) async fn seed(database: &Database, run: &Run, plan: &Plan, folder: &Path) -> Result<i64> {
-    let (items, next) = match &plan.source {
+    let (items, next) = read(plan, folder, run.seeded_to, CHUNK).await?;
+    advance(database, &run.id, run.seeded_to, next, &items).await?;
+    Ok(next)
+}
+
+/// The first items of a source.
+pub(crate) async fn first(plan: &Plan, folder: &Path, max: usize) -> Result<Vec<NewItem>> {
+    let (mut items, _) = read(plan, folder, 0, max).await?;
+    items.truncate(max);
+    Ok(items)
+}
+
+/// The items of a source after a position, and the position after them. A file is read in chunks of at most `max` items.
+async fn read(plan: &Plan, folder: &Path, from: i64, max: usize) -> Result<(Vec<NewItem>, i64)> {
+    match &plan.source {
         Source::List { step, keys } => {
             let item = |key: &String| NewItem::new(step, key, "");
-            (keys.iter().map(item).collect(), SEEDED)
+            Ok((keys.iter().map(item).collect(), SEEDED))
         }
         Source::Pages { pages, .. } => {
             let url = Url::parse(pages.url.fixed().unwrap_or_default())
                 .map_err(|error| Error::invalid("source.pages.url", error))?;
-            (vec![page_item(&url)], SEEDED)
+            Ok((vec![page_item(&url)], SEEDED))
         }
         Source::File { step, path } => {
-            let (path, step, from) = (folder.join(path), step.clone(), run.seeded_to);
-            let read = tokio::task::spawn_blocking(move || read_lines(&path, &step, from)).await;
-            read.unwrap_or_else(|error| Err(Error::Conflict(error.to_string())))?
+            let (path, step) = (folder.join(path), step.clone());
+            let read = tokio::task::spawn_blocking(move || read_lines(&path, &step, from, max)).await;
+            read.unwrap_or_else(|error| Err(Error::Conflict(error.to_string())))
         }
-    };
-    advance(database, &run.id, run.seeded_to, next, &items).await?;
-    Ok(next)
+    }
 }
 
 /// Number of items in a source; `None` for a listing.
@@ -75,8 +87,8 @@ async fn advance(database: &Database, run: &RunId, from: i64, to: i64, items: &[
     database.write_with(Isolation::ReadCommitted, work).await
 }
 
-/// Reads lines from byte `from`: each is a key, or a JSON object with a `key`.
-fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)> {
+/// Reads up to `max` lines from byte `from`: each is a key, or a JSON object with a `key`.
+fn read_lines(path: &Path, step: &str, from: i64, max: usize) -> Result<(Vec<NewItem>, i64)> {
     let cannot = |source| Error::File { what: path.display().to_string(), source };
     let file = std::fs::File::open(path).map_err(cannot)?;
     let mut reader = BufReader::new(file);
@@ -84,7 +96,7 @@ fn read_lines(path: &Path, step: &str, from: i64) -> Result<(Vec<NewItem>, i64)>
     let mut at = from;
     let mut items = Vec::new();
     let mut line = String::new();
-    while items.len() < CHUNK {
+    while items.len() < max {
         line.clear();
         let read = reader.by_ref().take(MAX_LINE_BYTES as u64 + 1).read_line(&mut line).map_err(cannot)?;
         if read == 0 {

@@ -173,6 +173,8 @@ fn run_is_started_controlled_and_read() {
             app.post("/api/v1/pipelines", &json!({ "source": toml, "dry_run": true })).await.json();
         assert_eq!((&dry["kept"], &dry["items"]), (&json!(false), &json!(null)));
         assert_eq!(dry["following"], json!(["entry"]), "{dry}");
+        assert_eq!(dry["preview"][0]["request"]["method"], "GET", "{dry}");
+        assert_eq!(server.served(), 0, "a dry run makes no call");
         let listed: Value = app.get("/api/v1/pipelines").await.json();
         assert_eq!(listed, json!([]));
         assert_eq!(app.post("/api/v1/pipelines", &json!({ "source": toml })).await.status, 201);
@@ -267,7 +269,7 @@ fn card_is_bad_while_the_database_is_unavailable() {
 mod browser {
     use std::time::Duration;
 
-    use hob_testkit::page::{check_pages, press_labelled, text, wait_for_text};
+    use hob_testkit::page::{check_pages, fill, find, press_labelled, text, wait_for_text};
     use hob_testkit::{Browser, Window};
 
     use super::*;
@@ -305,6 +307,42 @@ mod browser {
             })
             .await;
             wait_for_text(&page, "#main", "completed").await;
+            page.close().await.unwrap();
+        });
+    }
+
+    /// A dry run shows the first requests without sending them, and keeps the text as unsaved.
+    #[test]
+    fn dry_run_shows_the_first_requests_and_makes_no_call() {
+        run(async {
+            let env = TestEnv::embedded().await;
+            let server = FakeApi::start(api_config()).await.unwrap();
+            let node = env.node().await;
+            let app = app(&node).await;
+            let source = plan(&server);
+            let browser = Browser::start();
+            let page = browser.open(Window::default()).await;
+            page.goto(&app.url("/pipelines")).await.unwrap();
+            fill(&page, "textarea[name=source]", &source).await;
+            press_labelled(&page, "Dry run").await;
+            wait_for_text(&page, "#dry-run", "No request was sent").await;
+            wait_for_text(&page, "#dry-run pre", &format!("GET {}/dockets/", server.url())).await;
+            assert_eq!(server.served(), 0);
+            let unsaved = find(&page, "form[data-guard=unsaved] textarea").await;
+            assert_eq!(unsaved.prop("value").await.unwrap(), Some(source.clone()));
+            // An invalid plan keeps its text, too.
+            fill(&page, "textarea[name=source]", &source.replace("${key}", "${kex}")).await;
+            press_labelled(&page, "Dry run").await;
+            wait_for_text(&page, "form.editor", "unknown variable").await;
+            // A saved plan is opened in the editor.
+            fill(&page, "textarea[name=source]", &source).await;
+            press_labelled(&page, "Save").await;
+            press_labelled(&page, "Edit").await;
+            wait_for("the saved plan", LIMIT, async || {
+                let field = find(&page, "textarea[name=source]").await;
+                field.prop("value").await.unwrap() == Some(source.clone())
+            })
+            .await;
             page.close().await.unwrap();
         });
     }

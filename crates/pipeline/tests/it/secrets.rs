@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use hob_database::PageRequest;
+use hob_pipeline::plan::Plan;
 use hob_pipeline::run::RunState;
 use hob_pipeline::{Config, Error, ItemState, Pipelines};
 use hob_service::Live;
@@ -68,6 +69,31 @@ fn run_without_its_secret_is_not_started() {
             other => panic!("{other:?}"),
         }
         assert!(pipelines.runs(&PageRequest::first(1)).await.unwrap().rows.is_empty());
+    });
+}
+
+#[test]
+fn dry_run_hides_the_values_of_secrets() {
+    run(async {
+        let (env, folder) = (TestEnv::embedded().await, TempDir::new().unwrap());
+        let (_context, pipelines) =
+            open(&env, &folder, Live::fixed(token(&folder, VALUE, &["api.example"]))).await;
+        let step = "post = 'https://api.example/${key}?t=${secret.t}'\nheaders = { A = 'Token ${secret.t}' }\n\
+                    body = '{\"k\": \"${key}\"}'";
+        let text = plan("['1', '2', '3', '4']", step);
+        let items = pipelines.preview(&Plan::parse(&text).unwrap()).await.unwrap();
+        assert_eq!(items.iter().map(|item| item.key.as_str()).collect::<Vec<_>>(), ["1", "2", "3"]);
+        let request = items[0].request.as_ref().unwrap();
+        assert_eq!(
+            (request.method.as_str(), request.url.as_str()),
+            ("POST", "https://api.example/1?t=SECRET")
+        );
+        assert_eq!(request.headers["A"], "Token SECRET");
+        assert_eq!(request.body.as_deref(), Some(r#"{"k": "1"}"#));
+        assert!(!format!("{items:?}").contains(VALUE));
+        // As when it is saved: the secret is not for this host.
+        let elsewhere = Plan::parse(&text.replace("api.example", "other.example")).unwrap();
+        assert!(matches!(pipelines.preview(&elsewhere).await, Err(Error::Secret { .. })));
     });
 }
 

@@ -180,7 +180,9 @@ impl MonitorForm {
         // A draft is incomplete: its errors are shown when it is tested or saved.
         let shown = if is_draft && !tested { &[][..] } else { &errors[..] };
         let status = if shown.is_empty() { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
-        Ok((status, self.page(action, label, &channels, shown, trial)))
+        let mut page = self.page(action, label, &channels, shown, trial);
+        page.is_draft = true;
+        Ok((status, page))
     }
 
     /// The channels that are selected, and those that do not exist any more.

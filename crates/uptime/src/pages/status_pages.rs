@@ -182,9 +182,3 @@ impl PageRow {
         })
     }
 }
-
-impl OnePage {
-    fn copy<'a>(&self, text: &'a str, what: &'a str) -> CopyButton<'a> {
-        CopyButton { text, what }
-    }
-}

@@ -3,8 +3,10 @@
 use hob_database::outbox::{Event, Relay, Retention};
 use hob_fixtures::{Layout, TestContext};
 use hob_service::{Period, SecretRef};
+use hob_store::cmd;
 use hob_testkit::{LIMIT, TestDatabase, wait_for};
 use hob_uptime::Config;
+use hob_uptime::keys::{Client, Keys};
 use http::header;
 use serde_json::{Value, json};
 
@@ -176,6 +178,40 @@ async fn password_protects_everything_of_a_page() {
         if answer.status == 429 { Ok(answer) } else { Err(answer.status) }
     })
     .await;
+    assert!(!refused.header("retry-after").is_empty());
+}
+
+/// A list in the place of the count would switch the limit off, or refuse the reader.
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_value_in_the_limit_of_passwords_is_replaced() {
+    let (context, service) = service(config()).await;
+    let page = json!({"title": "Inside", "monitors": [], "password": "correct horse"});
+    service.app.put("/api/v1/uptime/pages/inside", &page).await;
+    context.test_store().disable_guard();
+    let key = Keys::new(context.layout).passwords(&Client::new("127.0.0.1").unwrap());
+    context.test_store().as_outsider(cmd("RPUSH").arg(&key).arg("x").take()).await;
+    for _ in 0..2 {
+        let wrong = service.app.submit("/status/inside/unlock", &[("password", "wrong")]).await;
+        assert_eq!(wrong.status, 403, "{}", wrong.text());
+    }
+    let kind: String = context.store.run(cmd("TYPE").arg(&key).take()).await.unwrap();
+    assert_eq!(kind, "string");
+}
+
+/// A client that guesses on one node is refused by the others, too.
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_passwords_are_limited_across_nodes() {
+    let (context, one) = service(config()).await;
+    let other = Service::configured(&context, config()).await;
+    let page = json!({"title": "Inside", "monitors": ["inside"], "password": "correct horse"});
+    one.app.put("/api/v1/uptime/pages/inside", &page).await;
+    for _ in 0..10 {
+        let guess = format!("guess {}", rand_text());
+        let answer = one.app.submit("/status/inside/unlock", &[("password", &guess)]).await;
+        assert_eq!(answer.status, 403);
+    }
+    let refused = other.app.submit("/status/inside/unlock", &[("password", "correct horse")]).await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
     assert!(!refused.header("retry-after").is_empty());
 }
 

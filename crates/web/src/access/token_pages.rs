@@ -12,7 +12,7 @@ use super::api::{AuditFilter, NewTokenRequest};
 use super::token::{Token, TokenCreation, TokenId, Tokens};
 use super::{Access, Audited, Caller};
 use crate::access::audit::{Actor, AuditEntry};
-use crate::components::{Badge, Empty, Field, Pager, RelativeTime, Tone};
+use crate::components::{Badge, CopyButton, Empty, Field, Pager, RelativeTime, Tone};
 use crate::{Console, Form, Page, Paging, Path, Problem, Query, Routes, Web};
 
 pub(crate) fn routes() -> Routes<Web> {

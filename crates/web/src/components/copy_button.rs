@@ -14,6 +14,13 @@ pub struct CopyButton<'a> {
     pub what: &'a str,
 }
 
+impl<'a> CopyButton<'a> {
+    #[must_use]
+    pub fn of(text: &'a str, what: &'a str) -> Self {
+        Self { text, what }
+    }
+}
+
 impl Display for CopyButton<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (text, what) = (Escaped(self.text), Escaped(self.what));

@@ -42,6 +42,8 @@ pub(super) struct FormPage {
     more: Vec<Field>,
     open_more: bool,
     trial: Option<Trial>,
+    /// It has entered data that is not saved.
+    pub(super) is_draft: bool,
 }
 
 struct ChannelBox {
@@ -120,6 +122,7 @@ impl MonitorForm {
             more: self.more_fields(&error),
             open_more: MORE.iter().any(|field| error(field).is_some()),
             trial,
+            is_draft: false,
         }
     }
 

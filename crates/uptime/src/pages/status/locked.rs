@@ -13,6 +13,7 @@ use super::reader::{Reader, cookie_name};
 use super::view::Head;
 use super::{HTML, PRIVATE};
 use crate::status::StatusPage;
+use crate::status::attempts::Attempt;
 use crate::status::password::MAX_PASSWORD_BYTES;
 use crate::uptime::Uptime;
 
@@ -63,13 +64,13 @@ pub(super) async fn unlock(
     let Some(password) = &status.page.password else {
         return Ok(Redirect::to(&status.page.path()).into_response());
     };
-    let throttle = &uptime.inner.status.passwords;
-    if let Some(wait) = throttle.blocked_for(client) {
+    let (attempts, attempt) = (&uptime.inner.status.attempts, Attempt::Password(&form.password));
+    if let Some(wait) = attempts.blocked_for(&uptime, client, attempt).await {
         let detail = "Too many wrong passwords from this address. Try again later.";
         return Err(Problem::too_many(detail, wait));
     }
     if form.password.len() > MAX_PASSWORD_BYTES || !password.matches(&form.password).await {
-        throttle.record_failure(client, form.password.as_bytes());
+        attempts.record(&uptime, client, attempt).await;
         return page(&status.page, &reader, Some(reader.language.words().wrong_password));
     }
     let value = password.cookie(&status.page.slug, hob_units::unix_time().as_secs() + VISIT_S);

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use hob_database::UnixMs;
 use hob_service::Task;
-use hob_units::AuthThrottle;
 use hob_web::Problem;
 use hob_web::components::Tone;
 use parking_lot::Mutex;
@@ -22,6 +21,7 @@ use crate::monitor::maintenance::Maintenance;
 use crate::pages::PublicState;
 use crate::schedule::snapshot::Snapshot;
 use crate::schedule::state::MonitorState;
+use crate::status::attempts::Attempts;
 use crate::status::language::Words;
 use crate::status::{Slug, StatusPage};
 use crate::uptime::Uptime;
@@ -50,10 +50,8 @@ pub(crate) struct StatusCache {
     copies: Mutex<HashMap<Slug, Copy>>,
     /// Held while a page is read.
     reading: tokio::sync::Mutex<()>,
-    /// Limits wrong passwords.
-    pub(super) passwords: AuthThrottle,
-    /// Limits the addresses that a client subscribes.
-    pub(super) subscriptions: AuthThrottle,
+    /// Limits wrong passwords and subscriptions.
+    pub(super) attempts: Attempts,
 }
 
 #[derive(Clone, Debug)]

@@ -14,6 +14,7 @@ use super::reader::Reader;
 use super::view::Head;
 use super::{HTML, PRIVATE, add_page_headers};
 use crate::database::subscribers;
+use crate::status::attempts::Attempt;
 use crate::status::language::Words;
 use crate::status::subscriber::{self, NewSubscriber, SubscribeOutcome};
 use crate::uptime::Uptime;
@@ -60,11 +61,11 @@ pub(super) async fn subscribe(
     let Some(email) = subscriber::email(&form.email) else {
         return Ok(Redirect::to(&format!("{page}?notice=email#subscribe")).into_response());
     };
-    let throttle = &uptime.inner.status.subscriptions;
-    if let Some(wait) = throttle.blocked_for(client) {
+    let (attempts, attempt) = (&uptime.inner.status.attempts, Attempt::Subscription(&email));
+    if let Some(wait) = attempts.blocked_for(&uptime, client, attempt).await {
         return Err(Problem::too_many("Too many subscriptions from this address. Try again later.", wait));
     }
-    throttle.record_failure(client, email.as_bytes());
+    attempts.record(&uptime, client, attempt).await;
     let new = NewSubscriber { email: &email, language: reader.language, base_url: &base.join("") };
     match subscriber::subscribe(uptime.database(), &status.page, &new).await? {
         SubscribeOutcome::Asked | SubscribeOutcome::Known => {

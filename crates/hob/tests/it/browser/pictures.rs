@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hob_testkit::page::wait_for_text;
-use hob_testkit::{Browser, Window};
+use hob_testkit::{Browser, ColorScheme, Window, set_view};
 
 use crate::program::Server;
 
@@ -35,7 +35,8 @@ async fn pictures_of_every_page() {
     tokio::time::sleep(std::time::Duration::from_secs(45)).await;
     let browser = Browser::start();
     for (name, path, shown, height) in PICTURES {
-        let client = browser.open(Window { width: 1200, height, ..Window::default() }).await;
+        let client = browser.open(Window::default()).await;
+        set_view(&client, 1200, height, ColorScheme::Light).await;
         client.goto(&server.url(path)).await.unwrap();
         wait_for_text(&client, "main", shown).await;
         client.execute(HIDE_SCROLLBAR, Vec::new()).await.unwrap();
