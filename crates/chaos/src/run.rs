@@ -52,7 +52,7 @@ pub(crate) async fn run(options: &Options) -> Result<usize> {
         Box::new(Pipeline::start(&world, &folder, seed).await?),
     ];
     let mut missing = Missing::default();
-    let soak = options.soak.then(|| Soak::start(&world));
+    let soak = options.soak.then(|| Soak::start(&world, &folder));
     let kinds: &[Kind] = if options.soak { &[] } else { &Kind::ALL };
     for (number, round) in rounds(seed, options.minutes, kinds).into_iter().enumerate() {
         one_round(&world, &systems, &round, &mut missing).await?;

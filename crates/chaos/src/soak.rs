@@ -33,8 +33,10 @@ pub(crate) struct Soak {
 }
 
 impl Soak {
-    pub(crate) fn start(world: &Arc<World>) -> Self {
+    /// Writes the samples to `soak.csv` whenever one is taken, because a run may be stopped at any time.
+    pub(crate) fn start(world: &Arc<World>, folder: &Path) -> Self {
         let (world, stop) = (Arc::clone(world), CancellationToken::new());
+        let file = folder.join("soak.csv");
         let stopped = stop.clone();
         let samples = tokio::spawn(async move {
             let (mut sampler, mut samples) = (Sampler::new(), Vec::new());
@@ -42,17 +44,19 @@ impl Soak {
             while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
                 // A server may not answer for a moment, and a sample more or less changes nothing.
                 samples.extend(block_in_place(|| sampler.sample(&world)));
+                if let Err(error) = fs::write(&file, csv(&samples)) {
+                    eprintln!("chaos: cannot write {}: {error}", file.display());
+                }
             }
             samples
         });
         Self { stop, samples }
     }
 
-    /// Writes the samples to `soak.csv`, a plot of them to `soak.svg`, and returns a table of the trends.
+    /// Writes a plot of the samples to `soak.svg`, and returns a table of the trends.
     pub(crate) async fn finish(self, folder: &Path) -> Result<String> {
         self.stop.cancel();
         let samples = self.samples.await.context("no samples")?;
-        fs::write(folder.join("soak.csv"), csv(&samples)).context("cannot write soak.csv")?;
         fs::write(folder.join("soak.svg"), plot::svg(&samples)).context("cannot write soak.svg")?;
         Ok(table(&samples))
     }

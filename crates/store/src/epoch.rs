@@ -24,7 +24,9 @@ mod rebuild;
 use std::fmt;
 
 use crate::error::{Error, Result};
+use crate::key::Key;
 use crate::reply::{Reply, Text};
+use crate::script::{Call, Script};
 
 pub use rebuild::{Progress, Rebuild, Recovery, rebuild};
 
@@ -34,6 +36,15 @@ pub const SERVER: &str = include_str!("epoch/server.lua");
 /// Lua that declares `lost(marker, epoch)`, `superseded(marker, epoch)` and `next_fence(marker, epoch)`, and also
 /// [`SERVER`].
 pub const MARKER: &str = concat!(include_str!("epoch/server.lua"), include_str!("epoch/marker.lua"));
+
+static DISCARD: Script = Script::with(&[MARKER], include_str!("epoch/discard.lua"));
+
+/// The call that marks a tag as lost, because its data is wrong or incomplete. It does nothing if the tag no longer has this epoch:
+/// then another node has marked or rebuilt it.
+#[must_use]
+pub fn discard(marker: &Key, epoch: Epoch) -> Call {
+    DISCARD.on(std::slice::from_ref(marker)).arg(epoch.get())
+}
 
 /// The number of times that the store lost its data, counted in the database. It has at most 21 bits, because Lua's
 /// numbers are exact up to 2⁵³, and the other part of a fence has 32 bits.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use hob_schema::Catalog;
 use hob_service::Task;
-use hob_store::{Store, cmd};
+use hob_store::{Evictions, Store, cmd};
 
 use super::{Chat, Inner};
 use crate::Error;
@@ -61,15 +61,11 @@ impl Chat {
     /// Restores the presence of this node's users after Redis has evicted keys, at most once per lease.
     async fn look_for_evictions(&self, evictions: &mut Evictions) -> Result<(), Error> {
         let Inner { hub, store, .. } = &*self.inner;
-        let mut evicted = 0;
-        for master in store.masters().await? {
-            let stats: String = master.run(cmd("INFO").arg("stats").take()).await?;
-            evicted += evicted_keys(&stats);
-        }
-        if evictions.are_due(evicted, hub.node.lease(), Instant::now()) {
+        if evictions.found(store, hub.node.lease()).await? {
             tracing::warn!("Redis evicted keys, rebuilding chat data");
             hub.node.note_loss();
             self.restore_after_loss().await?;
+            evictions.handled();
         }
         Ok(())
     }
@@ -186,32 +182,6 @@ impl Chat {
     }
 }
 
-/// How many keys Redis had evicted when the node last restored its users.
-#[derive(Debug, Default)]
-struct Evictions {
-    known: Option<u64>,
-    restored: Option<Instant>,
-}
-
-impl Evictions {
-    /// Whether keys were evicted since the users were restored, and they can be restored again. The count of a server that
-    /// was restarted begins at zero.
-    fn are_due(&mut self, evicted: u64, lease: Duration, now: Instant) -> bool {
-        let known = *self.known.get_or_insert(evicted);
-        let is_due = evicted != known && self.restored.is_none_or(|restored| now - restored >= lease);
-        if is_due {
-            (self.known, self.restored) = (Some(evicted), Some(now));
-        }
-        is_due
-    }
-}
-
-/// The number in the reply of `INFO stats`; 0 if the server does not evict keys.
-fn evicted_keys(stats: &str) -> u64 {
-    let line = stats.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
-}
-
 /// The keys of all masters, a page at a time. Keys can repeat.
 struct Pass {
     catalog: Catalog,
@@ -272,29 +242,3 @@ impl Pass {
 
 /// The first cursor of `SCAN`, which it also returns at the end.
 const START: &str = "0";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn evictions_are_restored_at_most_once_per_lease() {
-        let (mut evictions, lease, now) = (Evictions::default(), Duration::from_secs(9), Instant::now());
-        let mut at = |seconds: u64, evicted: u64| {
-            evictions.are_due(evicted, lease, now + Duration::from_secs(seconds))
-        };
-        assert!(!at(0, 7), "they were evicted before the node began");
-        assert!(!at(5, 7));
-        assert!(at(10, 8));
-        assert!(!at(15, 9), "too soon");
-        assert!(at(20, 9));
-        assert!(!at(60, 9));
-        assert!(at(65, 2), "the server was restarted");
-    }
-
-    #[test]
-    fn evicted_keys_are_read() {
-        assert_eq!(evicted_keys("expired_keys:3\r\nevicted_keys:12\r\nevicted_clients:1\r\n"), 12);
-        assert_eq!(evicted_keys("expired_keys:3\r\n"), 0);
-    }
-}

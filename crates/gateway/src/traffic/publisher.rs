@@ -22,8 +22,8 @@ use hob_units::unix_ms;
 
 use hob_database::Database;
 use hob_schema::Shard;
-use hob_store::epoch::{Epoch, Outcome};
-use hob_store::{Call, FromRedisValue, Reply, Store, Value, cmd};
+use hob_store::epoch::{self, Epoch, Outcome};
+use hob_store::{Call, Evictions, FromRedisValue, Reply, Store, Value, cmd};
 
 use checkpoint::{Checkpoint, SaveOutcome};
 use endpoint_names::EndpointNames;
@@ -46,6 +46,8 @@ use crate::traffic::meter::Meter;
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// How often the publisher checks that no shard was lost.
 pub(crate) const SHARD_CHECK_EVERY: Duration = Duration::from_secs(2);
+/// The shortest time between two restorations because of evicted keys.
+const EVICTION_PAUSE: Duration = Duration::from_secs(5);
 /// How often an idle instance sends a heartbeat.
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// How often the TTL of the instance's own counter is renewed. The counter outlives the instance by a day.
@@ -83,6 +85,7 @@ pub(crate) struct Publisher {
     heartbeat_at: Option<Instant>,
     renewed_at: Option<Instant>,
     rotated_at: Instant,
+    evictions: Evictions,
     /// The store's time in its last reply, and when the reply arrived.
     store_time: Option<(Instant, u64)>,
 }
@@ -113,6 +116,7 @@ impl Publisher {
             heartbeat_at: None,
             renewed_at: None,
             rotated_at: Instant::now(),
+            evictions: Evictions::default(),
             store_time: None,
         }
     }
@@ -151,8 +155,13 @@ impl Publisher {
         Ok(())
     }
 
-    /// Restores shards that the store has lost, including those that no live instance writes to.
+    /// Restores shards that the store has lost, including those that no live instance writes to. A store that has evicted keys
+    /// may have lost some counters of each shard.
     pub(crate) async fn restore_lost_shards(&mut self) -> Result<(), Error> {
+        let has_evicted = self.evictions.found(&self.sources.store, EVICTION_PAUSE).await?;
+        if has_evicted {
+            tracing::warn!("Redis evicted keys, restoring traffic totals");
+        }
         let shards: Vec<Shard> = self.destination.keys.space().shards().collect();
         let epoch_of = |shard: &Shard| {
             Call::from(cmd("HGET").arg(self.destination.keys.marker(*shard).as_bytes()).arg("epoch"))
@@ -161,7 +170,11 @@ impl Publisher {
         for (shard, answer) in shards.into_iter().zip(self.sources.store.batch(&calls).await) {
             // An unreadable marker counts as missing.
             let found = foreign::or_default(answer.map(Some))?;
-            let found = found.and_then(|epoch| Option::<u32>::from_redis_value(epoch).ok().flatten());
+            let mut found = found.and_then(|epoch| Option::<u32>::from_redis_value(epoch).ok().flatten());
+            if has_evicted && let Some(epoch) = found.take_if(|epoch| self.is_own_epoch(shard, *epoch)) {
+                let discard = epoch::discard(&self.destination.keys.marker(shard), Epoch::new(epoch)?);
+                self.sources.store.run::<Reply>(discard).await?;
+            }
             if shard != self.destination.shard {
                 let database = &self.sources.database;
                 let seen =
@@ -173,7 +186,15 @@ impl Publisher {
                 self.recover_shard().await?;
             }
         }
+        if has_evicted {
+            self.evictions.handled();
+        }
         Ok(())
+    }
+
+    /// Whether a shard has not been restored since this instance last wrote to it. Other shards belong to no instance.
+    fn is_own_epoch(&self, shard: Shard, found: u32) -> bool {
+        shard != self.destination.shard || self.epoch.is_some_and(|epoch| epoch.get() == found)
     }
 
     /// Sends and saves everything, and removes the instance.

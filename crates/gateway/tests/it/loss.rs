@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_fixtures::{Layout, TestContext, every_service};
+use hob_fixtures::{Layout, Server, TestContext, every_service};
 use hob_gateway::keys::{InstanceId, Keys};
 use hob_store::cmd;
 use hob_testkit::{LIMIT, wait_for};
@@ -32,6 +32,42 @@ async fn counts_on_the_embedded_engine_are_saved_early() {
         instance.request(Method::GET, "/a", 200).await;
     }
     saved(&instance, 300).await;
+}
+
+/// G3 G7 G12: Redis evicts single counters, and the marker of the shard stays.
+#[test]
+fn evicted_totals_are_restored() {
+    hob_testkit::run(async {
+        let context = TestContext::redis(NEEDS).await;
+        let Server::Redis(redis) = context.test_store().server() else { unreachable!("it is redis-server") };
+        let instance = TestInstance::start(&context, SAVES_OFTEN).await;
+        let send = async |count: u32| {
+            for _ in 0..count {
+                instance.request(Method::GET, "/a", 404).await;
+            }
+        };
+        send(10).await;
+        instance.expect(10, Keys::requests_total).await;
+        saved(&instance, 10).await;
+        let a = endpoint("GET /a");
+        let by_endpoint = |keys: &Keys, shard| keys.requests_by_endpoint(&a, shard);
+        for key in [instance.find(Keys::requests_total).await, instance.find(by_endpoint).await] {
+            context.test_store().as_outsider(cmd("DEL").arg(key.as_bytes()).clone()).await;
+        }
+        send(1).await;
+        // Until the instance has looked twice how many keys were evicted.
+        wait_for("the total to be restored", LIMIT, async || {
+            redis.evict_keys();
+            let found = instance.count(Keys::requests_total).await;
+            if found == 11 { Ok(()) } else { Err(found) }
+        })
+        .await;
+        send(1).await;
+        instance.expect(12, Keys::requests_total).await;
+        instance.expect(12, by_endpoint).await;
+        instance.expect(12, Keys::errors_total).await;
+        instance.stop().await;
+    });
 }
 
 every_service! {

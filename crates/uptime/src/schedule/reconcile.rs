@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hob_database::Database;
 use hob_schema::Shard;
-use hob_store::epoch::{MARKER, Outcome};
+use hob_store::epoch::{self, Epoch, MARKER, Outcome};
 use hob_store::{Reply, Script, Text, cmd};
 
 use crate::database::{incidents, monitors};
@@ -18,7 +18,6 @@ use crate::schedule::{RemovalReason, Schedule};
 use crate::uptime::Uptime;
 
 static INSPECT: Script = Script::with(&[MARKER], include_str!("reconcile/inspect.lua"));
-static DISCARD: Script = Script::with(&[MARKER], include_str!("reconcile/discard.lua"));
 
 /// Monitors of one call: a long script blocks all other clients.
 const BATCH: usize = 500;
@@ -133,8 +132,8 @@ impl Schedule {
                 shard = shard.number(), %monitor,
                 "monitor state contradicts the database, rebuilding the shard"
             );
-            let discard = DISCARD.on(&[self.keys.marker(shard)]).arg(self.epoch(shard));
-            self.run::<Reply>(shard, discard).await?;
+            let epoch = Epoch::new(self.epoch(shard))?;
+            self.run::<Reply>(shard, epoch::discard(&self.keys.marker(shard), epoch)).await?;
             return self.rebuild(database, shard, grace).await;
         }
         Ok(())

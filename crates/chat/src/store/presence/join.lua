@@ -17,6 +17,8 @@ for i = 7, #ARGV do
   redis.call('SADD', KEYS[2], ARGV[i])
 end
 if before > 0 then
+  -- Redis may have evicted the state, but not the sockets.
+  redis.call('SET', KEYS[1], 'true')
   see(clock_us(ARGV[4]))
   return {'already', int(last_version())}
 end
