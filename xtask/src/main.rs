@@ -7,6 +7,7 @@ mod clients;
 mod dist;
 mod fuzz;
 mod lock;
+mod package;
 mod screenshots;
 mod setup;
 mod step;
@@ -29,6 +30,13 @@ fn workspace() -> &'static Path {
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(workspace());
+    // Cargo sets these for the package of this program. Some build scripts run again when they change, so that each change between
+    // cargo and cargo xtask would compile most crates again.
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    for name in variables.filter(|name| name.starts_with("CARGO_MANIFEST_") || name.starts_with("CARGO_PKG_"))
+    {
+        command.env_remove(name);
+    }
     command
 }
 

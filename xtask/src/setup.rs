@@ -54,6 +54,11 @@ const NEEDS: &[Need] = &[
         present: || on_path("go") && on_path("gofmt"),
         packages: &["golang-go"],
     },
+    Need {
+        name: "Java with JUnit 5",
+        present: || on_path("javac") && fs::exists("/usr/share/java/junit-jupiter-api.jar").unwrap_or(false),
+        packages: &["default-jdk-headless", "junit5"],
+    },
     Need { name: "Node.js with npm", present: || runs("node") && runs("npm"), packages: &["nodejs", "npm"] },
 ];
 

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, and with `--full` five minutes of faults, an upgrade from
-//! the last release, other versions of the servers and fuzzing.
+//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, packages, and with `--full` the documentation, five minutes of
+//! faults, an upgrade from the last release, other versions of the servers and fuzzing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{cargo, chaos, fuzz, setup, step, tidy, upgrade, versions, workspace};
+use crate::{cargo, chaos, fuzz, package, setup, step, tidy, upgrade, versions, workspace};
 
 /// The modules that `--quick` skips. `cargo nextest` and `cargo test` both match them in the path of a test.
 const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
@@ -53,7 +53,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if whole {
         step::run("doc tests", &mut doc_tests)?;
         example()?;
+        package::run(if options.full { package::Extent::Compiled } else { package::Extent::Files })?;
         if options.full {
+            documentation()?;
             chaos::run_built(&chaos::Options::of_test())?;
             upgrade::run(&upgrade::Options::full())?;
             versions::run(&versions::Options::full())?;
@@ -86,6 +88,13 @@ impl Lints {
         // The separator is the one that `cargo clippy` uses between arguments.
         command.env("CLIPPY_ARGS", "-Dwarnings__CLIPPY_HACKERY__");
     }
+}
+
+/// Builds the documentation of all crates; a warning, such as a broken link, is an error.
+fn documentation() -> Result<()> {
+    let mut doc = cargo();
+    doc.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-Dwarnings");
+    step::run("documentation", &mut doc)
 }
 
 /// Builds a program outside of the workspace, to check that the crates can be used from one, with the embedded engine

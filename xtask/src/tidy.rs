@@ -32,8 +32,9 @@ const EDGES: &[(&str, &[&str])] = &[
     ("document", &[]),
     ("store", &["commands", "engine", "histogram"]),
     ("database", &[]),
-    ("service", &["database", "net", "schema", "schema-macros", "store"]),
-    ("web", &["database", "net", "schema", "service", "store"]),
+    ("trace", &["net"]),
+    ("service", &["database", "net", "schema", "schema-macros", "store", "trace"]),
+    ("web", &["database", "net", "schema", "service", "store", "trace"]),
     ("gateway", SERVICE),
     ("uptime", SERVICE),
     ("chat", SERVICE),
@@ -58,6 +59,7 @@ const SERVICE: &[&str] = &[
     "schema-macros",
     "service",
     "store",
+    "trace",
     "web",
 ];
 

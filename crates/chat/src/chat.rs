@@ -23,6 +23,7 @@ use hob_service::config::{Secret, Secrets};
 use hob_service::{Live, Metric, ServiceContext, Tasks};
 use hob_store::Store;
 use hob_store::limit::{Algorithm, Rule, Window};
+use hob_trace::Tracer;
 use hob_web::{Card, Changes, Credential, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 
@@ -79,6 +80,7 @@ pub(crate) struct Inner {
     /// The key of the server API. `None`: the API is off.
     pub(crate) api_key: Option<Secret>,
     pub(crate) tasks: Tasks,
+    pub(crate) tracer: Tracer,
     pub(crate) secrets: Secrets,
     /// For webhooks and proxies.
     pub(crate) http: HttpClient,
@@ -136,6 +138,7 @@ impl Service for Chat {
             unread: UnreadCounters::new(&store, &keys),
             participants: ParticipantCache::new(&store, &keys),
             tasks: context.tasks.clone(),
+            tracer: context.tracer.clone(),
             secrets: context.secrets.clone(),
             http: HttpClient::new(&context.outbound, tls),
             proxy_calls: ProxyCalls::default(),

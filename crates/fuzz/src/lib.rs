@@ -13,7 +13,7 @@ mod script;
 pub use binary::{cursor, histogram};
 pub use language::{assertion, document, expression};
 pub use plan::{load_plan, pipeline_plan, schema};
-pub use protocol::{chat_frame, chat_protobuf, http_response, proxy_request, request};
+pub use protocol::{chat_frame, chat_protobuf, http_response, proxy_request, request, traceparent};
 pub use script::lua_library;
 
 /// The input of a parser of text; bytes that are not UTF-8 are refused before they get there.

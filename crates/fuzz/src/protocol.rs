@@ -1,9 +1,10 @@
-//! Protocols: RESP, HTTP responses, frames of the chat.
+//! Protocols: RESP, HTTP responses, `traceparent`, frames of the chat.
 
 use hob_chat::{ChannelName, FrameFormat};
 use hob_engine::{ProtocolError, RequestParser};
 use hob_load::generator::read_response;
 use hob_schema_proxy::requests_in_pieces;
+use hob_trace::TraceContext;
 
 /// RESP in pieces of any size: the parser does not allocate for what a client only claims, and the pieces do not change what
 /// it finds. The first byte is the size of the pieces.
@@ -52,6 +53,14 @@ pub fn http_response(data: &[u8]) {
     if let Ok(Some(response)) = whole {
         assert!(response.len <= bytes.len() && response.body.len() < response.len);
     }
+}
+
+/// A `traceparent` is parsed or rejected. What is passed on is valid, and has the same ids.
+pub fn traceparent(data: &[u8]) {
+    let Some(Ok(context)) = crate::text(data).map(str::parse::<TraceContext>) else { return };
+    let written = context.to_string();
+    assert_eq!(written.parse(), Ok(context));
+    assert_eq!(written.as_bytes()[3..52], data[3..52]);
 }
 
 /// A frame of a chat client is parsed or rejected, and the name of a channel is displayed as it was parsed.

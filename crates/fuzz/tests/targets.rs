@@ -93,7 +93,7 @@ macro_rules! targets {
     };
 }
 
-targets!(assertion chat_frame chat_protobuf cursor document expression histogram http_response load_plan lua_library pipeline_plan proxy_request request schema);
+targets!(assertion chat_frame chat_protobuf cursor document expression histogram http_response load_plan lua_library pipeline_plan proxy_request request schema traceparent);
 
 #[test]
 fn every_target_has_a_test_a_program_and_seeds() {

@@ -56,6 +56,8 @@ pub struct CheckedRequest {
     /// Sent with the response, whether the request is refused or not.
     pub limit_headers: Option<RateLimitHeaders>,
     pub refusal: Option<Refusal>,
+    /// The rule that refused the request.
+    pub(crate) refused_by: Option<Arc<ActiveRule>>,
     x_ratelimit: XRateLimit,
     sample: Option<PendingSample>,
 }
@@ -76,6 +78,15 @@ pub enum Refusal {
     /// The body has another transfer coding than `chunked`.
     UnsupportedTransferCoding,
 }
+
+hob_units::names!(Refusal {
+    Limited = "limited",
+    LimitUnavailable = "limit_unavailable",
+    Denied = "denied",
+    AmbiguousPath = "ambiguous_path",
+    InvalidHost = "invalid_host",
+    UnsupportedTransferCoding = "unsupported_transfer_coding",
+});
 
 impl Refusal {
     #[must_use]
@@ -171,6 +182,7 @@ impl Admission {
             forwarding_header,
             limit_headers: None,
             refusal: None,
+            refused_by: None,
             x_ratelimit,
             sample: None,
         };
@@ -237,6 +249,7 @@ impl Admission {
                     Refusal::LimitUnavailable
                 });
                 checked.limit_headers = Some(limit_headers);
+                checked.refused_by = Some(Arc::clone(active_rule));
                 limiter.give_back(counted).await;
                 return;
             }
@@ -249,6 +262,11 @@ impl Admission {
 }
 
 impl CheckedRequest {
+    /// The endpoint that the request counts as. `None` if it is not counted.
+    pub(crate) fn endpoint(&self) -> Option<EndpointId> {
+        self.sample.as_ref().map(|sample| sample.endpoint)
+    }
+
     /// Adds the rate limit headers to a response.
     pub fn write_headers(&self, headers: &mut HeaderMap) {
         if let Some(limit_headers) = &self.limit_headers {

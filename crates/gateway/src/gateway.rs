@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use hob_database::{Migrations, migrations};
 use hob_service::{Live, Metric, Samples, ServiceContext, Task, Tasks};
+use hob_trace::Tracer;
 use hob_web::{Card, Changes, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use http::uri::PathAndQuery;
 use tokio::net::TcpListener;
@@ -90,8 +91,11 @@ impl Service for Gateway {
             limiter,
         };
         let publisher = Publisher::new(sources, destination(context, &now, &keys)?);
-        let frontend =
-            if now.upstream.is_empty() { None } else { Some(Frontend::open(&now, &admission).await?) };
+        let frontend = if now.upstream.is_empty() {
+            None
+        } else {
+            Some(Frontend::open(&now, &admission, &context.tracer).await?)
+        };
         let drained = CancellationToken::new();
         if frontend.is_none() {
             drained.cancel();
@@ -307,8 +311,8 @@ impl Gateway {
 }
 
 impl Frontend {
-    async fn open(config: &Config, admission: &Admission) -> Result<Self, Error> {
-        let proxy = Proxy::new(config, admission.clone())?;
+    async fn open(config: &Config, admission: &Admission, tracer: &Tracer) -> Result<Self, Error> {
+        let proxy = Proxy::new(config, admission.clone(), tracer.clone())?;
         let failed = |source| Error::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

@@ -5,6 +5,7 @@ mod forward;
 mod headers;
 mod malformed;
 mod pool;
+mod span;
 mod upload;
 mod upstream;
 
@@ -12,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hob_net::{CertificateFiles, Client, Handler, Server, ServerLimits, ServerTls, TlsError};
+use hob_trace::{SpanKind, TraceContext, Tracer};
 use http::Request;
 use http::uri::PathAndQuery;
 use hyper::body::Incoming;
@@ -37,16 +39,17 @@ pub(crate) struct Proxy {
 struct Inner {
     admission: Admission,
     forwarder: Forwarder,
+    tracer: Tracer,
     server: Arc<Server>,
     tls: Option<Arc<ServerTls>>,
 }
 
 impl Proxy {
-    pub(crate) fn new(config: &Config, admission: Admission) -> Result<Self, Error> {
+    pub(crate) fn new(config: &Config, admission: Admission, tracer: Tracer) -> Result<Self, Error> {
         let forwarder = Forwarder::new(config)?;
         let tls = certificate(config)?.map(ServerTls::read).transpose().map_err(bad_tls)?.map(Arc::new);
         let server = Server::new(limits(config), tls.clone());
-        Ok(Self { inner: Arc::new(Inner { admission, forwarder, server, tls }) })
+        Ok(Self { inner: Arc::new(Inner { admission, forwarder, tracer, server, tls }) })
     }
 
     /// Serves clients until `stop` is cancelled, then lets requests finish within `drain_timeout`.
@@ -84,17 +87,26 @@ impl Handler for Proxy {
         ClientConnection::new(client)
     }
 
-    async fn handle(&self, request: Request<Incoming>, client: &ClientConnection) -> ProxyResponse {
-        let admission = &self.inner.admission;
+    async fn handle(&self, mut request: Request<Incoming>, client: &ClientConnection) -> ProxyResponse {
+        let Inner { admission, tracer, .. } = &*self.inner;
+        let parent = TraceContext::of(request.headers());
+        let mut span = tracer.span(SpanKind::Server, parent);
+        span.describe(|record| record.set_request(&request, client.scheme.as_str(), request.uri().path()));
+        let method = request.method().clone();
         let malformed = malformed::find(&request, client.scheme);
         let head = (request.method(), request.uri().path(), request.headers());
         let checked = admission.check(client.peer, head, malformed).await;
         let mut response = match checked.refusal {
             Some(refusal) => text_response(refusal.status(), refusal.reason()),
-            None => self.inner.forwarder.forward(request, client, &checked).await,
+            None => {
+                span::pass_on(tracer, &span, parent, request.headers_mut());
+                self.inner.forwarder.forward(request, client, &checked).await
+            }
         };
         checked.write_headers(response.headers_mut());
-        checked.finish(response.status());
+        let status = response.status();
+        span.describe(|record| span::describe(record, (&method, client), (admission, &checked), status));
+        checked.finish(status);
         response
     }
 }

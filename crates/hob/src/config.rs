@@ -17,7 +17,7 @@ use hob_service::config::{
 use hob_web::{Registration, SignInConfig};
 
 pub(crate) use hob_service::config::SecretsConfig;
-pub(crate) use sections::{DatabaseConfig, NodeConfig, OutboundConfig, RedisConfig};
+pub(crate) use sections::{DatabaseConfig, NodeConfig, OutboundConfig, RedisConfig, TracingConfig};
 pub(crate) use show::run;
 
 use crate::services;
@@ -46,6 +46,7 @@ pub(crate) struct Config {
     pub(crate) sign_in: SignInConfig,
     pub(crate) outbound: OutboundConfig,
     pub(crate) secrets: SecretsConfig,
+    pub(crate) tracing: TracingConfig,
 }
 
 impl Config {
@@ -58,6 +59,7 @@ impl Config {
             sign_in: layers.section()?,
             outbound: layers.section()?,
             secrets: layers.section()?,
+            tracing: layers.section()?,
         })
     }
 
@@ -105,6 +107,7 @@ fn kinds() -> Vec<SectionType> {
         SectionType::of::<SignInConfig>(),
         SectionType::of::<OutboundConfig>(),
         SectionType::of::<SecretsConfig>(),
+        SectionType::of::<TracingConfig>(),
     ];
     own.into_iter().chain(services::ALL.iter().map(|service| service.section)).collect()
 }

@@ -142,6 +142,8 @@ async fn serve(loaded: Loaded, options: &Options, file: Option<&Path>) -> Result
     for task in context.tasks.stop(TASK_STOP_TIMEOUT).await {
         tracing::warn!(task, "background task did not stop in time");
     }
+    // The last requests have ended, and so have their spans.
+    context.tracer.stop().await;
     context.database.close().await;
     Ok(())
 }

@@ -8,6 +8,7 @@ use hob_database::Database;
 use hob_net::Outbound;
 use hob_schema::Layout;
 use hob_store::Store;
+use hob_trace::Tracer;
 
 use crate::Tasks;
 use crate::config::Secrets;
@@ -24,10 +25,12 @@ pub struct ServiceContext {
     /// The addresses that Hob may connect to on behalf of users, such as the targets of monitors.
     pub outbound: Outbound,
     pub tasks: Tasks,
+    /// Records spans if the operator has configured a collector.
+    pub tracer: Tracer,
 }
 
 impl ServiceContext {
-    /// A context without secrets and tasks, with the outbound policy of a server that listens on loopback.
+    /// A context without secrets, tasks and tracing, with the outbound policy of a server that listens on loopback.
     #[must_use]
     pub fn new(store: Store, layout: Layout, database: Database, node: NodeName) -> Self {
         Self {
@@ -38,6 +41,7 @@ impl ServiceContext {
             secrets: Secrets::none(),
             outbound: Outbound::default(),
             tasks: Tasks::new(),
+            tracer: Tracer::default(),
         }
     }
 

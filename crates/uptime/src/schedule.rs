@@ -7,6 +7,7 @@ pub(crate) mod rebuild;
 mod reconcile;
 pub mod record;
 pub mod snapshot;
+mod span;
 pub mod state;
 mod worker;
 

@@ -5,6 +5,7 @@
 
 use hob_database::Error as DatabaseError;
 use hob_store::limit::Decision;
+use hob_trace::{SpanKind, SpanRecord, attribute};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -51,6 +52,13 @@ impl Chat {
 
     /// Sends a message, and says whether an earlier call has already sent it.
     pub async fn send_once(&self, new: &NewMessage) -> Answer<SentMessage> {
+        let mut span = self.inner.tracer.span(SpanKind::Producer, hob_trace::current());
+        let answer = self.send_or_find(new).await;
+        span.describe(|record| describe(record, new, &answer));
+        answer
+    }
+
+    async fn send_or_find(&self, new: &NewMessage) -> Answer<SentMessage> {
         if let Err(refusal) = message::check_new(new, self.attachment_urls()) {
             return Ok(Err(refusal));
         }
@@ -138,6 +146,21 @@ impl Chat {
         hub.count_message();
         self.stop_typing(&message.conversation_id, &message.sender_id).await;
         self.publish(&message.conversation_id, event, CacheUpdate::Append(message)).await;
+    }
+}
+
+fn describe(record: &mut SpanRecord, new: &NewMessage, answer: &Answer<SentMessage>) {
+    record.set_name("send message");
+    record.set(attribute::MESSAGING_SYSTEM, "hob");
+    record.set(attribute::MESSAGING_OPERATION_NAME, "send");
+    record.set(attribute::MESSAGING_OPERATION_TYPE, "send");
+    record.set(attribute::MESSAGING_DESTINATION_NAME, new.conversation.as_str());
+    match answer {
+        Ok(Ok(SentMessage::New(message) | SentMessage::Repeated(message))) => {
+            record.set(attribute::MESSAGING_MESSAGE_ID, message.id.as_str());
+        }
+        Ok(Err(refusal)) => record.fail("refused", refusal.to_string()),
+        Err(error) => record.fail("unavailable", error.to_string()),
     }
 }
 

@@ -23,7 +23,7 @@ const CLIENT: [&str; 3] = ["HOB_SERVER", "HOB_TOKEN", "HOB_CA"];
 /// Together they are another way to write `[redis] url`.
 const REDIS_PARTS: [&str; 3] = ["REDIS_HOST", "REDIS_PORT", "REDIS_PASSWORD"];
 
-const ALIASES: [Alias; 12] = [
+const ALIASES: [Alias; 16] = [
     Alias::new("HOB_NODE", "node", "name", Rank::AboveFile),
     Alias::new("HOB_LISTEN", "server", "listen", Rank::AboveFile),
     Alias::new("HOB_EMBEDDED_LISTEN", "redis", "embedded_listen", Rank::AboveFile),
@@ -35,6 +35,14 @@ const ALIASES: [Alias; 12] = [
     },
     Alias::new("REDIS_URL", "redis", "url", Rank::BelowFile),
     Alias::new("DATABASE_URL", "database", "url", Rank::BelowFile),
+    Alias::new("OTEL_EXPORTER_OTLP_ENDPOINT", "tracing", "endpoint", Rank::BelowFile),
+    // The variable contains the headers themselves. The setting contains their source.
+    Alias {
+        convert: |_| "env:OTEL_EXPORTER_OTLP_HEADERS".to_owned(),
+        ..Alias::new("OTEL_EXPORTER_OTLP_HEADERS", "tracing", "headers", Rank::BelowFile)
+    },
+    Alias::new("OTEL_SERVICE_NAME", "tracing", "service_name", Rank::BelowFile),
+    Alias::new("OTEL_TRACES_SAMPLER_ARG", "tracing", "sample_ratio", Rank::BelowFile),
     // G8: PM2 sets it for each process that it starts.
     Alias::new("pm_id", "gateway", "instance", Rank::BelowFile),
     Alias::new("MESSAGE_RATE_LIMIT", "chat", "message_rate_limit", Rank::BelowFile),

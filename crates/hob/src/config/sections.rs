@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use hob_net::{InternalAddresses, Network, OutboundPolicy};
 use hob_service::config::{Mistakes, SecretUrl};
-use hob_service::{NodeName, Period, section};
+use hob_service::{NodeName, Period, SecretRef, section};
+use hob_trace::{Collector, Tracer};
 use hob_web::Registration;
 
 use crate::services;
@@ -100,5 +101,61 @@ impl OutboundConfig {
     /// The policy of a command in the terminal. Its user can connect to private addresses without Hob.
     pub(crate) fn terminal_policy(&self) -> OutboundPolicy {
         OutboundPolicy { internal: InternalAddresses::Allowed, allow: self.allow.clone() }
+    }
+}
+
+section! {
+    /// Export of spans to an OpenTelemetry collector: requests of the gateway and the API, checks, calls of pipelines and
+    /// messages. Read at the start. Without an endpoint nothing is recorded; the gateway passes traceparent on all the same.
+    pub struct TracingConfig("tracing") {
+        /// The URL of a collector that accepts OTLP over HTTP, such as "http://127.0.0.1:4318". "/v1/traces" is added.
+        /// Without it, OTEL_EXPORTER_OTLP_ENDPOINT is used.
+        pub endpoint: Option<String> = None,
+        /// Headers for the collector, such as an API key: the source of a secret, "env:NAME" or "file:PATH", in the format
+        /// of OTEL_EXPORTER_OTLP_HEADERS, which is used without it: "name=value,name=value", values percent-encoded.
+        pub headers: Option<SecretRef> = None,
+        /// The PEM file of the authority that signed the certificate of the collector. The public ones if not set.
+        pub ca_file: Option<PathBuf> = None,
+        /// The share of traces that are sampled, from 0 to 1, of those that start here. Others keep the decision that they
+        /// came with. It also holds for the traces that the gateway starts for its upstream without an endpoint.
+        pub sample_ratio: f64 = 1.0 => 0.0..=1.0,
+        /// The name of this deployment in the collector: service.name.
+        pub service_name: String = "hob".to_owned(),
+    }
+    check check_tracing;
+    check_files check_tracing_files;
+}
+
+fn check_tracing(config: &TracingConfig, mistakes: &mut Mistakes) {
+    if let Some(endpoint) = &config.endpoint {
+        mistakes.check("endpoint", Collector::parse_url(endpoint));
+    }
+    if config.service_name.is_empty() {
+        mistakes.add("service_name", "must not be empty");
+    }
+}
+
+fn check_tracing_files(config: &TracingConfig, mistakes: &mut Mistakes) {
+    if config.endpoint.is_none() {
+        return;
+    }
+    if let Some(headers) = config.headers.as_ref().and_then(|from| mistakes.check("headers", from.read())) {
+        mistakes.check("headers", Collector::parse_headers(&headers));
+    }
+    if let Some(file) = &config.ca_file {
+        mistakes.check("ca_file", hob_net::client_tls(Some(file)));
+    }
+}
+
+impl TracingConfig {
+    /// Starts the export if there is a collector.
+    pub(crate) fn tracer(&self, node: &NodeName) -> anyhow::Result<Tracer> {
+        let Some(endpoint) = &self.endpoint else { return Ok(Tracer::off(self.sample_ratio)) };
+        let mut collector =
+            Collector::new(endpoint, self.ca_file.as_deref(), &self.service_name, node.as_str())?;
+        if let Some(headers) = &self.headers {
+            collector = collector.with_headers(&headers.read()?)?;
+        }
+        Ok(Tracer::start(self.sample_ratio, collector))
     }
 }

@@ -51,6 +51,7 @@ impl Backends {
         let mut context = ServiceContext::new(store, layout, database, node);
         context.secrets = Secrets::new(live.secrets.clone());
         context.outbound = live.outbound.clone();
+        context.tracer = config.tracing.tracer(&context.node)?;
         Ok(Backends { context, keys, embedded })
     }
 }

@@ -31,6 +31,11 @@ const OWN: &[Metric] = &[
         "When the last scheduled backup was made, as Unix time; only if backups are configured.",
     ),
     Metric::counter("hob_database_backup_failures_total", "Scheduled backups that failed."),
+    Metric::counter("hob_trace_spans_exported_total", "Spans that the collector has accepted."),
+    Metric::counter(
+        "hob_trace_spans_dropped_total",
+        "Spans that were lost, because the collector was away or too slow, or rejected them.",
+    ),
     Metric::gauge(
         "hob_metrics_incomplete",
         "1 if gauges of a service are missing from this answer, because Redis or the database did not answer in time.",

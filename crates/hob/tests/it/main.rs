@@ -1,10 +1,10 @@
 //! Integration tests that run the `hob` binary.
 
 mod api;
+mod browser;
 mod chat;
 mod clients;
 mod config;
-mod console;
 mod contract;
 mod database;
 mod degraded;
@@ -20,7 +20,6 @@ mod init;
 mod load;
 mod mistakes;
 mod monitors;
-mod pictures;
 mod pipeline;
 mod program;
 mod prometheus;
@@ -35,5 +34,6 @@ mod sign_in;
 mod slow;
 mod test_redis;
 mod token;
+mod tracing;
 mod upgrade;
 mod uptime;

@@ -85,7 +85,7 @@ macro_rules! ranged {
     };
 }
 
-ranged!(u32, Period);
+ranged!(u32, f64, Period);
 
 impl<T: Ranged> Ranged for Option<T> {
     type Value = T::Value;

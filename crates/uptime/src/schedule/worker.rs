@@ -155,7 +155,7 @@ async fn run(uptime: &Uptime, claim: &Claim, claimed: Instant) -> Result<()> {
             }
             Observation::failed(FailureClass::Silent, "the job did not call in time")
         }
-        check => uptime.inner.probe.run(check, &monitor.assertions, monitor.timeout()).await,
+        _ => uptime.probe(&monitor).await,
     };
     let targets = &uptime.config().connectivity_targets;
     if may_be_local(&observation) && uptime.inner.network.health(targets).await == NetworkHealth::Down {

@@ -118,7 +118,7 @@ fn with_middleware(router: Router, web: &Web, frame: AppContext) -> Router {
     let all = ServiceBuilder::new()
         .layer(Extension(frame))
         .layer(from_fn(identify_sender))
-        .layer(from_fn(trace))
+        .layer(from_fn_with_state(web.context().tracer.clone(), trace))
         .layer(from_fn(security_headers))
         .layer(CompressionLayer::new().compress_when(DefaultPredicate::new().and(may_be_buffered)))
         .layer(from_fn(present_problems))

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
+use hob_trace::{Span, SpanKind, TraceContext, Tracer, attribute};
 use tracing::Instrument;
 
 use crate::server::listener::Peer;
+use crate::server::middleware::Sender;
 
 const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 const MAX_ID_BYTES: usize = 64;
@@ -68,7 +70,7 @@ fn without_secrets(path: &str, route: Option<&str>) -> String {
 
 /// Gives the request an id and a span, and logs one line for the response. Headers, the query and tokens in the path
 /// are not logged, because they are secrets or may contain secrets.
-pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
+pub(crate) async fn trace(State(tracer): State<Tracer>, mut request: Request, next: Next) -> Response {
     let started = Instant::now();
     let id = RequestId::of(&request);
     request.extensions_mut().insert(id.clone());
@@ -77,9 +79,11 @@ pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
     let path = without_secrets(request.uri().path(), route);
     let route = route.unwrap_or_default().to_owned();
     let peer = request.extensions().get::<Peer>().map(|peer| peer.0.ip());
-    let span = tracing::info_span!("request", id = id.as_str());
-    let mut response = next.run(request).instrument(span).await;
+    let mut span = server_span(&tracer, &request, &route, &path);
+    let log_span = tracing::info_span!("request", id = id.as_str());
+    let mut response = span.scope(next.run(request).instrument(log_span)).await;
     let status = response.status();
+    span.describe(|record| record.set_response(status.as_u16()));
     let took = started.elapsed();
     tracing::info!(
         target: "hob::access",
@@ -92,6 +96,24 @@ pub(crate) async fn trace(mut request: Request, next: Next) -> Response {
         response.headers_mut().insert(HEADER, value);
     }
     response
+}
+
+/// The span of an API request. Pages, assets and probes of health have none.
+fn server_span(tracer: &Tracer, request: &Request, route: &str, path: &str) -> Span {
+    if !route.starts_with("/api/") {
+        return Span::none();
+    }
+    let mut span = tracer.span(SpanKind::Server, TraceContext::of(request.headers()));
+    span.describe(|record| {
+        let sender = request.extensions().get::<Sender>();
+        let is_https = sender.is_some_and(|sender| sender.is_https);
+        record.set_request(request, if is_https { "https" } else { "http" }, path);
+        record.set_route(request.method(), route);
+        if let Some(sender) = sender {
+            record.set(attribute::CLIENT_ADDRESS, sender.address.to_string());
+        }
+    });
+    span
 }
 
 #[cfg(test)]
