@@ -104,8 +104,13 @@ async fn form_fits_the_kind_of_monitor_and_tests_the_target() {
         press(&client, "details.examples summary").await;
         press_labelled(&client, "status in 200..299").await;
         wait_for("the example in the field", LIMIT, async || {
-            let value = find(&client, "#field-assertions").await.prop("value").await.unwrap();
-            if value.as_deref() == Some("status in 200..299") { Ok(()) } else { Err(value) }
+            // An error if the page was replaced in between.
+            let value = find(&client, "#field-assertions").await.prop("value").await;
+            if matches!(&value, Ok(Some(value)) if value == "status in 200..299") {
+                Ok(())
+            } else {
+                Err(value)
+            }
         })
         .await;
         press_labelled(&client, "Test now").await;
