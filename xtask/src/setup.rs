@@ -59,6 +59,22 @@ const NEEDS: &[Need] = &[
         present: || on_path("javac") && fs::exists("/usr/share/java/junit-jupiter-api.jar").unwrap_or(false),
         packages: &["default-jdk-headless", "junit5"],
     },
+    Need {
+        name: "Ruby with Sidekiq and the cache of Rails",
+        present: || {
+            step::succeeds(Command::new("ruby").args(["-rsidekiq", "-ractive_support", "-rredis", "-e", ""]))
+        },
+        packages: &["ruby", "ruby-sidekiq", "ruby-activesupport", "ruby-redis"],
+    },
+    Need {
+        name: "PHP with Laravel",
+        present: || {
+            let code = "exit(extension_loaded('redis') ? 0 : 1);";
+            let laravel = "/usr/share/php/Illuminate/autoload.php";
+            fs::exists(laravel).unwrap_or(false) && step::succeeds(Command::new("php").args(["-r", code]))
+        },
+        packages: &["php-cli", "php-redis", "php-laravel-framework"],
+    },
     Need { name: "Node.js with npm", present: || runs("node") && runs("npm"), packages: &["nodejs", "npm"] },
 ];
 

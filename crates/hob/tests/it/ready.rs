@@ -1,6 +1,7 @@
 //! Ready-made schemas, each against a real workload of its library on a real Redis.
 
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use hob_testkit::{RedisServer, node_modules, python};
@@ -22,9 +23,16 @@ fn stdout(output: &Output, code: i32) -> String {
 #[track_caller]
 fn work(script: &str, redis: &RedisServer, arguments: &[&str]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ready");
-    let program = if script.ends_with(".js") { PathBuf::from("node") } else { python() };
-    let mut command = Command::new(program);
-    command.env("NODE_PATH", node_modules()).env("NODE_NO_WARNINGS", "1");
+    let mut command = match Path::new(script).extension().and_then(OsStr::to_str) {
+        Some("js") => {
+            let mut node = Command::new("node");
+            node.env("NODE_PATH", node_modules()).env("NODE_NO_WARNINGS", "1");
+            node
+        }
+        Some("rb") => Command::new("ruby"),
+        Some("php") => Command::new("php"),
+        _ => Command::new(python()),
+    };
     command.env("PYTHONPATH", &folder).env("PYTHONDONTWRITEBYTECODE", "1");
     command.arg(folder.join(script)).arg(redis.port().to_string()).args(arguments);
     let output = command.output().expect("cannot start the script");
@@ -53,7 +61,7 @@ fn list_says_what_each_schema_is_based_on() {
     let line =
         |name: &str| list.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{list}"));
     assert!(line("bullmq ").contains("Checked against bullmq"), "{list}");
-    assert!(line("sidekiq ").contains("From its documentation"), "{list}");
+    assert!(line("spring-session ").contains("From its documentation"), "{list}");
     assert!(line("hob ").contains("Hob"), "{list}");
     let text = stdout(&schema(&["ready", "connect-redis"]), 0);
     assert!(text.contains("name    = \"connect_redis\""), "{text}");
@@ -140,6 +148,21 @@ mod slow {
     #[test]
     fn socket_io_streams_is_clean() {
         audited("socket-io-streams", 1, "socket_io.js", &["streams"]);
+    }
+
+    #[test]
+    fn sidekiq_is_clean() {
+        audited("sidekiq", 11, "sidekiq_app.rb", &[]);
+    }
+
+    #[test]
+    fn rails_cache_is_clean() {
+        audited("rails-cache", 1, "rails_cache.rb", &[]);
+    }
+
+    #[test]
+    fn laravel_is_clean() {
+        audited("laravel", 5, "laravel_app.php", &[]);
     }
 
     #[test]
