@@ -18,7 +18,9 @@ pub(crate) fn run(release: &Release, platform: &Platform, files: &Files, folder:
     let package = |name: String| folder.join(name);
     step::run("the tarball, in an empty root", script(include_str!("check_tarball.sh")).arg(folder))?;
     let newer = Release { version: format!("{}+newer", release.version), ..release.clone() };
-    let newer_package = workspace().join("target/testkit").join(debian::name(&newer, platform));
+    let scratch = workspace().join("target/testkit");
+    fs::create_dir_all(&scratch)?;
+    let newer_package = scratch.join(debian::name(&newer, platform));
     fs::write(&newer_package, debian::package(&newer, platform, files)?)
         .with_context(|| format!("cannot write {}", newer_package.display()))?;
     step::run(
