@@ -107,7 +107,10 @@ fn example() -> Result<()> {
         let mut command = cargo();
         command
             .args([task, "--target-dir", "target/examples", "--manifest-path"])
-            .arg(folder.join("Cargo.toml"));
+            .arg(folder.join("Cargo.toml"))
+            // Built once and not debugged: incremental data and debug information would only take space on the disk.
+            .env("CARGO_INCREMENTAL", "0")
+            .env("CARGO_PROFILE_DEV_DEBUG", "false");
         command
     };
     step::run("example", &mut on_example("build"))?;
