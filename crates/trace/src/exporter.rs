@@ -112,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// The next spans. Empty if the process stops and there are no more.
+    /// Waits for the next spans. Returns an empty batch when the process stops and all spans are sent.
     async fn next_batch(&mut self) -> Vec<Span> {
         let mut batch = Vec::new();
         if self.receive(&mut batch).await > 0 {
@@ -127,7 +127,7 @@ impl Worker {
         batch
     }
 
-    /// Adds spans to a batch, and returns how many. 0 if the process stops and there are no more.
+    /// Adds spans to a batch and returns how many. Returns 0 when the process stops and the queue is empty.
     async fn receive(&mut self, batch: &mut Vec<Span>) -> usize {
         let room = MAX_BATCH - batch.len();
         let Self { spans, stop, .. } = self;
