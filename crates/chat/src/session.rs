@@ -79,14 +79,15 @@ impl Session {
         credentials: Credential,
         writer: Option<SocketWriter>,
         peer: Peer,
-    ) -> Self {
+    ) -> Box<Self> {
         let config = chat.config();
         let now = Instant::now();
         let command_bucket =
             TokenBucket::new(config.commands_per_second, config.commands_per_second.saturating_mul(10), now);
         let subscribe_bucket =
             TokenBucket::new(10, config.channels_per_connection.saturating_mul(2).max(32), now);
-        Self {
+        // On the heap, because each function that it is passed to would reserve memory for it.
+        Box::new(Self {
             chat,
             config,
             client: None,
@@ -105,11 +106,11 @@ impl Session {
             command_bucket,
             subscribe_bucket,
             typing_bucket: TokenBucket::new(2, 10, now),
-        }
+        })
     }
 
     /// The client sends its commands with separate requests.
-    pub(crate) fn with_emulation(mut self, emulated: &EmulatedSession) -> Self {
+    pub(crate) fn with_emulation(mut self: Box<Self>, emulated: &EmulatedSession) -> Box<Self> {
         self.emulation = Some((emulated.id().to_owned(), emulated.node().to_owned()));
         self
     }

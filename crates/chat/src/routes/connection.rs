@@ -133,7 +133,7 @@ async fn connect_events(
 
 fn open_stream(
     chat: &Chat,
-    session: Session,
+    session: Box<Session>,
     framing: Framing,
     first: Bytes,
     stopping: Stopping,

@@ -33,7 +33,7 @@ pub(super) trait Transport {
 }
 
 /// Serves a connection until it is closed.
-pub(super) async fn serve(mut session: Session, transport: &mut impl Transport) {
+pub(super) async fn serve(mut session: Box<Session>, transport: &mut impl Transport) {
     let end = run(&mut session, transport).await;
     // Ends the session first, because sending the reason can take a long time.
     Box::pin(session.close()).await;

@@ -36,7 +36,7 @@ struct StreamTransport {
 /// Serves a connection whose first request has these commands, in the background. Returns the chunks of the response; the
 /// connection ends when they are dropped.
 pub(crate) fn serve(
-    session: Session,
+    session: Box<Session>,
     framing: Framing,
     first: Bytes,
     emulated: EmulatedSession,

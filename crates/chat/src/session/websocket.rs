@@ -21,7 +21,7 @@ struct WebSocketTransport {
 }
 
 /// Serves a connection until it is closed.
-pub(crate) async fn serve(session: Session, socket: WebSocket) {
+pub(crate) async fn serve(session: Box<Session>, socket: WebSocket) {
     let mut transport = WebSocketTransport { socket, format: session.format() };
     connection::serve(session, &mut transport).await;
 }
