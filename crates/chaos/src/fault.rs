@@ -7,7 +7,7 @@ mod redis;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use log::{FaultLog, Injected};
+pub(crate) use log::{AFTERMATH, FaultEvent, FaultLog, Origin};
 
 /// Which server a link leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -218,6 +218,11 @@ impl Fault {
                 // Sentinels promote the replica of a master that refuses writes, because it refuses PING too.
                 | Self::FullDiskOfRedis(_)
         )
+    }
+
+    /// Whether the replica of a master may be promoted.
+    pub(crate) fn may_fail_over(self) -> bool {
+        self.may_lose_writes() && !matches!(self, Self::FlushAll(_) | Self::Evict(_))
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::fault::{FaultLog, Injected, Kind, seconds};
+use crate::fault::{FaultEvent, FaultLog, Kind, Origin, seconds};
 
 /// How long before a violation faults are listed.
 const BEFORE: Duration = Duration::from_secs(120);
@@ -60,7 +60,7 @@ impl Report<'_> {
         let mut text = format!("\n{}, {} in all\n\nFaults\n", self.title, seconds(self.begun.elapsed()));
         for kind in Kind::ALL {
             let not_now = self.missing.not_now.get(&kind).copied().unwrap_or(0);
-            let done = self.faults.count(kind) - not_now;
+            let done = self.faults.count(kind, Origin::Injected) - not_now;
             let note = match (self.missing.impossible.get(&kind), not_now) {
                 (Some(reason), _) => format!("not possible here: {reason}"),
                 (None, 0) => done.to_string(),
@@ -69,6 +69,10 @@ impl Report<'_> {
                 }
             };
             let _ = writeln!(text, "  {:<42} {note}", kind.name());
+        }
+        let unplanned = self.faults.count(Kind::LossyFailover, Origin::Machine);
+        if unplanned > 0 {
+            let _ = writeln!(text, "  {:<42} {unplanned}", "failover that was not injected");
         }
         for (system, counts) in &self.counts {
             let _ = writeln!(text, "\n{system}");
@@ -86,8 +90,8 @@ impl Report<'_> {
             let since = violation.at.duration_since(self.begun);
             let _ = writeln!(text, "  {} {}: {}", seconds(since), violation.system, violation.what);
             let from = violation.at.checked_sub(BEFORE).unwrap_or(self.begun);
-            for injected in self.faults.between(from, violation.at) {
-                let _ = writeln!(text, "      after {}", describe(&injected, self.begun));
+            for event in self.faults.between(from, violation.at) {
+                let _ = writeln!(text, "      after {}", describe(&event, self.begun));
             }
         }
         if self.violations.len() > PRINTED {
@@ -97,11 +101,16 @@ impl Report<'_> {
 }
 
 /// A fault with its times since the begin of the run.
-fn describe(injected: &Injected, begun: Instant) -> String {
-    let from = seconds(injected.began.saturating_duration_since(begun));
-    match injected.ended {
-        Some(ended) => format!("{} from {from} to {}", injected.fault, seconds(ended.duration_since(begun))),
-        None => format!("{} from {from}", injected.fault),
+fn describe(event: &FaultEvent, begun: Instant) -> String {
+    let from = seconds(event.began.saturating_duration_since(begun));
+    let origin = match event.origin {
+        Origin::Injected => "",
+        Origin::Machine => ", not injected,",
+    };
+    let fault = event.fault;
+    match event.ended {
+        Some(ended) => format!("{fault}{origin} from {from} to {}", seconds(ended.duration_since(begun))),
+        None => format!("{fault}{origin} from {from}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The deployment under test: three nodes, Redis with replicas, PostgreSQL, and the links between them.
 
 mod cluster;
+mod failovers;
 pub(crate) mod links;
 mod node;
 mod sentinel;
@@ -128,6 +129,7 @@ impl World {
             traffic,
         });
         world.wait_until_whole().await?;
+        tokio::spawn(failovers::watch(Arc::downgrade(&world)));
         Ok(world)
     }
 

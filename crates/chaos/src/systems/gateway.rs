@@ -12,7 +12,7 @@ use futures_util::future::{FutureExt as _, LocalBoxFuture, join_all};
 use tokio_util::sync::CancellationToken;
 
 use self::ledger::{Ledger, Loss, exceeding};
-use crate::fault::{Fault, Injected, seconds};
+use crate::fault::{AFTERMATH, Fault, FaultEvent, seconds};
 use crate::http::{Outcome, serve};
 use crate::seed::Random;
 use crate::system::{System, pause, within};
@@ -32,8 +32,6 @@ const FLUSH: Duration = Duration::from_millis(100);
 const SLACK: Duration = Duration::from_secs(5);
 /// After this time, the totals of all nodes must be complete.
 const SETTLED_WITHIN: Duration = Duration::from_secs(45);
-/// The effect of a fault on Redis may come after its end: a replica is promoted when its master already runs again.
-const AFTERMATH: Duration = Duration::from_secs(10);
 
 /// The traffic through the gateways.
 pub(crate) struct Gateway {
@@ -125,7 +123,7 @@ impl Gateway {
             let Fault::KillNode(node) = killed.fault else { continue };
             let minute_ago = killed.began.checked_sub(Duration::from_secs(60)).unwrap_or(self.world.begun);
             let away = self.world.faults.total_between(minute_ago, killed.began);
-            let rebuilt = |other: &Injected| {
+            let rebuilt = |other: &FaultEvent| {
                 let moves = matches!(other.fault, Fault::MoveSlots(_));
                 (other.fault.may_lose_writes() || moves)
                     && other.ended.is_none_or(|ended| ended + AFTERMATH >= minute_ago)
@@ -148,11 +146,11 @@ impl Gateway {
 
     /// When Redis may have forgotten requests: each loss allows a caller its limit once more.
     fn losses(&self) -> Vec<Loss> {
-        let losing = self.world.faults.all().into_iter().filter(|injected| injected.fault.may_lose_writes());
-        let loss = |injected: Injected| Loss {
-            from: injected.began,
-            to: injected.ended.unwrap_or_else(Instant::now) + AFTERMATH,
-            times: match injected.fault {
+        let losing = self.world.faults.all().into_iter().filter(|event| event.fault.may_lose_writes());
+        let loss = |event: FaultEvent| Loss {
+            from: event.began,
+            to: event.ended.unwrap_or_else(Instant::now) + AFTERMATH,
+            times: match event.fault {
                 // Keys are deleted again and again.
                 Fault::Evict(_) => None,
                 // The master restarts, and its replica is promoted.
