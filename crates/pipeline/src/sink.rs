@@ -128,7 +128,11 @@ impl Sinks {
             if any.is_empty() && self.is_created(index).await? {
                 return Ok(total);
             }
-            let Some(lease) = self.acquire(&name).await? else { return Ok(total) };
+            let Some(lease) = self.acquire(&name).await? else {
+                // A file that stays open is locked, and the writer that has the lease could not open it.
+                self.all[index].open = None;
+                return Ok(total);
+            };
             // Read under the lease: the writer before may have written results that were waiting until then.
             let waiting = outputs::waiting(&self.database, &self.run, &name, BATCH).await?;
             let lines: Vec<&str> = waiting.iter().map(|(_, line)| line.as_str()).collect();

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hob_database::sql;
+use hob_database::{Read as _, sql};
 use hob_fixtures::every_service;
 use hob_pipeline::fake_api::{FakeApi, FakeApiConfig, Fault};
 use hob_pipeline::run::{Run, RunAction, RunState};
 use hob_pipeline::{ItemState, Pipelines};
 use hob_testkit::{LIMIT, run, wait_for};
+use hob_web::Changes;
 use tempfile::TempDir;
 
 use crate::runs::{api_config, ids_in, plan, start_run, start_run_as, wait_for_state};
-use crate::support::{NEEDS, Node, TestEnv};
+use crate::support::{NEEDS, Node, TestEnv, start};
 
 const DOCKETS: &str = "out/dockets.jsonl";
 const ENTRIES: &str = "out/entries.jsonl";
@@ -130,6 +131,46 @@ every_service! {
         assert_eq!(link_target(&node, DOCKETS), node.folder().join(&empty.file).canonicalize().unwrap());
         assert_eq!(ids_in(&node, DOCKETS), (1..=25).collect());
     }
+}
+
+/// A node whose lease on a sink has expired, such as after its process was suspended, closes the file. While it is open, it is
+/// locked, and the node that has the lease cannot write.
+#[test]
+fn node_that_lost_the_lease_closes_its_file() {
+    run(async {
+        let env = TestEnv::embedded().await;
+        let api = FakeApi::start(FakeApiConfig { dockets: 300, entries: 0, ..api_config() }).await.unwrap();
+        let first = env.node().await;
+        // Slow enough that results arrive during the whole test.
+        let started = start_run(&first.pipelines, &plan_for_files(&api).replace("1000/1m", "5/1s")).await;
+        let sink = async || {
+            let find = sql(
+                "SELECT writer, rows FROM pipeline_sink WHERE run = $1 AND sink = 'dockets' AND rows > 0",
+            );
+            env.database.optional::<(String, u64)>(find.bind(&started.id)).await.unwrap().ok_or("no results")
+        };
+        let (first_writer, _) = wait_for("results of the first node", LIMIT, &sink).await;
+        let context = env.context(env.test_store().store().clone());
+        start(&context, first.folder(), &Changes::detached(&context)).await;
+        let rows = wait_for("another writer", LIMIT, async || {
+            let (writer, rows) = sink().await?;
+            if writer != first_writer {
+                return Ok(rows);
+            }
+            let expire = sql("UPDATE pipeline_sink SET until = 0 WHERE writer = $1");
+            env.database.execute(expire.bind(&writer)).await.unwrap();
+            Err("the first node writes")
+        })
+        .await;
+        wait_for("results of the second node", LIMIT, async || {
+            let (_, now) = sink().await?;
+            if now > rows { Ok(()) } else { Err("no new results") }
+        })
+        .await;
+        let running = context.tasks.stop(LIMIT).await;
+        assert!(running.is_empty(), "{running:?} are still running");
+        first.stop().await;
+    });
 }
 
 /// A stored result does not match a plan whose step has changed.
