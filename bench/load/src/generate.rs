@@ -1,9 +1,9 @@
 //! Hob's generator in a separate process.
 
 use anyhow::Result;
-use hob_load::LocalRun;
 use hob_load::generator::Targets;
 use hob_load::plan::{Format, Plan};
+use hob_load::{LocalRun, Report};
 
 use crate::CONNECTIONS;
 
@@ -23,7 +23,7 @@ pub(crate) fn generate(url: &str, rate: u32, seconds: u64) -> Result<()> {
     let report = runtime.block_on(async {
         let mut run = LocalRun::start(plan, 0, &Targets::default(), 1).await?;
         while run.next().await.is_some() {}
-        anyhow::Ok(run.report())
+        anyhow::Ok(Report::of(&run))
     })?;
     println!("99% {}ms\n99.9% {}ms", report.latency.p99, report.latency.p999);
     anyhow::ensure!(report.failed == 0, "{} requests failed: {:?}", report.failed, report.faults);

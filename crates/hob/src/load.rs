@@ -184,7 +184,7 @@ async fn run_locally(
         print(&format!("Aborted: threshold {threshold} was missed"));
     }
     let ended = if interrupted { RunEnd::Interrupted } else { RunEnd::Completed };
-    Ok((run.report(), ended))
+    Ok((Report::of(&run), ended))
 }
 
 fn read(path: &Path) -> Result<Plan> {

@@ -5,7 +5,6 @@ mod config;
 mod database;
 mod demo;
 mod error;
-pub mod generator;
 mod keys;
 mod load;
 mod metrics;
@@ -17,19 +16,19 @@ mod run;
 
 pub use config::Config;
 pub use error::Error;
+pub use hob_load_generator::{
+    Backoffs, Fault, GeneratorSecond, HEAT_ROWS, LatencyHistogram, LatencySummary, LocalRun, Second,
+    StepSecond, ThresholdResult, TimelinePoint, Totals, generator, per_cent,
+};
 pub use keys::{Keys, MetricType, PlanId as KeyPlanId, RunType as RunTypeId, SessionId, TestId};
 pub use load::{Activity, DryRunOutcome, Load, QueueOutcome, RunRequest};
 pub use plan::cache::{Cache, CachedGroup, CachedPlan};
 pub use plan::catalog::{EditOutcome, PlanEntry, PlanId};
 pub use results::comparison::{Comparison, Group, Row};
-pub use results::histogram::{LatencyHistogram, LatencySummary};
 pub use results::report::{FaultCount, HistogramBar, Report, RunnerCount, StepReport};
-pub use results::second::{Backoffs, Fault, GeneratorSecond, Second, StepSecond};
-pub use results::totals::{HEAT_ROWS, ThresholdResult, TimelinePoint, Totals, per_cent};
 pub use run::coordinator::LiveSecond;
 pub use run::item::{RunFigures, RunItem};
 pub use run::lifecycle::Transition;
-pub use run::local::LocalRun;
 pub use run::logs::{LogLevel, LogLine, LogStream, RunLogs};
 pub use run::pending::PendingQueue;
 pub use run::views::{CurrentMetrics, LiveSample, Notification, Progress, Registration, RunStatus, RunViews};

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use hob_database::{Migrations, Page, PageRequest, UnixMs};
+use hob_load_generator::{Second, Totals};
 use hob_service::{Live, Metric, ServiceContext};
 use hob_web::{Card, Changes, MAX_SEARCH_HITS, Routes, SearchHit, Service};
 use parking_lot::Mutex;
@@ -20,8 +21,6 @@ use crate::plan::cache::{Cache, CachedPlan};
 use crate::plan::catalog::{self, EditOutcome, PlanEntry, PlanId};
 use crate::plan::{Plan, PlanSource};
 use crate::results::report::{Report, RunnerCount};
-use crate::results::second::Second;
-use crate::results::totals::Totals;
 use crate::routes::SERVICE;
 use crate::run::lifecycle::{self, Actor, InsertOutcome, NewRun, Transition};
 use crate::run::logs::{LogLevel, LogLine, RunLogs};

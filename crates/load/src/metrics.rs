@@ -1,9 +1,9 @@
 //! The metrics of load at `/metrics`.
 
+use hob_load_generator::Second;
 use hob_service::Metric;
 use metrics::{counter, gauge};
 
-use crate::results::second::Second;
 use crate::run::{Ending, Run, RunState};
 
 const RUNS: &str = "hob_load_runs";

@@ -1,9 +1,5 @@
-//! The results of a run: histograms, seconds, totals and the report.
+//! The results of a run: the report, its charts, and comparisons.
 
 pub(crate) mod charts;
-pub(crate) mod codec;
 pub(crate) mod comparison;
-pub(crate) mod histogram;
 pub(crate) mod report;
-pub(crate) mod second;
-pub(crate) mod totals;

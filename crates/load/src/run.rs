@@ -3,7 +3,6 @@
 pub(crate) mod coordinator;
 pub(crate) mod item;
 pub(crate) mod lifecycle;
-pub(crate) mod local;
 pub(crate) mod logs;
 pub(crate) mod pending;
 pub(crate) mod runner;

@@ -1,5 +1,5 @@
 //! Real servers for tests, each in a temporary folder and on its own ports: Redis, a Redis Cluster, a Sentinel set,
-//! PostgreSQL, a browser. They start quickly, can be stopped, killed, frozen and disconnected, and end with the test
+//! PostgreSQL, a browser, an HTTP server. They start quickly, can be stopped, killed, frozen and disconnected, and end with the test
 //! process, even if it is killed.
 //!
 //! Quick operations, such as starting or killing a server, block the thread. Longer ones are `async`, so that the code
@@ -15,6 +15,7 @@ mod budget;
 mod clients;
 mod database;
 mod fuzz;
+mod http_server;
 mod postgres;
 mod process;
 mod redis_server;
@@ -29,6 +30,7 @@ pub use clients::{node_modules, python, run_schemathesis};
 pub use database::TestDatabase;
 pub use fantoccini;
 pub use fuzz::fuzz;
+pub use http_server::{HttpServer, Reply};
 pub use postgres::Postgres;
 pub use process::Process;
 pub use process::port::Port;
@@ -37,4 +39,4 @@ pub use redis_server::sentinel::SentinelSet;
 pub use redis_server::{Connections, RedisOptions, RedisServer};
 pub use runtime::{KillableNode, run};
 pub use tls::Identity;
-pub use wait::{Condition, LIMIT, wait_for, wait_until};
+pub use wait::{Condition, LIMIT, repeat_until_ok, wait_for, wait_until};

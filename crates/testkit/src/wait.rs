@@ -12,6 +12,9 @@ pub const LIMIT: Duration = Duration::from_secs(30);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 
+/// How often a measurement is repeated.
+const ROUNDS: usize = 10;
+
 /// The result of a condition: `true`, `Some` or `Ok` if it holds. The last `Err` is part of the panic message.
 pub trait Condition {
     type Met;
@@ -86,4 +89,17 @@ pub fn wait_until<C: Condition>(what: impl Display, mut condition: impl FnMut() 
         }
         pause = (2 * pause).min(MAX_PAUSE);
     }
+}
+
+/// Repeats a measurement until it passes: other programs on a busy machine disturb some of its rounds, but what is wrong fails
+/// all of them.
+pub async fn repeat_until_ok(mut round: impl AsyncFnMut() -> Result<(), String>) {
+    let mut errors = Vec::new();
+    for _ in 0..ROUNDS {
+        match round().await {
+            Ok(()) => return,
+            Err(error) => errors.push(error),
+        }
+    }
+    panic!("{errors:#?}");
 }

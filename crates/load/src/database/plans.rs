@@ -1,17 +1,17 @@
 //! The tables `load_plan`, `load_plan_version` and `load_plan_file`.
 
 use hob_database::{
-    Database, Keyset, Page, PageRequest, Read, Transaction, UnixMs, ValueKind, from_row, sql,
+    Database, Error, Keyset, Page, PageRequest, Read, Transaction, UnixMs, ValueKind, from_row, sql,
 };
 
 use super::Result;
 use crate::plan::catalog::{PlanEntry, PlanId};
-use crate::plan::{Format, PlanFiles, PlanSource};
+use crate::plan::{PlanFiles, PlanSource};
 
 const NEWEST_FIRST: Keyset = Keyset::descending(&[("id", ValueKind::Int)]);
 
 struct VersionRow {
-    format: Format,
+    format: String,
     source: String,
     created_at: UnixMs,
 }
@@ -39,7 +39,7 @@ pub(crate) async fn insert_version(
     let insert = sql(
         "INSERT INTO load_plan_version (plan_id, version, format, source, created_at) VALUES ($1, $2, $3, $4, $5)",
     );
-    let insert = insert.bind(id).bind(version).bind(plan.format).bind(plan.source.as_str());
+    let insert = insert.bind(id).bind(version).bind(plan.format.to_string()).bind(plan.source.as_str());
     tx.execute(insert.bind(tx.now())).await?;
     let file = |(name, content): (&str, &str)| (id, version, name.to_owned(), content.to_owned());
     let files: Vec<_> = plan.files.iter().map(file).collect();
@@ -84,7 +84,12 @@ pub(crate) async fn version(
     let files = sql("SELECT name, content FROM load_plan_file WHERE plan_id = $1 AND version = $2");
     let files: Vec<(String, String)> = database.all(files.bind(id).bind(version)).await?;
     let files = PlanFiles::new(files.into_iter().collect());
-    Ok(Some((PlanSource { source: row.source, format: row.format, files }, row.created_at)))
+    let format = row.format.parse().map_err(|_| Error::Column {
+        column: "format".to_owned(),
+        expected: "toml or json",
+        found: row.format,
+    })?;
+    Ok(Some((PlanSource { source: row.source, format, files }, row.created_at)))
 }
 
 /// The numbers and times of the newest versions, newest first.

@@ -3,13 +3,13 @@
 use std::collections::{HashSet, VecDeque};
 
 use hob_database::{Database, Read, Transaction, UnixMs, from_row, sql};
+use hob_load_generator::{GeneratorSecond, Second, StepSecond};
 
 use super::Result;
 use crate::Error;
 use crate::keys::TestId;
 use crate::load::MAX_RUNNERS;
 use crate::plan::Plan;
-use crate::results::second::{GeneratorSecond, Second, StepSecond};
 use crate::run::Run;
 use crate::run::lifecycle::RunnerId;
 

@@ -4,6 +4,9 @@ use std::f64::consts::TAU;
 use std::time::Duration;
 
 use hob_database::{Transaction, UnixMs};
+use hob_load_generator::{
+    Bucket, Fault, GeneratorSecond, Histogram, LatencyHistogram, Second, StepSecond, Totals,
+};
 use hob_service::noise;
 
 use crate::Error;
@@ -13,10 +16,7 @@ use crate::keys::TestId;
 use crate::load::Load;
 use crate::plan::Plan;
 use crate::plan::catalog::PlanId;
-use crate::results::histogram::{Bucket, Histogram, LatencyHistogram};
 use crate::results::report::{Report, RunnerCount};
-use crate::results::second::{Fault, GeneratorSecond, Second, StepSecond};
-use crate::results::totals::Totals;
 use crate::run::lifecycle::RunnerId;
 use crate::run::{RunState, RunnerState};
 

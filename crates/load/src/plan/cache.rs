@@ -16,7 +16,7 @@ use crate::Error;
 use crate::database::plans;
 use crate::keys::{self, Keys, RunType};
 use crate::plan::catalog::PlanId;
-use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource};
+use crate::plan::{Format, Mistake, Plan, PlanFiles, PlanSource, Step};
 
 static FILL: Script = Script::with(&[STORED], include_str!("cache/fill.lua"));
 static INVALIDATE: Script = Script::with(&[STORED], include_str!("cache/invalidate.lua"));
@@ -216,7 +216,7 @@ impl Cache {
 
 fn groups(plan: &Plan, run_type: usize, plan_version: u32) -> Vec<CachedGroup> {
     let steps = |group: &str| {
-        let in_group = |step: &&crate::plan::Step| step.group.as_deref() == Some(group);
+        let in_group = |step: &&Step| step.group.as_deref() == Some(group);
         plan.steps.iter().filter(in_group).map(|step| step.name.clone()).collect()
     };
     let group = |name: &str| CachedGroup { plan_version, name: name.to_owned(), steps: steps(name) };

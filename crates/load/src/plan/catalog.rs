@@ -2,7 +2,7 @@
 
 use hob_database::{Database, UnixMs, column, from_row};
 
-use super::{Format, PlanSource};
+use super::PlanSource;
 use crate::Error;
 use crate::database::plans;
 
@@ -11,7 +11,6 @@ use crate::database::plans;
 pub struct PlanId(pub i64);
 
 column!(PlanId(i64));
-column!(Format as text);
 
 impl std::fmt::Display for PlanId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -2,12 +2,11 @@
 
 use std::ops::Range;
 
+use hob_load_generator::{LatencySummary, TimelinePoint};
 use hob_web::chart::{HeatMap, Histogram, Line, Unit};
 use hob_web::components::{Markup, Tone};
 
-use crate::results::histogram::LatencySummary;
 use crate::results::report::Report;
-use crate::results::totals::TimelinePoint;
 
 /// The charts of one report.
 #[derive(Clone, Debug)]

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
+use hob_load_generator::{LatencySummary, per_cent};
 use hob_web::components::{Quantity, Unit};
 
-use super::histogram::LatencySummary;
 use super::report::{Report, StepReport};
-use super::totals::per_cent;
 
 /// Two reports side by side.
 #[derive(Clone, Debug, PartialEq)]

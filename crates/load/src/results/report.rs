@@ -4,12 +4,13 @@ mod html;
 mod junit;
 mod text;
 
+use hob_load_generator::{
+    LatencyHistogram, LatencySummary, LocalRun, ThresholdResult, TimelinePoint, Totals, per_cent,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::plan::Plan;
-use crate::results::histogram::{LatencyHistogram, LatencySummary};
-use crate::results::totals::{ThresholdResult, TimelinePoint, Totals, per_cent};
 use crate::run::item::RunFigures;
 use crate::run::{Run, Runner};
 
@@ -120,6 +121,13 @@ pub struct HistogramBar {
 }
 
 impl Report {
+    /// The report of a run in this process.
+    #[must_use]
+    pub fn of(run: &LocalRun) -> Self {
+        let started_at = i64::try_from(run.started_at()).unwrap_or(i64::MAX);
+        Self::new(run.plan(), run.run_type(), started_at, run.totals())
+    }
+
     #[must_use]
     pub fn new(plan: &Plan, run_type: usize, started_at: i64, totals: &Totals) -> Self {
         let seconds = totals.seconds();

@@ -1,6 +1,7 @@
 //! The results of a run: `/api/v1/load/runs/{id}/{timeline,logs,report}`.
 
 use axum::extract::State;
+use hob_load_generator::{TimelinePoint, Totals};
 use hob_web::{Json, Path, Problem, Query};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -8,7 +9,6 @@ use utoipa::{IntoParams, ToSchema};
 use super::{find_run, parse_run_id};
 use crate::load::Load;
 use crate::results::report::Report;
-use crate::results::totals::{TimelinePoint, Totals};
 use crate::run::logs::{LogLine, LogStream};
 
 const MAX_LINES: u32 = 1000;

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
+use hob_load_generator::{TimelinePoint, Totals};
 use hob_service::Task;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
@@ -20,7 +21,6 @@ use crate::load::Load;
 use crate::metrics;
 use crate::plan::Plan;
 use crate::results::report::{Report, RunnerCount};
-use crate::results::totals::{TimelinePoint, Totals};
 
 /// The time from the decision to start until the start. Every runner has to read the decision within this time.
 const START_LEAD: Duration = Duration::from_millis(700);

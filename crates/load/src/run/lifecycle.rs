@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use hob_database::{Database, Transaction, UnixMs};
+use hob_load_generator::Second;
 
 use super::views::Progress;
 use super::{Ending, Run, RunEvent, RunState, RunnerState};
@@ -11,7 +12,6 @@ use crate::database::{plans, runners, runs, seconds};
 use crate::keys::TestId;
 use crate::plan::catalog::PlanId;
 use crate::results::report::Report;
-use crate::results::second::Second;
 
 /// A run to insert.
 #[derive(Clone, Debug)]

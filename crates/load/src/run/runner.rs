@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hob_load_generator::Second;
 use serde::Serialize;
 
 use super::lifecycle::{self, Membership, RunnerId};
@@ -14,7 +15,6 @@ use crate::generator::{Generator, Job, ResolvedTargets, Share};
 use crate::load::Load;
 use crate::metrics;
 use crate::plan::Plan;
-use crate::results::second::Second;
 
 /// How often a runner reads the state of its run. A cancellation takes effect within two of these.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use hob_database::UnixMs;
+use hob_load_generator::{TimelinePoint, per_cent};
 use hob_store::Key;
 use hob_store::repair::{self, KeyType, STORED};
 use hob_store::{Call, FromRedisValue, Reply, Script, Store, cmd};
@@ -11,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::keys::{Keys, MetricType, SessionId, TestId};
-use crate::results::totals::{TimelinePoint, per_cent};
 use crate::run::{PublicStatus, Run, RunState};
 
 static PUBLISH: Script = Script::with(&[STORED], include_str!("views/publish.lua"));

@@ -9,7 +9,7 @@ use hob_fixtures::{TestApp, TestContext};
 use hob_load::{Config, Keys, Load, LogLevel, LogLine, RunState};
 use hob_service::{Live, Period};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, wait_for};
+use hob_testkit::{HttpServer, LIMIT, Reply, wait_for};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio_tungstenite::connect_async;
@@ -17,12 +17,11 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use crate::kit::{NEEDS, plan, queue_node, worker_config};
-use crate::server::{Reply, TestServer};
 
 pub(crate) struct Site {
     pub(crate) app: TestApp,
     load: Load,
-    pub(crate) server: TestServer,
+    pub(crate) server: HttpServer,
     context: TestContext,
 }
 
@@ -36,7 +35,7 @@ impl Site {
         let load = Load::open(context.context(), Live::fixed(config)).await.unwrap();
         let app = TestApp::start(context.context(), load.routes()).await;
         load.start(app.web().changes());
-        let server = TestServer::start(|n| {
+        let server = HttpServer::start(|n| {
             if n % 10 == 3 {
                 Reply::Raw(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n".to_vec())
             } else {

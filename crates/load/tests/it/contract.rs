@@ -11,10 +11,9 @@ use hob_load::{
     Registration, RunRequest, RunState, RunStatus, SessionId, TestId,
 };
 use hob_store::{BusEvent, ChannelFilter, cmd};
-use hob_testkit::{LIMIT, wait_for};
+use hob_testkit::{HttpServer, LIMIT, Reply, wait_for};
 
 use crate::kit::{NEEDS, add, plan, queue, queue_node, run, wait_for_state, worker_node};
-use crate::server::{Reply, TestServer};
 
 fn keys(context: &TestContext) -> Keys {
     Keys::new(context.layout)
@@ -50,13 +49,13 @@ async fn end_earlier(context: &TestContext, id: &TestId, by: Duration) {
 }
 
 /// Waits until the server receives requests.
-async fn wait_for_traffic(server: &TestServer) {
+async fn wait_for_traffic(server: &HttpServer) {
     let before = server.requests();
     wait_for("requests", LIMIT, async || server.requests() > before + 30).await;
 }
 
 /// Waits for a second without requests; returns how long after `requested_at` the last one arrived.
-async fn time_to_stop(server: &TestServer, requested_at: Instant) -> Duration {
+async fn time_to_stop(server: &HttpServer, requested_at: Instant) -> Duration {
     let last = wait_for("a second without requests", LIMIT, async || {
         let last = server.last()?;
         (last.max(requested_at).elapsed() > Duration::from_secs(1)).then_some(last)
@@ -71,7 +70,7 @@ every_service! {
     /// L5 L7: shared keys that another client has replaced by another type are written again.
     async fn keys_of_the_wrong_type_do_not_stop_a_run(context: TestContext) {
         let load = worker_node(context.context()).await;
-        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let server = HttpServer::start(|_| Reply::After(Duration::from_millis(1)));
         let plan = add(&load, &server.url(""), 10, "1s").await;
         let keys = keys(&context);
         for shard in keys.space().shards() {
@@ -101,7 +100,7 @@ every_service! {
 
     /// L1 L2 L3 L5 L8 L9 L11
     async fn documented_keys_show_a_run_and_are_cleaned_up_after_it(context: TestContext) {
-        let server = TestServer::start(|n| if n.is_multiple_of(10) { Reply::Raw(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec()) } else { Reply::After(Duration::from_millis(5)) });
+        let server = HttpServer::start(|n| if n.is_multiple_of(10) { Reply::Raw(b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n".to_vec()) } else { Reply::After(Duration::from_millis(5)) });
         let load = worker_node(context.context()).await;
         // The run must not end before its keys are read, even if the machine stalls.
         let plan = add(&load, &server.url(""), 50, "10s").await;
@@ -369,7 +368,7 @@ every_service! {
 
     /// L10: each run type reads its users from a file of the plan.
     async fn users_of_a_run_type_come_from_a_file(context: TestContext) {
-        let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+        let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
         let load = worker_node(context.context()).await;
         let source = plan(&server.url(""), 4, "1s");
         let inline = "users = [{ login = \"ann\" }, { login = \"bob\" }]";
@@ -400,7 +399,7 @@ every_service! {
 
     /// L4: the documented example.
     async fn connected_users_are_logged(context: TestContext) {
-        let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+        let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
         let load = worker_node(context.context()).await;
         let plan = add(&load, &server.url(""), 5, "1s").await;
         let mut logs = Vec::new();
@@ -422,7 +421,7 @@ every_service! {
 
     /// L9: losing the data of the store during a run loses no measurement.
     async fn run_survives_the_loss_of_the_store(context: TestContext) {
-        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let server = HttpServer::start(|_| Reply::After(Duration::from_millis(1)));
         let load = worker_node(context.context()).await;
         let plan = add(&load, &server.url(""), 40, "3s").await;
         let id = queue(&load, plan, RunRequest::default()).await;
@@ -438,7 +437,7 @@ every_service! {
     }
 
     async fn runners_on_several_nodes_share_the_load_and_start_together(context: TestContext) {
-        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let server = HttpServer::start(|_| Reply::After(Duration::from_millis(1)));
         let load = worker_node(context.context()).await;
         let others = [context.another_node().await, context.another_node().await];
         let _others = [worker_node(&others[0]).await, worker_node(&others[1]).await];
@@ -464,7 +463,7 @@ every_service! {
     /// The target receives its last request at most a second after a pause or a cancellation. A busy machine may take longer
     /// a few times, but not every time.
     async fn requests_stop_within_a_second(context: TestContext) {
-        let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+        let server = HttpServer::start(|_| Reply::After(Duration::from_millis(1)));
         let load = worker_node(context.context()).await;
         let plan = add(&load, &server.url(""), 100, "10m").await;
         let mut stopped = Vec::new();

@@ -4,13 +4,13 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::api::Site;
-use crate::server::{Reply, TestServer};
+use hob_testkit::{HttpServer, Reply};
 
 const PATH: &str = "/api/v1/load/plans/dry-run";
 
 /// A server that answers with a token.
-pub(crate) fn token_server() -> TestServer {
-    TestServer::start(|_| {
+pub(crate) fn token_server() -> HttpServer {
+    HttpServer::start(|_| {
         let body = r#"{"token": "abc"}"#;
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
         Reply::Raw(format!("{head}{body}").into_bytes())

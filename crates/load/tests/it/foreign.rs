@@ -7,18 +7,17 @@ use hob_fixtures::{Exception, ForeignClient, Layout, TestApp, TestContext};
 use hob_load::{Config, KeyPlanId, Keys, Load, LogStream, RunRequest, RunState, SessionId};
 use hob_service::Live;
 use hob_store::cmd;
-use hob_testkit::{LIMIT, wait_for};
+use hob_testkit::{HttpServer, LIMIT, Reply, wait_for};
 use hob_web::Service as _;
 
 use crate::kit::{NEEDS, add, queue, run, wait_for_state, worker_config};
-use crate::server::{Reply, TestServer};
 
 async fn runs_are_not_affected(context: TestContext) {
     let config = Config { max_concurrent_runs: 2, ..worker_config() };
     let load = Load::open(context.context(), Live::fixed(config)).await.unwrap();
     let app = TestApp::start(context.context(), load.routes()).await;
     load.start(app.web().changes());
-    let server = TestServer::start(|n| {
+    let server = HttpServer::start(|n| {
         if n % 3 == 0 {
             Reply::Raw(b"HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n".to_vec())
         } else {

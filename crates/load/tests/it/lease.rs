@@ -10,7 +10,7 @@ use hob_testkit::{LIMIT, TestDatabase, wait_for};
 use hob_web::{Service as _, Web};
 
 use crate::kit::{NEEDS, add, queue, wait_for_state, worker_config};
-use crate::server::{Reply, TestServer};
+use hob_testkit::{HttpServer, Reply};
 
 const RATE: u64 = 20;
 const SECONDS: u64 = 4;
@@ -30,7 +30,7 @@ fn run_with_missing_requests_is_not_completed() {
         let config = Config { lease: Period::from_millis(800), ..worker_config() };
         let load = Load::open(&context, Live::fixed(config)).await.unwrap();
         load.start(Web::open(&context, Live::fixed(hob_web::Config::default())).unwrap().changes());
-        let target = TestServer::start(|_| Reply::After(Duration::ZERO));
+        let target = HttpServer::start(|_| Reply::After(Duration::ZERO));
         let plan = add(&load, &target.url(""), u32::try_from(RATE).unwrap(), &format!("{SECONDS}s")).await;
         let id = queue(&load, plan, RunRequest::default()).await;
         wait_for_state(&load, &id, RunState::Running).await;

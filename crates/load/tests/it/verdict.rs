@@ -6,8 +6,7 @@ use hob_load::generator::Targets;
 use hob_load::plan::{Format, Plan};
 use hob_load::{LocalRun, Report};
 
-use crate::accuracy::repeat_until_ok;
-use crate::server::{Reply, TestServer};
+use hob_testkit::{HttpServer, Reply, repeat_until_ok};
 
 /// Nothing listens on this port.
 const DEAD: &str = "http://127.0.0.1:1";
@@ -23,7 +22,7 @@ fn plan(target: &str, load: &str, thresholds: &str) -> Plan {
 async fn report(plan: Plan) -> Report {
     let mut local = LocalRun::start(plan, 0, &Targets::default(), 1).await.unwrap();
     while local.next().await.is_some() {}
-    local.report()
+    Report::of(&local)
 }
 
 #[tokio::test]
@@ -46,7 +45,7 @@ async fn failed_requests_do_not_count_as_fast_ones() {
 
 #[tokio::test]
 async fn latency_is_that_of_successful_requests() {
-    let server = TestServer::start(|n| {
+    let server = HttpServer::start(|n| {
         if n % 2 == 0 {
             Reply::Raw(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n".to_vec())
         } else {
@@ -65,7 +64,7 @@ async fn latency_is_that_of_successful_requests() {
 async fn plan_without_an_error_threshold_fails_above_the_default() {
     let dead = report(plan(DEAD, "rate = 10, for = '1s'", "'rate > 1/s'")).await;
     assert!(!dead.passed() && dead.text().contains("✗ error_rate <= 5% (default)"), "{}", dead.text());
-    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+    let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
     let healthy = report(plan(&server.url(""), "rate = 10, for = '1s'", "")).await;
     assert!(
         healthy.passed() && healthy.text().contains("✓ error_rate <= 5% (default)"),
@@ -77,7 +76,7 @@ async fn plan_without_an_error_threshold_fails_above_the_default() {
 /// 81 requests in 2 s are not 27 per second.
 #[tokio::test]
 async fn rate_of_an_aborted_run_uses_the_time_that_it_ran() {
-    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+    let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
     repeat_until_ok(async || {
         let abort = "{ that = 'rate > 1000/s', abort_after = '2s' }";
         let report = report(plan(&server.url(""), "rate = 40, for = '60s'", abort)).await;

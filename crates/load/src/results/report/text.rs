@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use hob_load_generator::LatencySummary;
+
 use super::Report;
-use crate::results::histogram::LatencySummary;
 
 const WIDTH: usize = 44;
 

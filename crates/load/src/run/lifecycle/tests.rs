@@ -1,6 +1,7 @@
 //! Claims, fences and rows: tests that play the part of a node that dies.
 
 use hob_fixtures::{Needs, TestContext, every_service};
+use hob_load_generator::{Fault, LatencyHistogram, StepSecond};
 use hob_service::Live;
 use hob_testkit::{LIMIT, wait_for};
 use hob_web::Service as _;
@@ -9,10 +10,7 @@ use hob_web::Web;
 use hob_database::sql;
 
 use super::*;
-use crate::generator::meter::{Meter, RequestOutcome};
 use crate::plan::PlanSource;
-use crate::results::histogram::LatencyHistogram;
-use crate::results::second::{Fault, StepSecond};
 use crate::{Config, Load, PublicStatus, QueueOutcome, RunRequest};
 
 const NEEDS: Needs = Needs {
@@ -39,39 +37,41 @@ fn second(at: u32) -> Second {
     Second { second: at, steps: [(0, step)].into(), ..Second::default() }
 }
 
-/// Requests of four seconds and three steps, from a few microseconds to some seconds: the end of each after the start, its
-/// step, and its outcome.
-fn requests() -> impl Iterator<Item = (Duration, usize, RequestOutcome)> {
+/// Requests of four seconds and three steps, from a few microseconds to some seconds: the second, the step, and what was
+/// measured.
+fn requests() -> impl Iterator<Item = (usize, u16, StepSecond)> {
     let mut state = 1_u64;
     let mut draw = move |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    (0..4_000_u64).map(move |n| {
-        let actual = Duration::from_micros(draw(10_u64.pow(1 + (n % 7) as u32)));
-        let fault = n.is_multiple_of(11).then(|| Fault::Status(500 + (n % 3) as u16));
-        let outcome = RequestOutcome {
-            intended: actual * 2,
-            actual,
-            fault,
-            bytes_in: draw(1000),
-            bytes_out: draw(100),
+    (0..4_000).map(move |n: usize| {
+        let actual_us = draw(10_u64.pow(1 + (n % 7) as u32));
+        let latency = |us| LatencyHistogram::from_iter([(us, 1)]);
+        let traffic = StepSecond { bytes_in: draw(1000), bytes_out: draw(100), ..StepSecond::default() };
+        let request = if n.is_multiple_of(11) {
+            let faults = [(Fault::Status(500 + (n % 3) as u16), 1)].into();
+            StepSecond { failures: latency(actual_us * 2), failed: 1, faults, ..traffic }
+        } else {
+            StepSecond { intended: latency(actual_us * 2), actual: latency(actual_us), ..traffic }
         };
-        (Duration::from_millis(n), draw(3) as usize, outcome)
+        (n / 1000, draw(3) as u16, request)
     })
 }
 
 /// The measurements of one of `runners` runners, which share the requests evenly.
 fn measured(runners: u64, runner: u64) -> Vec<Second> {
-    let start = std::time::Instant::now();
-    let mut meter = Meter::new(crate::generator::Control::new().clock(start), 3);
-    for (n, (at, step, outcome)) in (0..).zip(requests()) {
+    let mut seconds: Vec<Second> = (0..4).map(Second::new).collect();
+    for second in &mut seconds {
+        (second.generator.ran, second.generator.active_users) = (Duration::from_secs(1), 7 / runners);
+    }
+    for (n, (at, step, request)) in (0..).zip(requests()) {
         if n % runners == runner {
-            meter.record(start + at, step, outcome, 7 / runners);
-            meter.record_slip(outcome.actual / 10);
+            seconds[at].generator.slip.merge(&request.actual);
+            seconds[at].steps.entry(step).or_default().merge(&request);
         }
     }
-    meter.finish(start + Duration::from_secs(4), 7 / runners)
+    seconds
 }
 
 every_service! {
@@ -122,9 +122,9 @@ every_service! {
         }
         let mut all = LatencyHistogram::default();
         merged.iter().flat_map(|second| second.steps.values()).for_each(|step| all.merge(&step.actual));
-        let plain = requests().filter(|(_, _, outcome)| outcome.fault.is_none());
-        let plain = plain.map(|(_, _, outcome)| (outcome.actual.as_micros() as u64, 1));
-        assert_eq!(all, plain.collect());
+        let mut plain = LatencyHistogram::default();
+        requests().for_each(|(_, _, request)| plain.merge(&request.actual));
+        assert_eq!(all, plain);
     }
 
     /// L9: with the highest number of runners and steps.

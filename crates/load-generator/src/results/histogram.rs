@@ -6,8 +6,8 @@ use serde::Serialize;
 /// Buckets of three significant digits.
 const BITS: u32 = 10;
 
-pub(crate) type Bucket = hob_histogram::Bucket<BITS>;
-pub(crate) type Histogram = hob_histogram::Histogram<BITS>;
+pub type Bucket = hob_histogram::Bucket<BITS>;
+pub type Histogram = hob_histogram::Histogram<BITS>;
 pub(crate) type Recorder = hob_histogram::Recorder<BITS>;
 
 /// Latencies in microseconds: a histogram with three significant digits, and the exact sum, minimum and maximum.
@@ -20,8 +20,8 @@ pub struct LatencyHistogram {
 }
 
 /// Percentiles of a latency, in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[schema(as = LoadSummary)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LoadSummary))]
 pub struct LatencySummary {
     pub min: f64,
     pub mean: f64,
@@ -36,7 +36,7 @@ pub struct LatencySummary {
 impl LatencyHistogram {
     /// The sum, minimum and maximum are exact.
     #[must_use]
-    pub(crate) fn new(histogram: Histogram, sum_us: u64, min_us: u64, max_us: u64) -> Self {
+    pub fn new(histogram: Histogram, sum_us: u64, min_us: u64, max_us: u64) -> Self {
         Self { histogram, sum_us, min_us, max_us }
     }
 
@@ -109,7 +109,6 @@ impl LatencyHistogram {
 }
 
 /// Each latency, and how often it was measured.
-#[cfg(test)]
 impl FromIterator<(u64, u64)> for LatencyHistogram {
     fn from_iter<I: IntoIterator<Item = (u64, u64)>>(latencies: I) -> Self {
         let mut all = Self::default();

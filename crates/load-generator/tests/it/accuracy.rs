@@ -4,17 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_load::generator::{Generator, Job, Share, Targets};
-use hob_load::plan::{LoadModel, Plan};
-use hob_load::{LatencyHistogram, Totals};
+use hob_load_generator::generator::{Generator, Job, Share, Targets};
+use hob_load_generator::plan::{LoadModel, Plan};
+use hob_load_generator::{LatencyHistogram, Totals};
 
 use crate::probe::{LatencyProbe, RoundTrips};
-use crate::server::{Reply, TestServer};
+use hob_testkit::{HttpServer, Reply, repeat_until_ok};
 
 const QUANTILES: [f64; 3] = [0.5, 0.99, 0.999];
-/// Other programs delay requests and the probe at different times, so a round that fails is repeated. A generator that
-/// measures wrongly fails all rounds.
-const ROUNDS: usize = 10;
 
 /// Runs a plan to its end.
 pub(crate) async fn run(plan: &Plan, threads: u32) -> Totals {
@@ -56,18 +53,6 @@ fn compare(
     Ok(())
 }
 
-/// Repeats a round until it passes.
-pub(crate) async fn repeat_until_ok(mut round: impl AsyncFnMut() -> Result<(), String>) {
-    let mut errors = Vec::new();
-    for _ in 0..ROUNDS {
-        match round().await {
-            Ok(()) => return,
-            Err(error) => errors.push(error),
-        }
-    }
-    panic!("{errors:#?}");
-}
-
 const SHORT: Duration = Duration::from_secs(3);
 /// Few, because closed users that are served together stay together and delay each other, most of all in a debug build.
 const USERS: u32 = 4;
@@ -76,7 +61,7 @@ async fn open_and_closed(behaviour: fn(u64) -> Reply) {
     for (load, together) in [(LoadModel::rate(400.0, SHORT, 500), 1), (LoadModel::users(USERS, SHORT), USERS)]
     {
         repeat_until_ok(async || {
-            let (server, probe) = (TestServer::start(behaviour), LatencyProbe::start());
+            let (server, probe) = (HttpServer::start(behaviour), LatencyProbe::start());
             let totals = run(&Plan::quick(&server.url("/"), load.clone()).unwrap(), 1).await;
             let round_trips = probe.finish();
             compare(totals.actual(), server.latencies(), &round_trips, together)?;
@@ -112,7 +97,7 @@ async fn one_slow_request_in_200_is_measured() {
 const FREEZE: Duration = Duration::from_secs(2);
 
 /// Runs a plan against a server that freezes two seconds after the start.
-async fn run_frozen(server: &TestServer, load: LoadModel, start: Instant) -> (Totals, RoundTrips) {
+async fn run_frozen(server: &HttpServer, load: LoadModel, start: Instant) -> (Totals, RoundTrips) {
     let (plan, probe) = (Plan::quick(&server.url("/"), load).unwrap(), LatencyProbe::start());
     let freeze = async {
         tokio::time::sleep_until((start + Duration::from_secs(2)).into()).await;
@@ -129,7 +114,7 @@ async fn freeze_counts_for_all_arrivals_during_it() {
     let (rate, duration) = (200.0, Duration::from_secs(8));
     for max_users in [10, 1000] {
         repeat_until_ok(async || {
-            let server = TestServer::start(|_| Reply::After(Duration::from_millis(30)));
+            let server = HttpServer::start(|_| Reply::After(Duration::from_millis(30)));
             let start = Instant::now() + Duration::from_millis(20);
             let (totals, round_trips) =
                 run_frozen(&server, LoadModel::rate(rate, duration, max_users), start).await;
@@ -161,7 +146,7 @@ async fn freeze_counts_for_all_arrivals_during_it() {
 #[tokio::test]
 async fn closed_users_measure_a_freeze_correctly() {
     repeat_until_ok(async || {
-        let server = TestServer::start(|_| Reply::After(Duration::from_millis(30)));
+        let server = HttpServer::start(|_| Reply::After(Duration::from_millis(30)));
         let start = Instant::now() + Duration::from_millis(20);
         let (totals, round_trips) =
             run_frozen(&server, LoadModel::users(USERS, Duration::from_secs(6)), start).await;

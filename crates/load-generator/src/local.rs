@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::Error;
-use crate::generator::{Generator, Job, Share, Targets};
+use crate::generator::{Generator, Job, Share, TargetError, Targets};
 use crate::plan::Plan;
-use crate::results::report::Report;
 use crate::results::totals::Totals;
 
 /// The time that the threads have to get ready.
@@ -19,8 +17,17 @@ pub struct LocalRun {
     run_type: usize,
     generator: Generator,
     totals: Totals,
-    started_at: i64,
+    started_at: u64,
     aborted: Option<String>,
+}
+
+/// Why a run could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    #[error("cannot start the generator: {0}")]
+    Generator(#[from] std::io::Error),
 }
 
 impl LocalRun {
@@ -38,9 +45,8 @@ impl LocalRun {
             targets,
         };
         let generator = Generator::start(&job)?;
-        let started_at = jiff::Timestamp::now().as_millisecond();
         let totals = Totals::new(&plan);
-        Ok(Self { plan, run_type, generator, totals, started_at, aborted: None })
+        Ok(Self { plan, run_type, generator, totals, started_at: hob_units::unix_ms(), aborted: None })
     }
 
     /// Waits for the next second and returns the totals; `None` when the run has ended.
@@ -64,14 +70,27 @@ impl LocalRun {
         &self.plan
     }
 
+    /// The index of the run type in [`Plan::run_types`].
+    #[must_use]
+    pub fn run_type(&self) -> usize {
+        self.run_type
+    }
+
+    /// In Unix milliseconds.
+    #[must_use]
+    pub fn started_at(&self) -> u64 {
+        self.started_at
+    }
+
+    /// Everything that was measured so far.
+    #[must_use]
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
     /// The threshold that aborted the run.
     #[must_use]
     pub fn aborted(&self) -> Option<&str> {
         self.aborted.as_deref()
-    }
-
-    #[must_use]
-    pub fn report(&self) -> Report {
-        Report::new(&self.plan, self.run_type, self.started_at, &self.totals)
     }
 }

@@ -30,8 +30,8 @@ pub struct Totals {
 }
 
 /// One second of the timeline.
-#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[schema(as = LoadPoint)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LoadPoint))]
 pub struct TimelinePoint {
     pub second: u32,
     pub requests: u64,
@@ -52,8 +52,8 @@ fn whole_second() -> u32 {
 }
 
 /// The result of a threshold.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize, utoipa::ToSchema)]
-#[schema(as = LoadVerdict)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LoadVerdict))]
 pub struct ThresholdResult {
     pub threshold: String,
     /// Without a value, the threshold is missed: no request has the measured property.

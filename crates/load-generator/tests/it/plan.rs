@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_load::plan::{Format, LoadModel, Plan};
+use hob_load_generator::plan::{Format, LoadModel, Plan};
 
 const PLAN: &str = r#"name = "shop"
 target = "http://127.0.0.1:8080"

@@ -1,31 +1,36 @@
-//! A server with a configurable latency per request and a log of its requests.
+//! An HTTP server with a configurable latency per request and a log of its requests.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use std::sync::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The reply to the `n`-th request.
-pub(crate) type Behaviour = Arc<dyn Fn(u64) -> Reply + Send + Sync>;
+type Behaviour = Arc<dyn Fn(u64) -> Reply + Send + Sync>;
 
-pub(crate) enum Reply {
+/// How the server answers a request.
+#[derive(Clone, Debug)]
+pub enum Reply {
+    /// With status 200, this long after the request.
     After(Duration),
     /// Sends these bytes.
     Raw(Vec<u8>),
+    /// Closes the connection.
     Close,
 }
 
-pub(crate) struct TestServer {
-    pub(crate) address: SocketAddr,
+/// The server. It runs until the process ends.
+#[derive(Debug)]
+pub struct HttpServer {
+    pub address: SocketAddr,
     log: Arc<Log>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Log {
     requests: AtomicU64,
     /// When each request was received, and when its response was ready.
@@ -35,9 +40,9 @@ struct Log {
     frozen_until: Mutex<Option<Instant>>,
 }
 
-impl TestServer {
+impl HttpServer {
     /// Runs on its own thread and runtime, so that the generator does not delay it.
-    pub(crate) fn start(behaviour: impl Fn(u64) -> Reply + Send + Sync + 'static) -> Self {
+    pub fn start(behaviour: impl Fn(u64) -> Reply + Send + Sync + 'static) -> Self {
         let log = Arc::new(Log::default());
         let (bound, address) = mpsc::channel();
         let serving = Arc::clone(&log);
@@ -56,36 +61,36 @@ impl TestServer {
         Self { address: address.recv().unwrap(), log }
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    pub(crate) fn requests(&self) -> u64 {
+    pub fn requests(&self) -> u64 {
         self.log.requests.load(Ordering::SeqCst)
     }
 
     /// The first 1000 requests, head and body.
-    pub(crate) fn received(&self) -> Vec<String> {
+    pub fn received(&self) -> Vec<String> {
         self.log.received.lock().unwrap().clone()
     }
 
     /// The time from each request to its response.
-    pub(crate) fn latencies(&self) -> Vec<Duration> {
+    pub fn latencies(&self) -> Vec<Duration> {
         self.log.spans.lock().unwrap().iter().map(|(received, responded)| *responded - *received).collect()
     }
 
     /// When each response was ready.
-    pub(crate) fn response_times(&self) -> Vec<Instant> {
+    pub fn response_times(&self) -> Vec<Instant> {
         self.log.spans.lock().unwrap().iter().map(|(_, responded)| *responded).collect()
     }
 
     /// When the newest request arrived.
-    pub(crate) fn last(&self) -> Option<Instant> {
+    pub fn last(&self) -> Option<Instant> {
         *self.log.last.lock().unwrap()
     }
 
     /// Sends no response for a while.
-    pub(crate) fn freeze(&self, duration: Duration) {
+    pub fn freeze(&self, duration: Duration) {
         *self.log.frozen_until.lock().unwrap() = Some(Instant::now() + duration);
     }
 }

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
-use utoipa::ToSchema;
 
 use super::context::WorkerContext;
 use super::user::{User, view};
@@ -20,8 +19,8 @@ const MAX_DURATION: Duration = Duration::from_secs(20);
 const MAX_CHARS: usize = 500;
 
 /// The result of a dry run.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = LoadDryRun)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LoadDryRun))]
 pub struct DryRun {
     /// The name of the plan.
     pub plan: String,
@@ -33,8 +32,8 @@ pub struct DryRun {
 }
 
 /// A request of a dry run, and its response.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = LoadDryRunStep)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LoadDryRunStep))]
 pub struct DryRunStep {
     pub scenario: String,
     pub step: String,
@@ -55,16 +54,16 @@ pub struct DryRunStep {
 }
 
 /// A check of a response.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = LoadDryRunCheck)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LoadDryRunCheck))]
 pub struct DryRunCheck {
     pub check: String,
     pub passed: bool,
 }
 
 /// A variable that a step sets.
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[schema(as = LoadDryRunValue)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema), schema(as = LoadDryRunValue))]
 pub struct DryRunValue {
     pub name: String,
     /// Null if the response does not have it.

@@ -1,6 +1,6 @@
 //! Mutated and hostile plans are read or rejected in bounded time and memory.
 
-use hob_load::plan::{Format, Plan};
+use hob_load_generator::plan::{Format, Plan};
 use hob_testkit::fuzz;
 
 const TOML: &str = r#"name = "shop"

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use hob_load::Fault;
-use hob_load::plan::{Format, Plan, PlanFiles, PlanSource};
+use hob_load_generator::Fault;
+use hob_load_generator::plan::{Format, Plan, PlanFiles, PlanSource};
 use rustls::ServerConfig;
 use rustls_pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

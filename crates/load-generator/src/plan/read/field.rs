@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hob_service::Period;
+use hob_units::Period;
 
 use crate::plan::{Plan, ThinkTime};
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hob_load::generator::{Generator, Job, Share, Targets};
-use hob_load::plan::{Format, LoadModel, Plan};
-use hob_load::{Fault, LocalRun, Second, Totals};
-use hob_testkit::{LIMIT, wait_for};
+use hob_load_generator::generator::{Generator, Job, Share, Targets};
+use hob_load_generator::plan::{Format, LoadModel, Plan};
+use hob_load_generator::{Fault, LocalRun, Second, Totals};
 
-use crate::accuracy::{repeat_until_ok, run};
-use crate::server::{Reply, TestServer};
+use crate::accuracy::run;
+use hob_testkit::{HttpServer, LIMIT, Reply, repeat_until_ok, wait_for};
 
 fn raw(text: &str) -> Reply {
     Reply::Raw(text.as_bytes().to_vec())
@@ -25,7 +24,7 @@ fn faults(totals: &Totals, step: usize) -> Vec<Fault> {
 
 #[tokio::test]
 async fn values_cookies_and_users_are_sent_in_later_requests() {
-    let server = TestServer::start(|n| match n {
+    let server = HttpServer::start(|n| match n {
         0 => raw(
             "HTTP/1.1 200 OK\r\nset-cookie: session=s1; Path=/\r\nx-next: 42\r\ncontent-length: 17\r\n\r\n\
              {\"token\": \"t-99\"}",
@@ -83,7 +82,7 @@ async fn each_failure_is_counted_by_its_reason() {
     ] {
         // The others get a response, which a busy machine may delay.
         let timeout = if fault == Fault::Timeout { "200ms" } else { "30s" };
-        let server = TestServer::start(move |_| behaviour());
+        let server = HttpServer::start(move |_| behaviour());
         let plan = read(&format!(
             r#"
             name = "f"
@@ -107,7 +106,7 @@ async fn each_failure_is_counted_by_its_reason() {
 
 #[tokio::test]
 async fn status_of_400_or_above_fails_unless_expected() {
-    let server = TestServer::start(|_| raw("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"));
+    let server = HttpServer::start(|_| raw("HTTP/1.1 404 No\r\ncontent-length: 0\r\n\r\n"));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\nload = {{ rate = 1, for = '1s' }}\n\
          step = [{{ name = 'a', request = 'GET /', expect = {{ status = 404 }} }}, {{ name = 'b', request = 'GET /' }}]",
@@ -121,7 +120,7 @@ async fn status_of_400_or_above_fails_unless_expected() {
 #[tokio::test]
 async fn closed_idle_connection_is_not_an_error() {
     // Closes the connection after every response in spite of keep-alive.
-    let server = TestServer::start(|n| match n % 2 {
+    let server = HttpServer::start(|n| match n % 2 {
         0 => raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
         _ => Reply::Close,
     });
@@ -140,7 +139,7 @@ async fn shares_of_a_plan_add_up_to_the_whole() {
         step = [{ name = 'b', request = 'GET /ramp/${iteration}/${id}' }]";
     let mut paths = Vec::new();
     for (runners, threads) in [(1, 1), (3, 2)] {
-        let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+        let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
         let plan = Arc::new(read(&plan.replace("TARGET", &server.url(""))));
         let targets = Targets::default().resolve(&plan, 0).await.unwrap();
         let start = Instant::now();
@@ -170,7 +169,7 @@ async fn shares_of_a_plan_add_up_to_the_whole() {
 
 #[tokio::test]
 async fn pause_holds_requests_and_stop_ends_them() {
-    let server = TestServer::start(|_| Reply::After(Duration::from_millis(1)));
+    let server = HttpServer::start(|_| Reply::After(Duration::from_millis(1)));
     let plan = Plan::quick(&server.url("/"), LoadModel::rate(200.0, Duration::from_secs(600), 50)).unwrap();
     let plan = Arc::new(plan);
     let targets = Targets::default().resolve(&plan, 0).await.unwrap();
@@ -206,7 +205,7 @@ async fn pause_holds_requests_and_stop_ends_them() {
 
 #[tokio::test]
 async fn number_of_users_follows_the_stages() {
-    let server = TestServer::start(|_| Reply::After(Duration::from_millis(20)));
+    let server = HttpServer::start(|_| Reply::After(Duration::from_millis(20)));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\n\
          load = {{ stages = [{{ users = 8, for = '2s' }}, {{ users = 8, for = '1s' }}, {{ users = 0, for = '1s' }}] }}\n\
@@ -225,7 +224,7 @@ async fn number_of_users_follows_the_stages() {
 
 #[tokio::test]
 async fn pacing_limits_the_rate_of_a_user() {
-    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+    let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\nload = {{ users = 5, for = '2s' }}\npacing = '100ms'\n\
          step = [{{ name = 'a', request = 'GET /' }}]",
@@ -241,7 +240,7 @@ async fn pacing_limits_the_rate_of_a_user() {
 
 #[tokio::test]
 async fn failed_expectation_ends_the_iteration() {
-    let server = TestServer::start(|_| raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"));
+    let server = HttpServer::start(|_| raw("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nno"));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\n[[scenario]]\nname = 's'\nload = {{ rate = 3, for = '1s' }}\n\
          step = [{{ name = 'a', request = 'GET /a', expect = {{ contains = 'yes' }}, extract = {{ id = 'regex i(d)' }} }}, \
@@ -265,7 +264,7 @@ async fn bytes_count_only_when_they_were_sent() {
     let plan = Plan::quick(DEAD, LoadModel::rate(5.0, Duration::from_secs(1), 5)).unwrap();
     let totals = run(&plan, 1).await;
     assert_eq!((totals.requests(), totals.steps()[0].bytes_out), (5, 0));
-    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+    let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
     let plan = Plan::quick(&server.url("/"), LoadModel::rate(5.0, Duration::from_secs(1), 5)).unwrap();
     let totals = run(&plan, 1).await;
     let received: usize = server.received().iter().map(String::len).sum();
@@ -288,7 +287,7 @@ async fn users_back_off_while_the_target_is_dead() {
 
 #[tokio::test]
 async fn users_continue_when_the_target_is_back() {
-    let server = TestServer::start(|n| if n < 6 { Reply::Close } else { Reply::After(Duration::ZERO) });
+    let server = HttpServer::start(|n| if n < 6 { Reply::Close } else { Reply::After(Duration::ZERO) });
     let plan = Plan::quick(&server.url("/"), LoadModel::users(2, Duration::from_secs(60))).unwrap();
     let mut local = LocalRun::start(plan, 0, &Targets::default(), 1).await.unwrap();
     loop {
@@ -302,7 +301,7 @@ async fn users_continue_when_the_target_is_back() {
 
 #[tokio::test]
 async fn values_in_a_url_are_encoded_unless_they_are_raw() {
-    let server = TestServer::start(|_| Reply::After(Duration::ZERO));
+    let server = HttpServer::start(|_| Reply::After(Duration::ZERO));
     let plan = read(&format!(
         "name = 's'\ntarget = '{}'\nvars = {{ x = 'a/b?c&d=e#f%ö', path = 'p/q?r=1' }}\n[[scenario]]\nname = 's'\n\
          load = {{ rate = 1, for = '1s' }}\nstep = [{{ name = 'a', request = 'GET /${{x}}/ü?q=${{x}}&n=1' }}, \
