@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("service", &["database", "net", "schema", "schema-macros", "store", "trace"]),
     ("web", &["database", "net", "schema", "service", "store", "trace"]),
     ("load-generator", &["document", "expression", "histogram", "net"]),
+    ("admission", &["net", "schema", "schema-macros", "store"]),
     ("gateway", SERVICE),
     ("uptime", SERVICE),
     ("chat", SERVICE),
@@ -51,6 +52,7 @@ const SHARED: &[&str] = &["units"];
 
 /// What a service may depend on. Never another service.
 const SERVICE: &[&str] = &[
+    "admission",
     "database",
     "document",
     "expression",

@@ -1,19 +1,15 @@
-//! The `[gateway]` section of `hob.toml`. [`Policy`](crate::Policy) is its checked form.
+//! The `[gateway]` section of `hob.toml`. What it says about requests is a [`PolicyConfig`].
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use hob_net::{Network, ServerTls, client_tls};
+use hob_admission::{AmbiguousPaths, PolicyConfig, RuleConfig};
+use hob_net::{ForwardingHeader, Network, ServerTls, client_tls};
 use hob_service::Period;
 use hob_service::config::Mistakes;
-use hob_store::limit::Algorithm;
 use http::header::HeaderName;
 use http::uri::PathAndQuery;
-use serde::{Deserialize, Serialize};
 
-use crate::admission::identity::ForwardingHeader;
-use crate::admission::policy::Policy;
 use crate::keys::InstanceId;
 use crate::proxy::{certificate, check_upstream};
 
@@ -107,7 +103,9 @@ fn check(config: &Config, mistakes: &mut Mistakes) {
     if let Some(instance) = &config.instance {
         mistakes.check("instance", InstanceId::new(instance.as_str()));
     }
-    Policy::check(config, mistakes);
+    for mistake in config.policy().mistakes() {
+        mistakes.add(mistake.field, mistake.message);
+    }
 }
 
 /// A path that can be sent in a request.
@@ -131,125 +129,43 @@ fn check_files(config: &Config, mistakes: &mut Mistakes) {
 }
 
 impl Config {
+    /// What the gateway decides about requests.
+    #[must_use]
+    pub fn policy(&self) -> PolicyConfig {
+        PolicyConfig {
+            rules: self.rules.clone(),
+            allow: self.allow.clone(),
+            deny: self.deny.clone(),
+            trusted_proxies: self.trusted_proxies.clone(),
+            forwarded_header: self.forwarded_header,
+            routes: self.routes.clone(),
+            case_sensitive_routes: self.case_sensitive_routes,
+            ambiguous_paths: self.ambiguous_paths,
+            learn_routes: self.learn_routes,
+            count_loopback: self.count_loopback.unwrap_or_else(|| self.listens_on_loopback()),
+            x_ratelimit: self.x_ratelimit,
+        }
+    }
+
     /// Whether the gateway listens, and only on this host.
-    pub(crate) fn listens_on_loopback(&self) -> bool {
+    fn listens_on_loopback(&self) -> bool {
         !self.upstream.is_empty() && self.listen.ip().is_loopback()
     }
 }
 
-/// A rule, as configured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RuleConfig {
-    /// The rule's name in keys, metrics and headers.
-    pub name: String,
-    /// Requests per period: `20/1s, 500/1m burst 50`.
-    pub windows: String,
-    /// Only these methods; empty: all.
-    #[serde(default)]
-    pub methods: Vec<String>,
-    /// Only this route: a template such as `/api/users/:id` or `/api/*`.
-    #[serde(default)]
-    pub route: Option<String>,
-    /// Only requests whose headers have these values; `*` matches any value.
-    #[serde(default)]
-    pub header: BTreeMap<String, String>,
-    /// What requests are counted by: `address`, `everyone`, `api_key:x-api-key`, or `header:x-user-id as user`.
-    #[serde(default)]
-    pub by: Option<String>,
-    /// What one request costs.
-    #[serde(default = "one")]
-    pub cost: u32,
-    /// Default: `sliding_log`, which never allows more than the limit in any window; `gcra` if a window has a burst.
-    #[serde(default)]
-    pub algorithm: Option<Algorithm>,
-    #[serde(default)]
-    pub exactness: Exactness,
-    /// With `exactness = "leased"`: how long an instance may hold tokens.
-    #[serde(default)]
-    pub lease: Option<Period>,
-    /// Whether the state is in the documented keys, for at most one rule per algorithm.
-    #[serde(default)]
-    pub public: bool,
-    /// Decide and count, but refuse nothing.
-    #[serde(default)]
-    pub shadow: bool,
-    #[serde(default)]
-    pub on_store_failure: OnStoreFailure,
-    #[serde(default)]
-    pub applies_to: AppliesTo,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl RuleConfig {
-    /// An enforced, exact limit by address on all requests.
-    #[must_use]
-    pub fn new(name: &str, windows: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            windows: windows.to_owned(),
-            methods: Vec::new(),
-            route: None,
-            header: BTreeMap::new(),
-            by: None,
-            cost: 1,
-            algorithm: None,
-            exactness: Exactness::Exact,
-            lease: None,
-            public: false,
-            shadow: false,
-            on_store_failure: OnStoreFailure::Open,
-            applies_to: AppliesTo::Requests,
-        }
+    #[test]
+    fn requests_from_this_host_count_where_all_requests_come_from_it() {
+        let counts = |toml: &str| toml::from_str::<Config>(toml).unwrap().policy().count_loopback;
+        let upstream = "upstream = [\"http://127.0.0.1:3000\"]\n";
+        assert!(counts(upstream));
+        assert!(!counts(&format!("{upstream}listen = \"0.0.0.0:7080\"")));
+        assert!(!counts(&format!("{upstream}count_loopback = false")));
+        assert!(counts(&format!("{upstream}listen = \"0.0.0.0:7080\"\ncount_loopback = true")));
+        // Without an upstream, the gateway does not listen: it is a layer in another server.
+        assert!(!counts(""));
     }
-}
-
-/// How exactly a limit is enforced over all instances.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Exactness {
-    /// Every request is a call to Redis.
-    #[default]
-    Exact,
-    /// Instances hold tokens that Redis has debited in advance, and decide in memory. Admits at most the limit, usually
-    /// slightly less.
-    Leased,
-}
-
-/// What happens to requests while Redis is unavailable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OnStoreFailure {
-    /// They are allowed.
-    #[default]
-    Open,
-    /// They are refused.
-    Closed,
-    /// Each instance enforces the limit by itself.
-    Local,
-}
-
-/// What happens to requests with an ambiguous path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AmbiguousPaths {
-    /// They are refused with status 400.
-    #[default]
-    Refuse,
-    /// They are forwarded. A rule applies if one way to read the path matches its route.
-    Allow,
-}
-
-/// Where a rule is checked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum AppliesTo {
-    /// Requests through the gateway, and checks over the API.
-    #[default]
-    Requests,
-    /// Checks over the API only.
-    Checks,
-}
-
-fn one() -> u32 {
-    1
 }

@@ -9,6 +9,7 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use bytes::Bytes;
+use hob_admission::{Exactness, RuleConfig};
 use hob_service::Task;
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Empty};
@@ -17,9 +18,9 @@ use hyper_util::rt::TokioExecutor;
 use rand::RngExt as _;
 use tokio::net::TcpListener;
 
-use crate::config::{Config, RuleConfig};
+use crate::Error;
+use crate::config::Config;
 use crate::gateway::Gateway;
-use crate::{Error, Exactness};
 
 /// The pages of the shop, and how many of [`SHARES`] requests go to each.
 const PAGES: [(Method, &str, u32); 7] = [

@@ -7,7 +7,7 @@ pub enum Error {
     #[error(transparent)]
     Database(#[from] hob_database::Error),
     #[error("invalid gateway configuration: {0}")]
-    Policy(#[from] crate::BadPolicy),
+    Policy(#[from] hob_admission::BadPolicy),
     #[error("invalid gateway configuration: {0}")]
     Config(String),
     #[error(transparent)]

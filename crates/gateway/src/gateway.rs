@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hob_admission::{Admission, AdmissionLayer, Limiter, Policy};
 use hob_database::{Migrations, migrations};
 use hob_service::{Live, Metric, Samples, ServiceContext, Task, Tasks};
 use hob_trace::Tracer;
@@ -14,14 +15,12 @@ use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::Admission;
-use crate::admission::endpoint::Endpoints;
-use crate::admission::policy::Policy;
 use crate::config::Config;
 use crate::keys::{InstanceId, Keys};
-use crate::limiter::Limiter;
 use crate::proxy::Proxy;
+use crate::traffic::counter::TrafficCounter;
 use crate::traffic::counts::Counts;
+use crate::traffic::endpoints::Endpoints;
 use crate::traffic::meter::Meter;
 use crate::traffic::publisher::{Destination, FLUSH_EVERY, Publisher, SHARD_CHECK_EVERY, Sources};
 use crate::traffic::statistics::Statistics;
@@ -47,6 +46,7 @@ struct Inner {
     context: ServiceContext,
     config: Live<Config>,
     admission: Admission,
+    traffic: TrafficCounter,
     statistics: Statistics,
     publisher: Arc<Mutex<Publisher>>,
     frontend: Option<Frontend>,
@@ -77,24 +77,23 @@ impl Service for Gateway {
     /// Checks the configuration, and binds the listener if there is an upstream.
     async fn open(context: &ServiceContext, config: Live<Config>) -> Result<Self, Error> {
         let now = config.current();
-        let policy = Policy::new(&now)?;
+        let policy = Policy::new(&now.policy())?;
         let keys = Keys::from_env(context.layout, &|name| std::env::var(name).ok())?;
         let store = context.store.with_deadline(now.store_timeout.get());
         let limiter = Limiter::new(store, keys.clone(), &policy);
-        let (meter, endpoints) = (Arc::new(Meter::default()), Arc::new(Endpoints::default()));
-        let admission = Admission::new(policy, limiter.clone(), Arc::clone(&meter), Arc::clone(&endpoints));
+        let traffic = TrafficCounter::default();
+        let admission = Admission::new(policy, limiter.clone(), Some(Arc::new(traffic.clone())));
         let sources = Sources {
             store: context.store.clone(),
             database: context.database.clone(),
-            meter,
-            endpoints,
+            traffic: traffic.clone(),
             limiter,
         };
         let publisher = Publisher::new(sources, destination(context, &now, &keys)?);
         let frontend = if now.upstream.is_empty() {
             None
         } else {
-            Some(Frontend::open(&now, &admission, &context.tracer).await?)
+            Some(Frontend::open(&now, (&admission, &traffic), &context.tracer).await?)
         };
         let drained = CancellationToken::new();
         if frontend.is_none() {
@@ -104,6 +103,7 @@ impl Service for Gateway {
             context: context.clone(),
             config,
             admission,
+            traffic,
             statistics: Statistics::new(context.store.clone(), keys),
             publisher: Arc::new(Mutex::new(publisher)),
             frontend,
@@ -188,6 +188,18 @@ impl Gateway {
         &self.inner.admission
     }
 
+    /// A layer that applies this gateway's rules, for a service in Rust.
+    #[must_use]
+    pub fn layer(&self) -> AdmissionLayer {
+        self.inner.admission.layer()
+    }
+
+    /// Counts requests and connections of this instance.
+    #[must_use]
+    pub fn meter(&self) -> &Arc<Meter> {
+        &self.inner.traffic.meter
+    }
+
     /// Reads what all instances counted.
     #[must_use]
     pub fn statistics(&self) -> &Statistics {
@@ -196,7 +208,7 @@ impl Gateway {
 
     /// The endpoints of this instance.
     pub(crate) fn endpoints(&self) -> &Endpoints {
-        self.inner.admission.endpoints()
+        &self.inner.traffic.endpoints
     }
 
     /// Counts requests of the past, each of these counts at its time.
@@ -301,7 +313,7 @@ impl Gateway {
 impl Gateway {
     /// Applies rules, lists, routes, upstreams and the certificate together, or none of them. The listener stays.
     fn apply_config(&self, config: &Config) -> Result<(), Error> {
-        let policy = Policy::new(config)?;
+        let policy = Policy::new(&config.policy())?;
         if let Some(frontend) = &self.inner.frontend {
             frontend.proxy.apply_config(config)?;
         }
@@ -311,8 +323,12 @@ impl Gateway {
 }
 
 impl Frontend {
-    async fn open(config: &Config, admission: &Admission, tracer: &Tracer) -> Result<Self, Error> {
-        let proxy = Proxy::new(config, admission.clone(), tracer.clone())?;
+    async fn open(
+        config: &Config,
+        (admission, traffic): (&Admission, &TrafficCounter),
+        tracer: &Tracer,
+    ) -> Result<Self, Error> {
+        let proxy = Proxy::new(config, admission.clone(), traffic.clone(), tracer.clone())?;
         let failed = |source| Error::Listen { address: config.listen, source };
         let listener = TcpListener::bind(config.listen).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

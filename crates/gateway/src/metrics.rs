@@ -1,11 +1,10 @@
 //! The metrics of this instance at `/metrics`.
 
+use hob_admission::{Decisions, Limiter, RuleName};
 use hob_service::{Buckets, Metric, Samples};
 use hob_units::format_duration;
 use metrics::{counter, gauge, histogram};
 
-use crate::limiter::Limiter;
-use crate::limiter::rule::RuleName;
 use crate::traffic::counts::Counts;
 
 const CONNECTIONS: &str = "hob_gateway_connections";
@@ -57,7 +56,7 @@ pub(crate) fn record_counts(counts: &Counts) {
 }
 
 /// Adds the decisions of a rule.
-pub(crate) fn record_decisions(rule: &RuleName, [allowed, refused, shadowed]: [u64; 3]) {
+pub(crate) fn record_decisions(rule: &RuleName, Decisions { allowed, refused, shadowed }: Decisions) {
     for (decision, count) in [("allowed", allowed), ("refused", refused), ("shadowed", shadowed)] {
         counter!(DECISIONS, "rule" => rule.to_string(), "decision" => decision).increment(count);
     }
@@ -69,8 +68,9 @@ pub(crate) fn rule_limits(limiter: &Limiter, samples: &mut Samples) {
     let limits: Vec<(&str, String, u32)> = rules
         .iter()
         .flat_map(|active| {
-            let windows = active.rule().limit.windows().iter();
-            windows.map(|window| (active.rule().name.as_str(), format_duration(window.period), window.limit))
+            let windows = active.rule().limit().windows().iter();
+            windows
+                .map(|window| (active.rule().name().as_str(), format_duration(window.period), window.limit))
         })
         .collect();
     samples.gauge(

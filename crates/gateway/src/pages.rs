@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::State;
+use hob_admission::{ActiveRule, Identity, RuleMode, Verdict};
 use hob_web::chart::{Bars, HeatMap, Line, RangeQuery, Span, TimeRange};
 use hob_web::components::{Badge, Choice, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, link};
 use hob_web::{Access, Console, Page, Problem, Query, Routes};
 use serde::Deserialize;
 
-use crate::admission::identity::Identity;
 use crate::gateway::Gateway;
-use crate::limiter::rule::{Accounting, RuleMode};
-use crate::limiter::{ActiveRule, Verdict};
 use crate::traffic::histogram::{Histogram, percentile};
 use crate::traffic::statistics::{
     EndpointStatistics, InstanceStatistics, MinuteLatency, RuleStatistics, Summary, merge_minutes,
@@ -297,10 +295,7 @@ impl RuleRow {
             name: rule.name().to_string(),
             windows: windows.join(", "),
             algorithm: rule.limit().algorithm().to_string(),
-            exactness: match rule.accounting {
-                Accounting::Exact => "exact",
-                Accounting::Leased { .. } => "leased",
-            },
+            exactness: if rule.is_leased() { "leased" } else { "exact" },
             mode: match rule.mode() {
                 RuleMode::Enforced => Tone::Good.badge("enforced"),
                 RuleMode::Shadow => Tone::Warn.badge("shadow"),

@@ -12,6 +12,7 @@ mod upstream;
 use std::path::Path;
 use std::sync::Arc;
 
+use hob_admission::Admission;
 use hob_net::{CertificateFiles, Client, Handler, Server, ServerLimits, ServerTls, TlsError};
 use hob_trace::{SpanKind, TraceContext, Tracer};
 use http::Request;
@@ -21,8 +22,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::Error;
-use crate::admission::Admission;
 use crate::config::Config;
+use crate::traffic::counter::TrafficCounter;
 use crate::traffic::meter::ConnectionGuard;
 use forward::{ClientConnection, Forwarder, ProxyBody, ProxyResponse, text_response};
 pub(crate) use upstream::check_upstream;
@@ -38,6 +39,7 @@ pub(crate) struct Proxy {
 
 struct Inner {
     admission: Admission,
+    traffic: TrafficCounter,
     forwarder: Forwarder,
     tracer: Tracer,
     server: Arc<Server>,
@@ -45,11 +47,16 @@ struct Inner {
 }
 
 impl Proxy {
-    pub(crate) fn new(config: &Config, admission: Admission, tracer: Tracer) -> Result<Self, Error> {
+    pub(crate) fn new(
+        config: &Config,
+        admission: Admission,
+        traffic: TrafficCounter,
+        tracer: Tracer,
+    ) -> Result<Self, Error> {
         let forwarder = Forwarder::new(config)?;
         let tls = certificate(config)?.map(ServerTls::read).transpose().map_err(bad_tls)?.map(Arc::new);
         let server = Server::new(limits(config), tls.clone());
-        Ok(Self { inner: Arc::new(Inner { admission, forwarder, tracer, server, tls }) })
+        Ok(Self { inner: Arc::new(Inner { admission, traffic, forwarder, tracer, server, tls }) })
     }
 
     /// Serves clients until `stop` is cancelled, then lets requests finish within `drain_timeout`.
@@ -80,7 +87,7 @@ impl Handler for Proxy {
     type Body = ProxyBody;
 
     fn on_connect(&self) -> ConnectionGuard {
-        self.inner.admission.meter().connected()
+        self.inner.traffic.meter.connected()
     }
 
     fn on_ready(&self, client: Client) -> ClientConnection {
@@ -88,7 +95,7 @@ impl Handler for Proxy {
     }
 
     async fn handle(&self, mut request: Request<Incoming>, client: &ClientConnection) -> ProxyResponse {
-        let Inner { admission, tracer, .. } = &*self.inner;
+        let Inner { admission, traffic, tracer, .. } = &*self.inner;
         let parent = TraceContext::of(request.headers());
         let mut span = tracer.span(SpanKind::Server, parent);
         span.describe(|record| record.set_request(&request, client.scheme.as_str(), request.uri().path()));
@@ -105,7 +112,9 @@ impl Handler for Proxy {
         };
         checked.write_headers(response.headers_mut());
         let status = response.status();
-        span.describe(|record| span::describe(record, (&method, client), (admission, &checked), status));
+        span.describe(|record| {
+            span::describe(record, (&method, client), (&traffic.endpoints, &checked), status);
+        });
         checked.finish(status);
         response
     }

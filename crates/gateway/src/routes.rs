@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use hob_admission::{ActiveRule, Identity, RateLimitHeaders, RuleMode, Verdict};
 use hob_store::limit::Decision;
 use hob_web::{Access, Audited, Json, Problem, Query, Routes};
 use http::HeaderValue;
@@ -11,12 +12,8 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::routes;
 
 use crate::Error;
-use crate::admission::identity::Identity;
 use crate::gateway::Gateway;
 use crate::keys::Endpoint;
-use crate::limiter::headers::RateLimitHeaders;
-use crate::limiter::rule::RuleMode;
-use crate::limiter::{ActiveRule, Verdict};
 use crate::traffic::histogram::{Histogram, percentile};
 use crate::traffic::statistics::merge_minutes;
 
@@ -154,7 +151,7 @@ fn resolve(gateway: &Gateway, check: &LimitCheck, at: &str) -> Result<ResolvedCh
         return Err(Problem::invalid(format!("{at}key"), "A key must have 1 to 256 bytes."));
     };
     let config = rule.rule();
-    let (cost, max_cost) = (check.cost.unwrap_or(config.cost), config.max_cost());
+    let (cost, max_cost) = (check.cost.unwrap_or(config.cost()), config.max_cost());
     if cost > max_cost {
         return Err(Problem::invalid(format!("{at}cost"), format!("The cost must be at most {max_cost}.")));
     }

@@ -1,5 +1,5 @@
 //! Small types and helpers that all crates share: human-readable durations and sizes, names of enum values, backoff, secrets,
-//! a throttle for failed authentication, the clock, errors of serde in plain words.
+//! a throttle for failed authentication, the clock, a bounded map, errors of serde in plain words.
 //!
 //! ```
 //! use std::time::Duration;
@@ -26,6 +26,7 @@ mod nearest;
 mod period;
 mod plain;
 mod quantity;
+mod recent_map;
 mod secret;
 mod size;
 
@@ -38,5 +39,6 @@ pub use names::UnknownName;
 pub use nearest::nearest;
 pub use period::Period;
 pub use plain::plain_serde_error;
+pub use recent_map::RecentMap;
 pub use secret::Secret;
 pub use size::{SizeError, format_count, format_size, parse_size};

@@ -2,11 +2,12 @@
 
 use std::f64::consts::TAU;
 
+use hob_admission::EndpointId;
 use hob_service::noise;
 
 use super::{PAGES, SHARES};
-use crate::admission::endpoint::{EndpointId, Endpoints};
 use crate::traffic::counts::{Counts, EndpointCounts, Minute};
+use crate::traffic::endpoints::Endpoints;
 use crate::traffic::histogram::Bucket;
 use crate::traffic::publisher::HOUR_MS;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hob_admission::CheckedRequest;
 use hob_net::{Client, client_tls};
 use http::header::{CONTENT_TYPE, HOST, HeaderValue};
 use http::uri::PathAndQuery;
@@ -24,7 +25,6 @@ use super::pool::{RequestBody, ResponseBody, SendError};
 use super::upload::{ClientBody, WaitsFor};
 use super::upstream::{InFlight, Upstream, Upstreams};
 use crate::Error;
-use crate::admission::CheckedRequest;
 use crate::config::Config;
 
 /// The body of a response: an upstream's as it arrives, or a short text.

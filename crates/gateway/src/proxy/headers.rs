@@ -6,7 +6,7 @@ use http::header::{
 };
 use http::{HeaderMap, Uri, Version};
 
-use crate::admission::identity::{ClientAddress, ForwardingHeader};
+use hob_net::{ClientAddress, ForwardingHeader};
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");

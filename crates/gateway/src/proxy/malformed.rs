@@ -1,13 +1,13 @@
 //! Requests that are refused because servers read them in different ways. The path is checked by `admission`, and what
 //! is not HTTP at all by hyper.
 
+use hob_admission::Refusal;
 use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::Authority;
 use http::{HeaderMap, Method, Request, Uri, Version};
 use hyper::body::Body;
 
 use super::headers::Scheme;
-use crate::admission::Refusal;
 
 /// Why a request is malformed; `None` if it is not.
 pub(crate) fn find<B>(request: &Request<B>, scheme: Scheme) -> Option<Refusal> {

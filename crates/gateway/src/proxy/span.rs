@@ -1,10 +1,11 @@
 //! The span of a request, and the trace context that the upstream receives.
 
+use hob_admission::CheckedRequest;
 use hob_trace::{Span, SpanRecord, TraceContext, Tracer, attribute};
 use http::{HeaderMap, Method, StatusCode};
 
 use super::forward::ClientConnection;
-use crate::admission::{Admission, CheckedRequest};
+use crate::traffic::endpoints::Endpoints;
 
 /// The span as the parent in the request to the upstream. Without export, the context of the client is passed on
 /// unchanged, and a request without a valid one starts a trace all the same.
@@ -21,12 +22,12 @@ pub(crate) fn pass_on(tracer: &Tracer, span: &Span, parent: Option<TraceContext>
 pub(crate) fn describe(
     record: &mut SpanRecord,
     (method, client): (&Method, &ClientConnection),
-    (admission, checked): (&Admission, &CheckedRequest),
+    (endpoints, checked): (&Endpoints, &CheckedRequest),
     status: StatusCode,
 ) {
     record.set(attribute::CLIENT_ADDRESS, checked.client.address.to_string());
     record.set(attribute::NETWORK_PEER_ADDRESS, client.peer.ip().to_canonical().to_string());
-    let endpoint = checked.endpoint().map(|id| admission.endpoints().name(id));
+    let endpoint = checked.endpoint().map(|id| endpoints.name(id));
     // The endpoint `other` has no route.
     if let Some((_, route)) = endpoint.as_ref().and_then(|name| name.as_str().split_once(' ')) {
         record.set_route(method, route);

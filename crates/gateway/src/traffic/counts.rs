@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::admission::endpoint::EndpointId;
+use hob_admission::{EndpointId, RequestOutcome};
+
 use crate::keys::Keys;
 use crate::traffic::histogram::Bucket;
-use crate::traffic::meter::{RequestOutcome, Sample};
+use crate::traffic::meter::Sample;
 
 /// Response times of one endpoint: as many as the store keeps. Of more, the newest are kept.
 const MAX_SAMPLES: usize = Keys::RESPONSE_TIMES_MAX_LEN as usize;

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use hob_admission::{EndpointId, RequestOutcome};
 use parking_lot::Mutex;
 
-use crate::admission::endpoint::EndpointId;
 use crate::traffic::counts::Counts;
 
 /// When a stripe has this many samples, the thread that recorded the last one folds them.
@@ -23,15 +23,6 @@ pub(crate) struct Sample {
     pub(crate) took_us: u32,
     /// When the response began, in milliseconds since the meter was created.
     pub(crate) at_ms: u32,
-}
-
-/// What the gateway did with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestOutcome {
-    /// Let through to the service.
-    Allowed,
-    /// Refused by the gateway itself.
-    Refused,
 }
 
 /// Counts the requests and connections of this instance.

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hob_admission::Limiter;
 use hob_units::unix_ms;
 
 use hob_database::Database;
@@ -35,13 +36,11 @@ use resend::ResendBuffer;
 use rotation::ROTATE_EVERY;
 
 use crate::Error;
-use crate::admission::endpoint::Endpoints;
 use crate::database::{TotalKind, Totals};
-use crate::limiter::Limiter;
 use crate::metrics;
+use crate::traffic::counter::TrafficCounter;
 use crate::traffic::counts::Counts;
 use crate::traffic::foreign;
-use crate::traffic::meter::Meter;
 
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(100);
 /// How often the publisher checks that no shard was lost.
@@ -60,8 +59,7 @@ const MAX_REQUEST_SLICES: usize = 1200;
 pub(crate) struct Sources {
     pub(crate) store: Store,
     pub(crate) database: Database,
-    pub(crate) meter: Arc<Meter>,
-    pub(crate) endpoints: Arc<Endpoints>,
+    pub(crate) traffic: TrafficCounter,
     pub(crate) limiter: Limiter,
 }
 
@@ -98,7 +96,7 @@ struct Unsaved {
 
 impl Publisher {
     pub(crate) fn new(sources: Sources, destination: Destination) -> Self {
-        let names = EndpointNames::new(Arc::clone(&sources.endpoints));
+        let names = EndpointNames::new(Arc::clone(&sources.traffic.endpoints));
         Self {
             sources,
             destination,
@@ -209,12 +207,12 @@ impl Publisher {
     }
 
     fn collect(&mut self) {
-        let mut counts = self.sources.meter.take();
+        let mut counts = self.sources.traffic.meter.take();
         if counts.is_empty() {
             return;
         }
         metrics::record_counts(&counts);
-        self.sources.endpoints.heat(&counts);
+        self.sources.traffic.endpoints.heat(&counts);
         self.request_slices.push((Instant::now(), counts.requests()));
         if self.request_slices.len() > MAX_REQUEST_SLICES {
             self.request_slices.remove(0);
@@ -248,7 +246,7 @@ impl Publisher {
 
     /// Adds a heartbeat if there is something to report, or it is due.
     fn heartbeat(&mut self, calls: &mut Vec<Call>) -> bool {
-        let (connections, peak) = self.sources.meter.connections();
+        let (connections, peak) = self.sources.traffic.meter.connections();
         metrics::set_connections(connections);
         let due = self.heartbeat_at.is_none_or(|at| at.elapsed() >= HEARTBEAT_EVERY);
         if !due
@@ -280,7 +278,7 @@ impl Publisher {
                 Some(Flush::new(self.flush_number, self.unsent.take_some(MAX_ENDPOINTS, MAX_ENTRIES)));
         }
         let Some(flush) = &self.pending_flush else { return false };
-        let context = (&self.names, &*self.sources.meter);
+        let context = (&self.names, &*self.sources.traffic.meter);
         let time = (self.now_ms(), self.sources.store.clock().us());
         calls.push(flush.call(&self.destination, epoch, (time.0, &time.1), context));
         true
@@ -380,7 +378,7 @@ impl Publisher {
 
     /// Sends the response times of the last run again, if the store is the embedded engine, which starts empty.
     async fn load_times(&mut self) -> Result<(), Error> {
-        let Sources { store, database, meter, endpoints, .. } = &self.sources;
+        let Sources { store, database, traffic: TrafficCounter { meter, endpoints }, .. } = &self.sources;
         if store.is_embedded() {
             let shard = self.destination.shard.number();
             self.unsent.merge(times::load(database, shard, endpoints, meter).await?);
@@ -390,7 +388,7 @@ impl Publisher {
 
     /// Saves the response times for the next run, if the store is the embedded engine, which ends with this process.
     async fn save_times(&mut self) -> Result<(), Error> {
-        let Sources { store, database, meter, endpoints, .. } = &self.sources;
+        let Sources { store, database, traffic: TrafficCounter { meter, endpoints }, .. } = &self.sources;
         if store.is_embedded() {
             let (shard, counts) = (self.destination.shard.number(), self.resend.take());
             times::save(database, shard, endpoints, meter, &counts).await?;

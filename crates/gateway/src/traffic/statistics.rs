@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use hob_admission::RuleName;
 use hob_units::unix_ms;
 
 use hob_schema::Shard;
@@ -9,7 +10,6 @@ use hob_store::{Call, FromRedisValue, Key, Store, Value, cmd};
 
 use crate::Error;
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
-use crate::limiter::rule::RuleName;
 use crate::traffic::foreign;
 use crate::traffic::histogram::{Bucket, Histogram};
 use crate::traffic::publisher::{HOUR_MS, gauge_shard};

@@ -113,13 +113,13 @@ every_service! {
     async fn connections_of_a_dead_instance_are_removed(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let instance = TestInstance::start(&driven, "instance = \"survivor\"").await;
-        let survivors: Vec<_> = (0..2).map(|_| instance.gateway.admission().meter().connected()).collect();
+        let survivors: Vec<_> = (0..2).map(|_| instance.gateway.meter().connected()).collect();
         instance.expect(2, Keys::connections_current).await;
         let mut other = context.another_node().await;
         other.store = driven.store.clone();
         let victim = async move { TestInstance::start(&other, "instance = \"victim\"").await };
         let victim = KillableNode::start(victim).await;
-        let _open: Vec<_> = (0..5).map(|_| victim.gateway.admission().meter().connected()).collect();
+        let _open: Vec<_> = (0..5).map(|_| victim.gateway.meter().connected()).collect();
         instance.expect(7, Keys::connections_current).await;
         victim.kill();
         instance.expect(7, Keys::connections_max).await;
@@ -136,7 +136,7 @@ every_service! {
     async fn maxima_restart_with_the_first_instance(context: TestContext) {
         let (driven, clock) = with_clock(&context);
         let instance = TestInstance::start(&driven, "").await;
-        let open = instance.gateway.admission().meter().connected();
+        let open = instance.gateway.meter().connected();
         instance.request(Method::GET, "/", 200).await;
         instance.expect(1, Keys::connections_max).await;
         instance.expect(1, Keys::requests_total).await;

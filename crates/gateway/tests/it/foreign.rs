@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hob_admission::Policy;
 use hob_fixtures::{ForeignClient, Layout, TestContext, every_service};
 use hob_gateway::keys::{Hour, Identifier, InstanceId, Keys, StatusCode};
-use hob_gateway::{Config, Policy};
 use hob_schema::Shard;
 use hob_store::{Cmd, Key, cmd};
 use hob_testkit::{LIMIT, wait_for};
@@ -92,8 +92,7 @@ async fn shard_of(instance: &TestInstance) -> Shard {
 /// Everything that the pages and the API show can be read.
 async fn assert_readable(instance: &TestInstance, after: &str) {
     let statistics = instance.gateway.statistics();
-    let rule =
-        Policy::new(&toml::from_str::<Config>(RULE).unwrap()).unwrap().rule("api").unwrap().name().clone();
+    let rule = Policy::new(&toml::from_str(RULE).unwrap()).unwrap().rule("api").unwrap().name().clone();
     statistics.summary().await.unwrap_or_else(|error| panic!("summary after {after}: {error}"));
     statistics.endpoints().await.unwrap_or_else(|error| panic!("endpoints after {after}: {error}"));
     statistics.statuses().await.unwrap_or_else(|error| panic!("statuses after {after}: {error}"));
@@ -283,7 +282,7 @@ every_service! {
     /// G1 G2 G5 G6: gauges are written again.
     async fn foreign_values_in_gauges_are_overwritten(context: TestContext) {
         let instance = TestInstance::start(&context, &format!("instance = \"gw\"\n{RULE}")).await;
-        let _open = instance.gateway.admission().meter().connected();
+        let _open = instance.gateway.meter().connected();
         let keys = &instance.keys;
         let shard = keys.space().shard(0).unwrap();
         instance.expect(1, Keys::connections_current).await;
@@ -335,7 +334,7 @@ every_service! {
         instance.request(Method::GET, "/a", 200).await;
         instance.expect(1, Keys::requests_total).await;
         let shard = shard_of(&instance).await;
-        let name = Policy::new(&toml::from_str::<Config>(RULE).unwrap()).unwrap().rule("api").unwrap().name().clone();
+        let name = Policy::new(&toml::from_str(RULE).unwrap()).unwrap().rule("api").unwrap().name().clone();
         let key = hob_gateway::keys::Rule::new(name.as_str()).unwrap();
         let counts = [instance.keys.limit_counts(&key, shard), instance.keys.limit_hottest(&key, shard)];
         for (key, refused) in counts.iter().zip([1, 2]) {

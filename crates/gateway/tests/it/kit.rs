@@ -54,7 +54,7 @@ impl TestInstance {
         let checked = self.gateway.admission().admit(peer, &method, path, &HeaderMap::new()).await;
         let refusal = checked.refusal;
         let status =
-            refusal.map_or(StatusCode::from_u16(status).expect("a status"), hob_gateway::Refusal::status);
+            refusal.map_or(StatusCode::from_u16(status).expect("a status"), hob_admission::Refusal::status);
         checked.finish(status);
         refusal.is_none()
     }

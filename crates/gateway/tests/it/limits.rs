@@ -4,10 +4,11 @@ use hob_web::Service as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hob_admission::Identity;
+use hob_admission::{ActiveRule, Limiter, Policy};
 use hob_fixtures::{Layout, TestContext, every_service};
-use hob_gateway::identity::Identity;
+use hob_gateway::Config;
 use hob_gateway::keys::{Identifier, Keys};
-use hob_gateway::{ActiveRule, Config, Limiter, Policy};
 use hob_store::{Clock, cmd};
 use hob_testkit::{LIMIT, wait_for};
 use http::Method;
@@ -75,7 +76,7 @@ every_service! {
         one.expect(8, Keys::requests_accepted).await;
         one.expect(4, Keys::requests_limited).await;
         one.expect(8, |keys, shard| keys.response_count(&endpoint("GET /"), shard)).await;
-        let rule = Policy::new(&toml::from_str::<Config>(rules).unwrap()).unwrap().rule("api").unwrap().name().clone();
+        let rule = Policy::new(&toml::from_str(rules).unwrap()).unwrap().rule("api").unwrap().name().clone();
         let limit = wait_for("the rule's counts", LIMIT, async || {
             let limit = one.gateway.statistics().rule(&rule).await.unwrap();
             (limit.allowed + limit.refused == 12).then_some(limit)
@@ -154,7 +155,7 @@ every_service! {
             assert!(instance.request_from("198.51.100.9", Method::GET, "/", 200).await);
             assert!(!instance.request_from("192.0.2.1", Method::GET, "/", 200).await);
         }
-        let policy = Policy::new(&toml::from_str::<Config>(config).unwrap()).unwrap();
+        let policy = Policy::new(&toml::from_str(config).unwrap()).unwrap();
         let trial = policy.rule("trial").unwrap().name().clone();
         wait_for("the shadow rule's counts", LIMIT, async || {
             let limit = instance.gateway.statistics().rule(&trial).await.unwrap();
@@ -182,7 +183,7 @@ fn denied_names_are_refused_on_every_path() {
         };
         for path in ["/api/a", "/", "/other", "*"] {
             for client in [CLIENT, "198.51.100.9"] {
-                let denied = Some(hob_gateway::Refusal::Denied);
+                let denied = Some(hob_admission::Refusal::Denied);
                 assert_eq!(refusal("123", client, path).await, denied, "{client} {path}");
                 assert_eq!(refusal("124", client, path).await, None, "{client} {path}");
             }
@@ -193,7 +194,7 @@ fn denied_names_are_refused_on_every_path() {
 /// A limiter without the tasks of a gateway: every command that the store runs is the limiter's.
 fn limiter(context: &TestContext, rule: &str) -> (Limiter, Arc<ActiveRule>) {
     let config = format!("[[rules]]\nname = \"api\"\nexactness = \"leased\"\n{rule}");
-    let policy = Policy::new(&toml::from_str::<Config>(&config).unwrap()).unwrap();
+    let policy = Policy::new(&toml::from_str(&config).unwrap()).unwrap();
     let limiter = Limiter::new(context.store.with_deadline(LIMIT), Keys::new(context.layout), &policy);
     let rule = limiter.rule("api").unwrap();
     (limiter, rule)

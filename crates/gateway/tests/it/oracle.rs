@@ -10,10 +10,10 @@ mod slow {
     use std::thread::JoinHandle;
     use std::time::{Duration, Instant};
 
+    use hob_admission::Identity;
+    use hob_admission::{Limiter, Policy};
     use hob_fixtures::Layout;
-    use hob_gateway::identity::Identity;
     use hob_gateway::keys::Keys;
-    use hob_gateway::{Config, Limiter, Policy};
     use hob_store::{Address, Store};
     use hob_testkit::{LIMIT, RedisServer, budget};
     use parking_lot::Mutex;
@@ -84,7 +84,7 @@ mod slow {
              exactness = \"{exactness}\"\non_store_failure = \"closed\"\n{lease}",
             WINDOW.as_millis(),
         );
-        let policy = Policy::new(&toml::from_str::<Config>(&rule).unwrap()).unwrap();
+        let policy = Policy::new(&toml::from_str(&rule).unwrap()).unwrap();
         let store =
             Store::connect(&test_store.parse::<Address>().unwrap()).await.unwrap().with_deadline(LIMIT);
         let limiter = Limiter::new(store, Keys::new(Layout::Plain), &policy);

@@ -141,12 +141,12 @@ async fn reload_during_a_request_keeps_its_client_address() {
     };
     let trusting = config("trusted_proxies = [\"127.0.0.0/8\"]");
     // The store replaces the policy during the check of the first request.
-    let admission = std::sync::Arc::new(std::sync::OnceLock::<hob_gateway::Admission>::new());
+    let admission = std::sync::Arc::new(std::sync::OnceLock::<hob_admission::Admission>::new());
     let (reloaded, suspicious) = (std::sync::Arc::clone(&admission), config(""));
     let guard = hob_engine::Guard::new(move |changes| {
         let is_check = changes.keys().iter().any(|key| key.starts_with(b"ha:gateway:limit:api:"));
         if let Some(admission) = reloaded.get().filter(|_| is_check) {
-            admission.replace(hob_gateway::Policy::new(&suspicious).unwrap(), LIMIT);
+            admission.replace(hob_admission::Policy::new(&suspicious.policy()).unwrap(), LIMIT);
         }
         Ok(())
     });

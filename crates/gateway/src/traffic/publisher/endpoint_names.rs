@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::admission::endpoint::{EndpointId, Endpoints};
+use hob_admission::EndpointId;
+
 use crate::keys::Endpoint;
 use crate::traffic::counts::Counts;
+use crate::traffic::endpoints::Endpoints;
 
 #[derive(Debug)]
 pub(crate) struct EndpointNames {

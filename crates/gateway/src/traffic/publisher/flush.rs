@@ -1,11 +1,11 @@
 //! One flush: adds the counts of this instance to the shared counters with one script.
 
+use hob_admission::EndpointId;
 use hob_schema::Shard;
 use hob_store::epoch::{Epoch, MARKER, Outcome};
 use hob_store::{CLOCK, Call, Key, Reply, Script};
 
 use super::endpoint_names::EndpointNames;
-use crate::admission::endpoint::EndpointId;
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 use crate::traffic::counts::{Counts, EndpointCounts, Minute};
 use crate::traffic::foreign::{self, FOREIGN};

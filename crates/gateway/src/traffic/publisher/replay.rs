@@ -17,7 +17,7 @@ impl Publisher {
             let Some(epoch) = self.epoch else { break };
             self.flush_number += 1;
             let flush = Flush::new(self.flush_number, counts);
-            let context = (&self.names, &*self.sources.meter);
+            let context = (&self.names, &*self.sources.traffic.meter);
             let clock_us = (at_ms * 1000).to_string();
             let call = flush.call(&self.destination, epoch, (at_ms, &clock_us), context);
             let reply = self.sources.store.run(call).await?;

@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::admission::endpoint::EndpointId;
+use hob_admission::EndpointId;
+
 use crate::traffic::counts::{Counts, EndpointCounts, Minute};
 use crate::traffic::histogram::Bucket;
 
@@ -92,7 +93,9 @@ impl ResendBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::meter::{RequestOutcome, Sample};
+    use hob_admission::RequestOutcome;
+
+    use crate::traffic::meter::Sample;
 
     fn counts(took_us: u32) -> Counts {
         let mut counts = Counts::default();

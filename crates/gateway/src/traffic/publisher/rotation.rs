@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hob_admission::EndpointId;
 use hob_store::epoch::{Epoch, MARKER, Outcome};
 use hob_store::{Call, FromRedisValue as _, Key, Script, Value, cmd};
 
 use super::flush::{HOUR_MS, endpoint_keys};
 use super::{Publisher, checkpoint, read_reply};
 use crate::Error;
-use crate::admission::endpoint::EndpointId;
 use crate::keys::{Endpoint, Hour, Keys};
 use crate::traffic::foreign::{self, FOREIGN};
 
@@ -27,7 +27,7 @@ const HOURS: u64 = 27;
 
 impl Publisher {
     pub(super) async fn rotate_endpoints(&mut self) -> Result<(), Error> {
-        let endpoints = Arc::clone(&self.sources.endpoints);
+        let endpoints = Arc::clone(&self.sources.traffic.endpoints);
         let retired = endpoints.rotate();
         self.names.count_by_name(&retired);
         self.resend.fold_into_other(|endpoint| endpoints.is_current(endpoint));

@@ -6,14 +6,15 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 use std::time::Duration;
 
+use hob_admission::EndpointId;
 use hob_database::Database;
 use hob_units::unix_ms;
 use http::Method;
 
 use crate::Error;
-use crate::admission::endpoint::{EndpointId, Endpoints};
 use crate::database::{self, SavedTimes};
 use crate::traffic::counts::{Counts, EndpointCounts, Minute};
+use crate::traffic::endpoints::Endpoints;
 use crate::traffic::histogram::Bucket;
 use crate::traffic::meter::Meter;
 

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
-use hob_net::Network;
-pub use hob_net::{ClientAddress, ForwardingHeader, TrustedProxies};
+use hob_net::{ClientAddress, Network};
 use http::HeaderMap;
 use http::header::HeaderName;
 use ipnet::IpNet;
@@ -57,7 +56,7 @@ impl Identity {
 
     /// A caller as users write one: an address, or a name such as `user:123`.
     #[must_use]
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         match text.parse::<IpAddr>() {
             Ok(address) => Some(Self::from_address(address.to_canonical())),
             Err(_) => Self::new(text),

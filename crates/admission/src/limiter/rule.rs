@@ -7,12 +7,12 @@ use hob_store::limit::{self, Algorithm, Window};
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method};
 
-use crate::admission::endpoint::RouteTemplate;
-use crate::admission::identity::CountBy;
-use crate::admission::path::RequestPath;
 use crate::config::{AppliesTo, Exactness, OnStoreFailure, RuleConfig};
+use crate::identity::CountBy;
 use crate::keys::{self, Keys};
 use crate::limiter::headers::AdvertisedPolicy;
+use crate::path::RequestPath;
+use crate::route::RouteTemplate;
 
 /// The default of `lease`.
 const DEFAULT_LEASE: Duration = Duration::from_secs(1);
@@ -105,7 +105,7 @@ impl Rule {
                 ));
             }
             Exactness::Leased => {
-                leased_accounting(&limit, config.lease.map_or(DEFAULT_LEASE, hob_service::Period::get))
+                leased_accounting(&limit, config.lease.map_or(DEFAULT_LEASE, hob_units::Period::get))
                     .map_err(bad("lease"))?
             }
         };
@@ -142,6 +142,18 @@ impl Rule {
     #[must_use]
     pub fn mode(&self) -> RuleMode {
         self.mode
+    }
+
+    /// What a request costs.
+    #[must_use]
+    pub fn cost(&self) -> u32 {
+        self.cost
+    }
+
+    /// Whether instances hold tokens, instead of calling the store for every request.
+    #[must_use]
+    pub fn is_leased(&self) -> bool {
+        matches!(self.accounting, Accounting::Leased { .. })
     }
 
     /// The limit that the store applies: stricter than `limit` for a leased rule.
@@ -318,7 +330,9 @@ impl RuleName {
         &self.0
     }
 
-    pub(crate) fn key(&self) -> keys::Rule {
+    /// As part of a key.
+    #[must_use]
+    pub fn key(&self) -> keys::Rule {
         keys::Rule::new(&self.0).expect("rule names are valid in keys")
     }
 }
@@ -332,8 +346,8 @@ impl fmt::Display for RuleName {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::path::{PathReading, RouteCase};
     use crate::config::AmbiguousPaths;
+    use crate::path::{PathReading, RouteCase};
 
     fn read(toml: &str) -> Result<Rule, BadRule> {
         Rule::new(&toml::from_str(toml).unwrap())

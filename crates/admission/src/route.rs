@@ -1,11 +1,6 @@
-//! Endpoints: a request is counted under the first route template that matches, otherwise under its path. Their number
-//! is bounded.
+//! Routes: a request is counted under the first template that matches, otherwise under its path.
 
-mod table;
-
-use crate::admission::path::{self, RequestPath};
-
-pub use table::{EndpointId, Endpoints};
+use crate::path::{self, RequestPath};
 
 /// A route template: `/api/users/:id`, or `/static/*` for everything below `/static`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,8 +100,8 @@ fn is_id(part: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::path::{PathReading, RouteCase};
     use crate::config::AmbiguousPaths;
+    use crate::path::{PathReading, RouteCase};
 
     fn parse(path: &str) -> RequestPath<'_> {
         let reading = PathReading { ambiguous: AmbiguousPaths::Refuse, case: RouteCase::Insensitive };

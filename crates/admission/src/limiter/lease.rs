@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use hob_store::limit::{Decision, Lent, Loan, Quota, Rule};
 use hob_store::{Key, Store};
+use hob_units::RecentMap;
 use parking_lot::Mutex;
 
 use super::availability::Availability;
-use super::recent_map::RecentMap;
-use crate::admission::identity::Identity;
+use crate::identity::Identity;
 
 /// Callers whose tokens are held, per rule. If a caller is dropped, its tokens are lost, which is safe.
 const MAX_CALLERS: usize = 32_768;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::admission::identity::Identity;
+use crate::identity::Identity;
 
 const CAPACITY: usize = 64;
 

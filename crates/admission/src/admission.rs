@@ -1,27 +1,22 @@
 //! Decides about a request before it is forwarded, the same way for the proxy and the tower layer: who sent it, which
 //! endpoint it counts as, and whether the rules allow it.
 
-pub(crate) mod endpoint;
-pub mod identity;
-pub(crate) mod layer;
-pub(crate) mod path;
-pub(crate) mod policy;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hob_net::{ClientAddress, ForwardingHeader};
 use http::{HeaderMap, Method, StatusCode};
 use parking_lot::RwLock;
 
-use crate::admission::endpoint::{EndpointId, Endpoints, endpoint_path};
-use crate::admission::identity::{ClientAddress, ForwardingHeader, Identity};
-use crate::admission::path::RequestPath;
-use crate::admission::policy::Policy;
+use crate::counter::{EndpointId, RequestCounter, RequestOutcome};
+use crate::identity::Identity;
 use crate::limiter::headers::{RateLimitHeaders, XRateLimit};
 use crate::limiter::rule::RuleMode;
 use crate::limiter::{ActiveRule, Limiter};
-use crate::traffic::meter::{Meter, RequestOutcome};
+use crate::path::RequestPath;
+use crate::policy::Policy;
+use crate::route::endpoint_path;
 
 /// The status that a request is counted with when its client disconnects before the response.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
@@ -36,8 +31,7 @@ pub struct Admission {
 struct Inner {
     active: RwLock<Arc<ActivePolicy>>,
     limiter: Limiter,
-    meter: Arc<Meter>,
-    endpoints: Arc<Endpoints>,
+    counter: Option<Arc<dyn RequestCounter>>,
 }
 
 /// A policy and its rules, replaced together. A request keeps the ones it started with until it is finished.
@@ -51,13 +45,13 @@ struct ActivePolicy {
 #[derive(Debug)]
 pub struct CheckedRequest {
     /// The client's address, and the header it was read from.
-    pub(crate) client: ClientAddress,
-    pub(crate) forwarding_header: ForwardingHeader,
+    pub client: ClientAddress,
+    pub forwarding_header: ForwardingHeader,
     /// Sent with the response, whether the request is refused or not.
     pub limit_headers: Option<RateLimitHeaders>,
     pub refusal: Option<Refusal>,
     /// The rule that refused the request.
-    pub(crate) refused_by: Option<Arc<ActiveRule>>,
+    pub refused_by: Option<Arc<ActiveRule>>,
     x_ratelimit: XRateLimit,
     sample: Option<PendingSample>,
 }
@@ -118,17 +112,18 @@ impl Refusal {
 
 #[derive(Debug)]
 struct PendingSample {
-    meter: Arc<Meter>,
+    counter: Arc<dyn RequestCounter>,
     endpoint: EndpointId,
     outcome: RequestOutcome,
     started: Instant,
 }
 
 impl Admission {
+    /// `limiter` enforces the rules of `policy`; `counter` counts the requests.
     #[must_use]
-    pub fn new(policy: Policy, limiter: Limiter, meter: Arc<Meter>, endpoints: Arc<Endpoints>) -> Self {
+    pub fn new(policy: Policy, limiter: Limiter, counter: Option<Arc<dyn RequestCounter>>) -> Self {
         let active = RwLock::new(Arc::new(ActivePolicy { policy, rules: limiter.rules() }));
-        Self { inner: Arc::new(Inner { active, limiter, meter, endpoints }) }
+        Self { inner: Arc::new(Inner { active, limiter, counter }) }
     }
 
     /// Applies another policy to the next requests. `store_timeout` is how long a request waits for the store.
@@ -136,11 +131,6 @@ impl Admission {
         let mut active = self.inner.active.write();
         self.inner.limiter.replace(&policy, store_timeout);
         *active = Arc::new(ActivePolicy { policy, rules: self.inner.limiter.rules() });
-    }
-
-    #[must_use]
-    pub fn meter(&self) -> &Arc<Meter> {
-        &self.inner.meter
     }
 
     #[must_use]
@@ -159,12 +149,8 @@ impl Admission {
         self.check(peer, (method, path, headers), None).await
     }
 
-    pub(crate) fn endpoints(&self) -> &Endpoints {
-        &self.inner.endpoints
-    }
-
-    /// Checks a request. A malformed one is refused, and counted like every refused request.
-    pub(crate) async fn check(
+    /// Checks a request. One that the server has found malformed is refused, and counted like every refused request.
+    pub async fn check(
         &self,
         peer: SocketAddr,
         (method, path, headers): (&Method, &str, &HeaderMap),
@@ -175,7 +161,7 @@ impl Admission {
         let policy = &active.policy;
         let client = policy.trusted_proxies.client_address(peer, headers);
         let x_ratelimit = if policy.x_ratelimit { XRateLimit::Sent } else { XRateLimit::Omitted };
-        let counted = policy.count_loopback || !client.address.is_loopback();
+        let is_counted = policy.count_loopback || !client.address.is_loopback();
         let forwarding_header = policy.trusted_proxies.header;
         let mut checked = CheckedRequest {
             client,
@@ -199,15 +185,13 @@ impl Admission {
             checked.refusal = Some(Refusal::AmbiguousPath);
         }
         // The same requests are counted in every key.
-        if counted {
+        if let Some(counter) = self.inner.counter.as_ref().filter(|_| is_counted) {
             let endpoint = path.map_or(EndpointId::OTHER, |path| {
-                let path = endpoint_path(&policy.templates, policy.id_detection, &path);
-                self.inner.endpoints.id(method, &path)
+                counter.endpoint(method, &endpoint_path(&policy.templates, policy.id_detection, &path))
             });
             let outcome =
                 if checked.refusal.is_some() { RequestOutcome::Refused } else { RequestOutcome::Allowed };
-            checked.sample =
-                Some(PendingSample { meter: Arc::clone(&self.inner.meter), endpoint, outcome, started });
+            checked.sample = Some(PendingSample { counter: Arc::clone(counter), endpoint, outcome, started });
         }
         checked
     }
@@ -263,7 +247,8 @@ impl Admission {
 
 impl CheckedRequest {
     /// The endpoint that the request counts as. `None` if it is not counted.
-    pub(crate) fn endpoint(&self) -> Option<EndpointId> {
+    #[must_use]
+    pub fn endpoint(&self) -> Option<EndpointId> {
         self.sample.as_ref().map(|sample| sample.endpoint)
     }
 
@@ -280,8 +265,8 @@ impl CheckedRequest {
     }
 
     fn count(&mut self, status: u16) {
-        if let Some(PendingSample { meter, endpoint, outcome, started }) = self.sample.take() {
-            meter.record(endpoint, status, outcome, started, Instant::now());
+        if let Some(PendingSample { counter, endpoint, outcome, started }) = self.sample.take() {
+            counter.record(endpoint, status, outcome, started, Instant::now());
         }
     }
 }

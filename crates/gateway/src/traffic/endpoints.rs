@@ -4,11 +4,12 @@
 
 use std::collections::HashMap;
 
+use hob_admission::EndpointId;
+use hob_units::RecentMap;
 use http::Method;
 use parking_lot::{Mutex, RwLock};
 
 use crate::keys::{self, Keys};
-use crate::limiter::recent_map::RecentMap;
 use crate::traffic::counts::Counts;
 
 /// Endpoints without a name whose requests are counted, to find the hot ones.
@@ -26,15 +27,6 @@ const MAX_ROTATED: usize = 100;
 
 /// Names of replaced endpoints that are kept, because some of their counts are not saved yet.
 const MAX_RETIRED: usize = 1000;
-
-/// An endpoint of [`Endpoints`]. Ids are not used again for other endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EndpointId(pub(crate) u32);
-
-impl EndpointId {
-    /// Counts the requests without their own endpoint.
-    pub const OTHER: Self = Self(0);
-}
 
 /// The endpoints that this instance counts by name.
 #[derive(Debug)]
@@ -188,7 +180,9 @@ impl KnownEndpoints {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::traffic::meter::{RequestOutcome, Sample};
+    use hob_admission::RequestOutcome;
+
+    use crate::traffic::meter::Sample;
 
     /// Sends requests to a path, and counts them as the publisher does.
     fn request(endpoints: &Endpoints, path: &str, requests: u32) {

@@ -1,13 +1,15 @@
 //! The checked configuration: rules, allow and deny lists, trusted proxies, and route templates.
 
-use hob_service::config::Mistakes;
+use std::fmt::Display;
+
+use hob_net::{ClientAddress, TrustedProxies};
 use http::HeaderMap;
 
-use crate::admission::endpoint::{IdDetection, RouteTemplate};
-use crate::admission::identity::{CallerList, ClientAddress, CountBy, Identity, TrustedProxies};
-use crate::admission::path::{PathReading, RouteCase};
-use crate::config::Config;
+use crate::config::{PolicyConfig, PolicyMistake};
+use crate::identity::{CallerList, CountBy, Identity};
 use crate::limiter::rule::{BadRule, Keyspace, Rule};
+use crate::path::{PathReading, RouteCase};
+use crate::route::{IdDetection, RouteTemplate};
 
 const MAX_RULES: usize = 100;
 
@@ -33,7 +35,7 @@ pub enum BadPolicy {
     #[error(transparent)]
     Rule(#[from] BadRule),
     #[error("routes: {0}")]
-    Route(#[from] crate::admission::endpoint::BadTemplate),
+    Route(#[from] crate::route::BadTemplate),
     #[error("{0} rules; at most {MAX_RULES} are allowed")]
     TooManyRules(usize),
     #[error("two rules have the name {0:?}; names must be unique")]
@@ -43,7 +45,7 @@ pub enum BadPolicy {
 }
 
 impl Policy {
-    pub fn new(config: &Config) -> Result<Self, BadPolicy> {
+    pub fn new(config: &PolicyConfig) -> Result<Self, BadPolicy> {
         if config.rules.len() > MAX_RULES {
             return Err(BadPolicy::TooManyRules(config.rules.len()));
         }
@@ -76,35 +78,9 @@ impl Policy {
                 },
             },
             id_detection: if config.learn_routes { IdDetection::On } else { IdDetection::Off },
-            count_loopback: config.count_loopback.unwrap_or_else(|| config.listens_on_loopback()),
+            count_loopback: config.count_loopback,
             x_ratelimit: config.x_ratelimit,
         })
-    }
-
-    /// Adds everything for which [`new`](Self::new) fails, and what it would ignore.
-    pub(crate) fn check(config: &Config, mistakes: &mut Mistakes) {
-        mistakes.check_each("routes", &config.routes, |route| RouteTemplate::new(route));
-        mistakes.check_each("allow", &config.allow, |entry| CallerList::check(entry));
-        mistakes.check_each("deny", &config.deny, |entry| CallerList::check(entry));
-        if config.rules.len() > MAX_RULES {
-            mistakes.add("rules", BadPolicy::TooManyRules(config.rules.len()));
-        }
-        let mut rules = Vec::new();
-        for (index, rule) in config.rules.iter().enumerate().take(MAX_RULES) {
-            match Rule::new(rule) {
-                Ok(rule) => {
-                    let field = |error: &BadPolicy| match error {
-                        BadPolicy::TwoPublic(..) => "public",
-                        _ => "name",
-                    };
-                    if let Err(error) = check_against(&rule, &rules) {
-                        mistakes.add(format!("rules[{index}].{}", field(&error)), error);
-                    }
-                    rules.push(rule);
-                }
-                Err(error) => mistakes.add(format!("rules[{index}].{}", error.field), error),
-            }
-        }
     }
 
     /// Whether the caller is on the deny list, by its address or by a name that a rule counts by.
@@ -117,6 +93,45 @@ impl Policy {
     #[must_use]
     pub fn rule(&self, name: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.name.as_str() == name)
+    }
+}
+
+impl PolicyConfig {
+    /// Everything for which [`Policy::new`] fails, and what it would ignore.
+    #[must_use]
+    pub fn mistakes(&self) -> Vec<PolicyMistake> {
+        let mut mistakes = Vec::new();
+        let mut add = |field: String, message: &dyn Display| {
+            mistakes.push(PolicyMistake { field, message: message.to_string() });
+        };
+        for (index, route) in self.routes.iter().enumerate() {
+            RouteTemplate::new(route).err().iter().for_each(|error| add(format!("routes[{index}]"), error));
+        }
+        for (field, entries) in [("allow", &self.allow), ("deny", &self.deny)] {
+            for (index, entry) in entries.iter().enumerate() {
+                CallerList::check(entry)
+                    .err()
+                    .iter()
+                    .for_each(|error| add(format!("{field}[{index}]"), error));
+            }
+        }
+        if self.rules.len() > MAX_RULES {
+            add("rules".to_owned(), &BadPolicy::TooManyRules(self.rules.len()));
+        }
+        let mut rules = Vec::new();
+        for (index, rule) in self.rules.iter().enumerate().take(MAX_RULES) {
+            match Rule::new(rule) {
+                Ok(rule) => {
+                    if let Err(error) = check_against(&rule, &rules) {
+                        let field = if matches!(error, BadPolicy::TwoPublic(..)) { "public" } else { "name" };
+                        add(format!("rules[{index}].{field}"), &error);
+                    }
+                    rules.push(rule);
+                }
+                Err(error) => add(format!("rules[{index}].{}", error.field), &error),
+            }
+        }
+        mistakes
     }
 }
 
@@ -161,18 +176,6 @@ mod tests {
         };
         let two = format!("{}{}", public("a"), public("b"));
         assert_eq!(policy(&two).unwrap_err(), BadPolicy::TwoPublic("a".into(), "b".into()));
-    }
-
-    #[test]
-    fn requests_from_this_host_count_where_all_requests_come_from_it() {
-        let counts = |toml: &str| policy(toml).unwrap().count_loopback;
-        let upstream = "upstream = [\"http://127.0.0.1:3000\"]\n";
-        assert!(counts(upstream));
-        assert!(!counts(&format!("{upstream}listen = \"0.0.0.0:7080\"")));
-        assert!(!counts(&format!("{upstream}count_loopback = false")));
-        assert!(counts(&format!("{upstream}listen = \"0.0.0.0:7080\"\ncount_loopback = true")));
-        // Without an upstream, the gateway does not listen: it is a layer in another server.
-        assert!(!counts(""));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use hob_store::limit::{self, Decision, Quota};
+use hob_units::RecentMap;
 use parking_lot::Mutex;
 
-use super::recent_map::RecentMap;
-use crate::admission::identity::Identity;
+use crate::identity::Identity;
 
 const MAX_CALLERS: usize = 100_000;
 

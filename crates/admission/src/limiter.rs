@@ -6,10 +6,10 @@ pub(crate) mod headers;
 mod known_quotas;
 mod lease;
 mod local;
-pub(crate) mod recent_map;
 pub(crate) mod rule;
 mod top_refused;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,17 +18,17 @@ use hob_store::limit::{Algorithm, Decision, Lent, Loan};
 use hob_store::{Key, Store};
 use parking_lot::RwLock;
 
-use crate::admission::identity::Identity;
-use crate::admission::policy::Policy;
 use crate::config::OnStoreFailure;
+use crate::identity::Identity;
 use crate::keys::Keys;
 use crate::limiter::rule::{Accounting, Keyspace, Rule, RuleMode};
+use crate::policy::Policy;
 
 use availability::Availability;
 use known_quotas::KnownQuotas;
 use lease::{BatchId, Spent, TokenPools, TokenSource};
 use local::LocalLimits;
-pub(crate) use top_refused::TopRefused;
+use top_refused::TopRefused;
 
 /// `Retry-After` when the store is unavailable.
 const RETRY_AFTER_UNAVAILABLE: Duration = Duration::from_secs(1);
@@ -92,16 +92,25 @@ pub struct ActiveRule {
     local: LocalLimits,
     /// Only for an exact rule that is open without the store.
     known: Option<KnownQuotas>,
-    pub(crate) counts: DecisionCounts,
-    pub(crate) top_refused: TopRefused,
+    counts: DecisionCounts,
+    top_refused: TopRefused,
 }
 
-/// Decisions since the last publication.
+/// Decisions since they were last taken.
 #[derive(Debug, Default)]
-pub(crate) struct DecisionCounts {
-    pub(crate) allowed: AtomicU64,
-    pub(crate) refused: AtomicU64,
-    pub(crate) shadowed: AtomicU64,
+struct DecisionCounts {
+    allowed: AtomicU64,
+    refused: AtomicU64,
+    shadowed: AtomicU64,
+}
+
+/// What a rule has decided since the last [`ActiveRule::take_decisions`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Decisions {
+    pub allowed: u64,
+    pub refused: u64,
+    /// Allowed by a shadow rule that would refuse.
+    pub shadowed: u64,
 }
 
 impl ActiveRule {
@@ -133,6 +142,21 @@ impl ActiveRule {
     #[must_use]
     pub fn rule(&self) -> &Rule {
         &self.rule
+    }
+
+    /// The decisions of this instance since the last call.
+    #[must_use]
+    pub fn take_decisions(&self) -> Decisions {
+        let [allowed, refused, shadowed] =
+            [&self.counts.allowed, &self.counts.refused, &self.counts.shadowed]
+                .map(|count| count.swap(0, Relaxed));
+        Decisions { allowed, refused, shadowed }
+    }
+
+    /// The callers that were refused most since the last call, and about how often.
+    #[must_use]
+    pub fn take_top_refused(&self) -> HashMap<Identity, u64> {
+        self.top_refused.take()
     }
 
     fn count_decision(&self, identity: &Identity, verdict: &Verdict) {

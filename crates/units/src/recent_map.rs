@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+/// A map that drops the entries that were not used for the longest time.
 #[derive(Debug)]
-pub(crate) struct RecentMap<K, V> {
+pub struct RecentMap<K, V> {
     young: HashMap<K, V>,
     old: HashMap<K, V>,
     generation_size: usize,
@@ -12,12 +13,13 @@ pub(crate) struct RecentMap<K, V> {
 
 impl<K: Hash + Eq + Clone, V> RecentMap<K, V> {
     /// Holds at most `capacity` entries, and always the most recent half of them.
-    pub(crate) fn new(capacity: usize) -> Self {
+    #[must_use]
+    pub fn new(capacity: usize) -> Self {
         Self { young: HashMap::new(), old: HashMap::new(), generation_size: (capacity / 2).max(1) }
     }
 
     /// The value of a key, inserted if it is missing.
-    pub(crate) fn get_or_insert(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
+    pub fn get_or_insert(&mut self, key: &K, make: impl FnOnce() -> V) -> &mut V {
         if !self.young.contains_key(key) {
             let value = self.old.remove(key).unwrap_or_else(make);
             if self.young.len() >= self.generation_size {
@@ -29,34 +31,40 @@ impl<K: Hash + Eq + Clone, V> RecentMap<K, V> {
     }
 
     /// The value of a key, if it is there. It does not count as used.
-    pub(crate) fn get(&self, key: &K) -> Option<&V> {
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<&V> {
         self.young.get(key).or_else(|| self.old.get(key))
     }
 
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.young.get_mut(key).or_else(|| self.old.get_mut(key))
     }
 
-    pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
+    pub fn values(&self) -> impl Iterator<Item = &V> {
         self.young.values().chain(self.old.values())
     }
 
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+    pub fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.young.values_mut().chain(self.old.values_mut())
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.young.iter().chain(&self.old)
     }
 
-    pub(crate) fn remove(&mut self, key: &K) {
+    pub fn remove(&mut self, key: &K) {
         self.young.remove(key);
         self.old.remove(key);
     }
 
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.young.len() + self.old.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.young.is_empty() && self.old.is_empty()
     }
 }
 

@@ -1,61 +1,61 @@
-//! A tower layer that limits and counts the requests of a Rust service without the proxy.
-//!
-//! ```no_run
-//! # async fn example(gateway: hob_gateway::Gateway) -> std::io::Result<()> {
-//! use std::net::SocketAddr;
-//!
-//! let app = axum::Router::new()
-//!     .route("/", axum::routing::get(async || "hello"))
-//!     .layer(gateway.layer())
-//!     .into_make_service_with_connect_info::<SocketAddr>();
-//! let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
-//! axum::serve(listener, app).await
-//! # }
-//! ```
+//! A tower layer that limits and counts the requests of a Rust service without a proxy.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use axum::extract::ConnectInfo;
 use http::header::{CONTENT_TYPE, HeaderValue};
-use http::{Request, Response};
-use tower::{Layer, Service};
+use http::{Extensions, Request, Response};
+use tower_layer::Layer;
+use tower_service::Service;
 
 use crate::admission::{Admission, Refusal};
-use crate::gateway::Gateway;
 
-/// Limits and counts the requests of the wrapped service. The peer's address comes from axum's [`ConnectInfo`];
-/// requests without it all count as the client 0.0.0.0.
+/// Limits and counts the requests of the wrapped service. The address of the peer comes from a [`SocketAddr`] in the extensions
+/// of a request, or, with the feature `axum`, from axum's `ConnectInfo`; requests without it all count as the client 0.0.0.0.
 #[derive(Clone, Debug)]
-pub struct GatewayLayer {
+pub struct AdmissionLayer {
     admission: Admission,
 }
 
 /// A service whose requests are limited and counted.
 #[derive(Clone, Debug)]
-pub struct GatewayService<S> {
+pub struct AdmissionService<S> {
     admission: Admission,
     inner: S,
 }
 
-impl Gateway {
-    /// A layer that applies this gateway's rules.
+impl Admission {
+    /// A layer that applies the policy to the requests of a service. With axum and the feature `axum`:
+    ///
+    /// ```no_run
+    /// # #[cfg(feature = "axum")]
+    /// # async fn example(admission: hob_admission::Admission) -> std::io::Result<()> {
+    /// use std::net::SocketAddr;
+    ///
+    /// let app = axum::Router::new()
+    ///     .route("/search/{word}", axum::routing::get(async || "found\n"))
+    ///     .layer(admission.layer())
+    ///     .into_make_service_with_connect_info::<SocketAddr>();
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+    /// axum::serve(listener, app).await
+    /// # }
+    /// ```
     #[must_use]
-    pub fn layer(&self) -> GatewayLayer {
-        GatewayLayer { admission: self.admission().clone() }
+    pub fn layer(&self) -> AdmissionLayer {
+        AdmissionLayer { admission: self.clone() }
     }
 }
 
-impl<S> Layer<S> for GatewayLayer {
-    type Service = GatewayService<S>;
+impl<S> Layer<S> for AdmissionLayer {
+    type Service = AdmissionService<S>;
 
-    fn layer(&self, inner: S) -> GatewayService<S> {
-        GatewayService { admission: self.admission.clone(), inner }
+    fn layer(&self, inner: S) -> AdmissionService<S> {
+        AdmissionService { admission: self.admission.clone(), inner }
     }
 }
 
-impl<S, B, R> Service<Request<B>> for GatewayService<S>
+impl<S, B, R> Service<Request<B>> for AdmissionService<S>
 where
     S: Service<Request<B>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
@@ -76,8 +76,7 @@ where
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let admission = self.admission.clone();
         Box::pin(async move {
-            let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
-            let peer = peer.map_or(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), |ConnectInfo(peer)| *peer);
+            let peer = peer(request.extensions()).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
             let checked = admission.admit(peer, request.method(), request.uri().path(), request.headers());
             let checked = checked.await;
             let mut response = match checked.refusal {
@@ -89,6 +88,14 @@ where
             Ok(response)
         })
     }
+}
+
+fn peer(extensions: &Extensions) -> Option<SocketAddr> {
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(peer)) = extensions.get() {
+        return Some(*peer);
+    }
+    extensions.get().copied()
 }
 
 fn refusal_response<R: From<&'static str>>(refusal: Refusal) -> Response<R> {
