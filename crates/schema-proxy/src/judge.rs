@@ -146,7 +146,7 @@ impl Judge {
                 let at = if let Values::Text(at) = write.values { at } else { at + 1 };
                 verdict.findings.extend(judge_text(value, schema, request, at).map(finding));
             }
-            (Values::Unknown, _) => {}
+            (Values::Unknown | Values::WholeNumber, _) => {}
             (known, content) if is_constrained(content) => values = sample(known, request),
             _ => {}
         }
@@ -235,8 +235,14 @@ fn needs_look(write: &Write, ttl: NewTtl, family: &Family) -> bool {
     if write.creation == Creation::ExistingOnly {
         return false;
     }
-    let unknown =
-        write.kind.is_none() || (write.values == Values::Unknown && is_constrained(&family.content));
+    let may_misfit = match write.values {
+        Values::Unknown => is_constrained(&family.content),
+        Values::WholeNumber => {
+            !matches!(&family.content, Content::String(value) if value.fits_every_whole_number())
+        }
+        _ => false,
+    };
+    let unknown = write.kind.is_none() || may_misfit;
     let grows = family.max_len.is_some() && family.kind() != KeyType::String;
     unknown || grows || has_required_fields(&family.content)
 }
@@ -262,7 +268,7 @@ fn is_constrained(content: &Content) -> bool {
 fn sample(values: Values, request: &Request<'_>) -> Sample {
     let owned = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect();
     match values {
-        Values::Unknown | Values::Text(_) | Values::TextAfterKey => Sample::Unread,
+        Values::Unknown | Values::WholeNumber | Values::Text(_) | Values::TextAfterKey => Sample::Unread,
         Values::Items(from) => Sample::Items(owned(request.from(from))),
         Values::Item(at) => Sample::Items(owned(request.from(at).get(..1).unwrap_or_default())),
         Values::Fields => Sample::Hash { fields: pairs(request.from(2)), whole: false },

@@ -37,6 +37,8 @@ pub(crate) enum Targets {
 pub(crate) enum Values {
     /// The result depends on data that is not in the command.
     Unknown,
+    /// The result is a whole number, which depends on the data.
+    WholeNumber,
     /// The whole value, at this index.
     Text(usize),
     /// The value after each key.
@@ -121,7 +123,7 @@ const PAIRS: Targets = Targets::All(Keys::Range { first: 1, last: -1, step: 2 })
 pub(crate) const WRITES: &[(&str, Write)] = {
     use KeyType::{Hash, List, Set, Stream, String, Zset};
     use TtlEffect::{Argument, GetOptions, Kept, Removed, SetOptions};
-    use Values::{Entry, Fields, Item, Items, Scored, Text, TextAfterKey, Unknown};
+    use Values::{Entry, Fields, Item, Items, Scored, Text, TextAfterKey, Unknown, WholeNumber};
     &[
         ("set", Write::string(Text(2), SetOptions(3))),
         ("setnx", Write::string(Text(2), Kept)),
@@ -135,10 +137,10 @@ pub(crate) const WRITES: &[(&str, Write)] = {
         ("setbit", Write::string(Unknown, Kept)),
         ("bitfield", Write::string(Unknown, Kept)),
         ("bitop", Write::stores(String, 2)),
-        ("incr", Write::string(Unknown, Kept)),
-        ("decr", Write::string(Unknown, Kept)),
-        ("incrby", Write::string(Unknown, Kept)),
-        ("decrby", Write::string(Unknown, Kept)),
+        ("incr", Write::string(WholeNumber, Kept)),
+        ("decr", Write::string(WholeNumber, Kept)),
+        ("incrby", Write::string(WholeNumber, Kept)),
+        ("decrby", Write::string(WholeNumber, Kept)),
         ("incrbyfloat", Write::string(Unknown, Kept)),
         ("pfadd", Write::string(Unknown, Kept)),
         ("pfmerge", Write::string(Unknown, Kept)),

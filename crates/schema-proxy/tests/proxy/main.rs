@@ -33,6 +33,11 @@ pattern = "count:<id>"
 type = "string"
 value = { int = [0, 100] }
 ttl = { none = "Kept." }
+[key.total]
+pattern = "total:<id>"
+type = "string"
+value = "int"
+ttl = { none = "Kept." }
 [key.blob]
 pattern = "blob:<id>"
 type = "string"

@@ -116,6 +116,17 @@ async fn effects_are_found_after_the_command() {
     }
 }
 
+/// Reading keys costs much more than forwarding a command.
+#[tokio::test(flavor = "multi_thread")]
+async fn key_is_not_read_if_every_result_matches() {
+    let guarded = Guarded::start(Mode::Observe).await;
+    let totals = guarded.totals();
+    let mut connection = guarded.connect().await;
+    connection.send(&["INCR total:1", "DECRBY total:2 7", "SET total:3 5", "INCR count:1"]).await;
+    guarded.proxy.stop().await;
+    assert_eq!(metric(&totals, "hob_schema_proxy_keys_checked_total "), 1, "only the counter with a range");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn commands_that_belong_together_are_judged_together() {
     let guarded = Guarded::start(Mode::Warn).await;

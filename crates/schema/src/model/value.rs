@@ -165,6 +165,18 @@ impl Value {
         }
     }
 
+    /// Whether every whole number of 64 bits has this form, as the results of `INCR` have.
+    pub fn fits_every_whole_number(&self) -> bool {
+        const LONGEST: u64 = "-9223372036854775808".len() as u64;
+        match self {
+            Value::Any => true,
+            Value::Int { min, max } => (*min, *max) == (i64::MIN, i64::MAX),
+            Value::Float { min, max } => *min <= i64::MIN as f64 && *max >= i64::MAX as f64,
+            Value::Text { max_bytes } => *max_bytes >= LONGEST,
+            _ => false,
+        }
+    }
+
     /// The maximum size, if the form declares one.
     pub fn max_bytes(&self) -> Option<u64> {
         match self {
@@ -390,4 +402,26 @@ fn in_era(seconds: f64) -> Result<(), Mismatch> {
         return Ok(());
     }
     mismatch(format!("{seconds} seconds is not a time between 2001 and 2286; check the unit"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forms_of_every_whole_number_are_known() {
+        let text = |max_bytes| Value::Text { max_bytes };
+        for form in [Value::Any, Value::int(), Value::float(), text(20)] {
+            assert!(form.fits_every_whole_number(), "{form:?}");
+        }
+        for form in [
+            Value::Int { min: 0, max: i64::MAX },
+            Value::Float { min: 0.0, max: f64::INFINITY },
+            text(19),
+            Value::Bool,
+            Value::UnixMillis,
+        ] {
+            assert!(!form.fits_every_whole_number(), "{form:?}");
+        }
+    }
 }
