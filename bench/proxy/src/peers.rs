@@ -29,6 +29,11 @@ pattern = "counter:<number>"
 type = "string"
 value = "int"
 ttl = { none = "A benchmark." }
+[key.limit]
+pattern = "limit:<number>"
+type = "string"
+value = { int = [0, "-"] }
+ttl = { none = "A benchmark." }
 "#;
 
 pub(crate) struct Peer {

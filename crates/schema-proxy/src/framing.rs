@@ -152,9 +152,12 @@ fn word_header(buffer: &[u8], at: usize) -> Result<Option<(usize, usize)>, Proto
     }
 }
 
-/// The number on the line at `start`, and where the next line starts. Every command has several, so they are read in one pass.
+/// The number on the line at `start`, and where the next line starts. Every command has several, most of them with one digit.
 #[inline]
 fn number(buffer: &[u8], start: usize, error: &'static str) -> Result<Option<(i64, usize)>, ProtocolError> {
+    if let Some([digit @ b'0'..=b'9', b'\r', b'\n']) = buffer.get(start..start + 3) {
+        return Ok(Some((i64::from(digit - b'0'), start + 3)));
+    }
     let negative = buffer.get(start) == Some(&b'-');
     let first = start + usize::from(negative);
     let (mut at, mut value) = (first, 0_i64);

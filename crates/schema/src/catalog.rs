@@ -178,6 +178,10 @@ fn read_parts<'k>(
     let Some((part, later)) = parts.split_first() else {
         return key.is_empty();
     };
+    // Most patterns end with an id, and most callers need only the family.
+    if let (Part::Id(id), [], None) = (part, later, &ids) {
+        return rules[*id].matches(key);
+    }
     if let Part::Literal(text) = part {
         return key.strip_prefix(text.as_slice()).is_some_and(|rest| read_parts(later, rest, rules, ids));
     }

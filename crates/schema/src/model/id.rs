@@ -167,6 +167,18 @@ impl IdRule {
         Some(decoded)
     }
 
+    /// Whether [`decode`](Self::decode) accepts these bytes. Most ids need no decoding, so one pass over the bytes is enough.
+    pub(crate) fn matches(&self, bytes: &[u8]) -> bool {
+        let raw = self.form.raw_classes();
+        let is_itself = |byte: &u8| byte.is_ascii() && raw & CLASSES[usize::from(*byte)] != 0;
+        match &self.form {
+            IdForm::Text(_) if bytes.iter().all(is_itself) => {
+                (1..=self.max).contains(&bytes.len()) && !self.not.iter().any(|word| word.as_bytes() == bytes)
+            }
+            _ => self.decode(bytes).is_some(),
+        }
+    }
+
     /// Whether the encoded id may contain the separator.
     pub fn holds_separator(&self) -> bool {
         match self.form {
@@ -434,6 +446,24 @@ mod tests {
         }
         assert_eq!(id.decode(b"\xff").as_deref(), Some("\u{fffd}"));
         assert_eq!(Without::new("x"), None);
+    }
+
+    #[test]
+    fn bytes_match_if_they_can_be_decoded() {
+        let raw = RawChars { separator: true, slash: true, space: true };
+        let long = "x".repeat(65);
+        let ids = ["a", "", "total", "a:b", "a/b c", "a%3Ab", "a%", "사용자", "7", "07", "{", &long];
+        for form in [
+            IdForm::Text(RawChars::default()),
+            IdForm::Text(raw),
+            IdForm::Int { min: 0, max: 9, step: 1 },
+            IdForm::Verbatim { without: Without::new(":").unwrap() },
+        ] {
+            let rule = rule(form);
+            for bytes in ids.iter().map(|id| id.as_bytes()).chain([&b"a\xff"[..]]) {
+                assert_eq!(rule.matches(bytes), rule.decode(bytes).is_some(), "{rule:?} {bytes:?}");
+            }
+        }
     }
 
     #[test]
