@@ -242,13 +242,14 @@ pub(crate) fn layout(tagged: bool) -> Layout {
 /// Schemas as one catalog.
 pub(crate) fn catalog(files: &[PathBuf], with: &[String], layout: Layout) -> Result<Catalog> {
     let mut schemas = if with.is_empty() || !files.is_empty() { schemas(files)? } else { Vec::new() };
+    let mut libraries = Vec::new();
     for choice in with {
-        schemas.extend(ready::chosen(choice)?);
+        libraries.extend(ready::chosen(choice)?);
     }
-    for schema in &mut schemas {
+    for schema in schemas.iter_mut().chain(&mut libraries) {
         schema.apply_env(&|name| std::env::var(name).ok())?;
     }
-    Ok(Catalog::new(schemas, layout)?)
+    Ok(Catalog::with_libraries(schemas, libraries, layout)?)
 }
 
 async fn audit(arguments: &AuditArgs) -> Result<Exit> {

@@ -14,5 +14,5 @@ pub(crate) fn display_key(key: &[u8]) -> String {
     let text = String::from_utf8_lossy(key);
     let plain = text.chars().all(|char| !char.is_control() && char != '\u{fffd}')
         && text.chars().count() <= MAX_KEY_CHARS;
-    if plain { text.into_owned() } else { quoted(&text) }
+    if plain && !text.is_empty() { text.into_owned() } else { quoted(&text) }
 }

@@ -67,8 +67,8 @@ struct Sampled {
     /// The first reason why a key could not be read.
     refused: Option<String>,
     hint: Option<String>,
-    /// Recognized schemas, with the number of their keys in the sample.
-    recognized: BTreeMap<String, u64>,
+    /// No schema can declare it.
+    has_empty_key: bool,
 }
 
 /// Where the keys of a sample go.
@@ -131,9 +131,9 @@ pub async fn infer(store: &Store, options: &InferOptions) -> Result<Inferred, Er
     }
     let unreadable = sampled.unreadable;
     let Sorting { mut tree, recognizer } = sorting;
-    sampled.recognized = recognizer.finish(&mut tree);
+    let libraries = recognizer.finish(&mut tree);
     let patterns = tree.into_patterns();
-    Ok(Inferred { text: propose(options, patterns, &sampled), unreadable })
+    Ok(Inferred { text: propose(options, patterns, libraries, &sampled), unreadable })
 }
 
 #[derive(Clone, Copy)]
@@ -157,6 +157,7 @@ async fn sample_master(
         page.dedup();
         keys += page.len() as u64;
         sampled.keys += page.len() as u64;
+        sampled.has_empty_key |= page.iter().any(Vec::is_empty);
         sample_keys(master, sorting, sampled, page).await?;
         if keys >= limit.keys || Instant::now() >= limit.until {
             break;

@@ -225,7 +225,9 @@ impl<T: Merge> Branch<T> {
 
 /// A pattern for a report: `user:<…>:online`.
 pub(crate) fn display_pattern(pattern: &KeyPattern) -> String {
-    pattern.spelled(|_, _| "<…>".to_owned())
+    let text = pattern.spelled(|_, _| "<…>".to_owned());
+    // The empty key.
+    if text.is_empty() { "\"\"".to_owned() } else { text }
 }
 
 impl KeyPattern {

@@ -103,6 +103,8 @@ fn find(name: &str) -> Result<&'static File, Error> {
 
 #[cfg(test)]
 mod tests {
+    use hob_schema::{Catalog, Layout};
+
     use super::*;
 
     #[test]
@@ -114,6 +116,12 @@ mod tests {
             assert!(based, "{}: {note}", schema.file);
             assert!(schema.families.iter().all(|family| family.purpose.is_some()), "{}", schema.file);
         }
+    }
+
+    /// A server has the keys of several libraries.
+    #[test]
+    fn any_ready_made_schemas_can_be_used_together() {
+        Catalog::with_libraries(Vec::new(), ready_schemas().unwrap(), Layout::Plain).unwrap();
     }
 
     #[test]

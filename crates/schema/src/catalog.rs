@@ -43,10 +43,24 @@ pub struct Catalog {
 impl Catalog {
     /// Fails if two families could have the same key.
     pub fn new(schemas: Vec<Schema>, layout: Layout) -> Result<Catalog, KeyConflict> {
-        let spaces: Vec<Keyspace> = schemas.into_iter().map(|schema| Keyspace::new(schema, layout)).collect();
+        Catalog::with_libraries(schemas, Vec::new(), layout)
+    }
+
+    /// Also declares the keys of libraries, whose patterns were not chosen to fit others. A key that matches two families
+    /// belongs to the one with the longer literal text before its first placeholder: to `bull:<queue>:<job>`, not to
+    /// `<host>:<pid>:<nonce>`. Fails if these texts are equal.
+    pub fn with_libraries(
+        schemas: Vec<Schema>,
+        libraries: Vec<Schema>,
+        layout: Layout,
+    ) -> Result<Catalog, KeyConflict> {
+        let own = schemas.len();
+        let spaces: Vec<Keyspace> =
+            schemas.into_iter().chain(libraries).map(|schema| Keyspace::new(schema, layout)).collect();
         for (later, space) in spaces.iter().enumerate() {
+            let overlap = if later < own { Overlap::Refused } else { Overlap::Ranked };
             for earlier in &spaces[..later] {
-                check_conflict(earlier, space)?;
+                check_conflict(earlier, space, overlap)?;
             }
         }
         let prefixes = PrefixTrie::new(&spaces);
@@ -94,10 +108,21 @@ impl Catalog {
     }
 }
 
-fn check_conflict(left: &Keyspace, right: &Keyspace) -> Result<(), KeyConflict> {
+/// What happens to a key that two families could have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Overlap {
+    Refused,
+    /// The family with the longer head has it.
+    Ranked,
+}
+
+fn check_conflict(left: &Keyspace, right: &Keyspace, overlap: Overlap) -> Result<(), KeyConflict> {
     for (l, left_template) in left.templates().iter().enumerate() {
         let left_side = PatternAutomaton::new(left_template, &left.schema().ids);
         for (r, right_template) in right.templates().iter().enumerate() {
+            if overlap == Overlap::Ranked && left_template.head().len() != right_template.head().len() {
+                continue;
+            }
             let right_side = PatternAutomaton::new(right_template, &right.schema().ids);
             if let Some(key) = shared_key(&left_side, &right_side) {
                 let name = |space: &Keyspace, family: usize| {
@@ -121,6 +146,8 @@ struct PrefixTrie {
 struct PrefixNode {
     next: Vec<(u8, usize)>,
     families: Vec<FamilyId>,
+    /// The nearest node above that has families.
+    shorter: Option<usize>,
 }
 
 impl PrefixTrie {
@@ -132,6 +159,7 @@ impl PrefixTrie {
                 prefixes.nodes[node].families.push(FamilyId { schema, family });
             }
         }
+        prefixes.link();
         prefixes
     }
 
@@ -146,21 +174,36 @@ impl PrefixTrie {
         })
     }
 
+    /// Sets [`PrefixNode::shorter`]. A node is after the node above it.
+    fn link(&mut self) {
+        for node in 0..self.nodes.len() {
+            let PrefixNode { next, families, shorter } = &self.nodes[node];
+            let shorter = if families.is_empty() { *shorter } else { Some(node) };
+            for (_, below) in next.clone() {
+                self.nodes[below].shorter = shorter;
+            }
+        }
+    }
+
     fn next(&self, node: usize, byte: u8) -> Option<usize> {
         self.nodes[node].next.iter().find(|(label, _)| *label == byte).map(|(_, node)| *node)
     }
 
-    /// The first family that fits, of those whose literal prefix the key has.
+    /// The family that fits and has the longest of the literal prefixes that the key has.
     fn find(&self, key: &[u8], mut fits: impl FnMut(FamilyId) -> bool) -> Option<FamilyId> {
         let mut at = 0;
-        let mut rest = key.iter();
-        loop {
-            for id in &self.nodes[at].families {
-                if fits(*id) {
-                    return Some(*id);
-                }
+        for byte in key {
+            match self.next(at, *byte) {
+                Some(next) => at = next,
+                None => break,
             }
-            at = self.next(at, *rest.next()?)?;
+        }
+        loop {
+            let node = &self.nodes[at];
+            if let Some(family) = node.families.iter().find(|id| fits(**id)) {
+                return Some(*family);
+            }
+            at = node.shorter?;
         }
     }
 }
@@ -222,4 +265,32 @@ fn ends(part: &Part, later: &[Part], key: &[u8], rules: &[IdRule]) -> impl Itera
         Some(Part::Literal(text)) => key[*end..].starts_with(text),
         Some(Part::Id(_) | Part::Shard) => true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(name: &str, pattern: &str) -> Schema {
+        let text = format!(
+            "[schema]\nname = \"{name}\"\nversion = 1\n[ids]\na = {{ form = \"verbatim\" }}\n[key.k]\n\
+             pattern = \"{pattern}\"\ntype = \"set\"\n"
+        );
+        Schema::parse(name, &text).unwrap_or_else(|errors| panic!("{errors}"))
+    }
+
+    #[test]
+    fn key_of_two_libraries_belongs_to_the_family_with_the_longer_literal_text() {
+        let all = || vec![schema("wide", "<a>:x"), schema("narrow", "q:<a>"), schema("one", "q:7:x")];
+        let catalog = Catalog::with_libraries(Vec::new(), all(), Layout::Plain).unwrap();
+        for (key, name) in [("q:7:x", "one"), ("q:8:x", "narrow"), ("q", ""), ("r:x", "wide"), ("r:y", "")] {
+            let found = catalog.family_of(key.as_bytes()).map(|id| catalog.schema(id).name.as_str());
+            assert_eq!(found.unwrap_or_default(), name, "{key}");
+        }
+        let conflict = Catalog::new(all(), Layout::Plain).unwrap_err();
+        assert_eq!((&*conflict.left, &*conflict.right), ("wide.k", "narrow.k"));
+        let same = vec![schema("other", "q:<a>:z")];
+        let conflict = Catalog::with_libraries(all()[1..2].to_vec(), same, Layout::Plain).unwrap_err();
+        assert_eq!((&*conflict.left, &*conflict.right), ("narrow.k", "other.k"));
+    }
 }

@@ -11,6 +11,7 @@ use hob_schema::{Catalog, KeyType, Layout, ParseErrors, Schema, format_count, fo
 
 use super::content::ContentStats;
 use super::ids::{Ids, MAX_LISTED};
+use super::recognize::Libraries;
 use super::values::{Shapes, toml_text};
 use super::{InferOptions, PatternStats, Sampled};
 use crate::patterns::{KeyPattern, Merge as _, Step};
@@ -48,40 +49,100 @@ pub(super) enum Precision {
 pub(super) fn propose(
     options: &InferOptions,
     patterns: Vec<(KeyPattern, PatternStats)>,
+    mut libraries: Libraries,
     sampled: &Sampled,
 ) -> String {
-    let group = |(pattern, stats)| Group { pattern, stats, precision: Precision::Usual };
-    let mut groups: Vec<Group> = patterns.into_iter().map(group).collect();
-    // No schema can declare the empty key.
-    groups.iter_mut().for_each(|group| group.stats.keys.retain(|key| !key.is_empty()));
-    groups.retain(|group| !group.stats.keys.is_empty());
-    groups.sort_by(|left, right| left.pattern.cmp(&right.pattern));
+    let mut groups = Vec::new();
+    add_groups(patterns, &mut groups);
     while groups.len() > MAX_GROUPS {
         merge_largest_stem(&mut groups);
     }
-    for _ in 0..MAX_ROUNDS {
-        let draft = Draft::write(options, &groups, sampled);
+    for _ in 0..MAX_ROUNDS + libraries.recognized.len() {
+        let draft = Draft::write(options, &groups, &libraries, sampled);
         let changes = match Schema::parse("proposal", &draft.text) {
-            Ok(schema) => strays(schema, &draft, &groups),
+            Ok(schema) => {
+                let catalog = Catalog::new(vec![schema.clone()], Layout::Plain);
+                let changes =
+                    catalog.map_or_else(|_| Vec::new(), |catalog| strays(&catalog, &draft, &groups));
+                if changes.is_empty()
+                    && keep_apart(&schema, &draft, &mut groups, &mut libraries) == Together::Yes
+                {
+                    return draft.text;
+                }
+                changes
+            }
             Err(errors) => conflicts(&errors, &draft),
         };
-        if changes.is_empty() {
-            return draft.text;
-        }
         apply(changes, &mut groups);
     }
+    while !libraries.recognized.is_empty() {
+        add_groups(libraries.release(0), &mut groups);
+    }
     merge_all(vec![(0..groups.len()).collect()], &mut groups);
-    Draft::write(options, &groups, sampled).text
+    Draft::write(options, &groups, &libraries, sampled).text
+}
+
+/// Adds the keys of each pattern to the group with this pattern. No schema can declare the empty key.
+fn add_groups(patterns: Vec<(KeyPattern, PatternStats)>, groups: &mut Vec<Group>) {
+    for (pattern, mut stats) in patterns {
+        stats.keys.retain(|key| !key.is_empty());
+        match groups.iter_mut().find(|group| group.pattern == pattern) {
+            _ if stats.keys.is_empty() => {}
+            Some(same) => same.stats.merge(stats),
+            None => groups.push(Group { pattern, stats, precision: Precision::Usual }),
+        }
+    }
+    groups.sort_by(|left, right| left.pattern.cmp(&right.pattern));
+}
+
+/// Whether the proposal and the libraries can be used together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Together {
+    Yes,
+    No,
+}
+
+/// If a library cannot be used together with the proposal, narrows the ids of a group or adds the keys of the library to the
+/// groups.
+fn keep_apart(
+    schema: &Schema,
+    draft: &Draft,
+    groups: &mut Vec<Group>,
+    libraries: &mut Libraries,
+) -> Together {
+    for index in 0..libraries.recognized.len() {
+        // Those before it fit together.
+        let declared = libraries.recognized[..=index].iter().flat_map(|library| library.schemas.clone());
+        match Catalog::with_libraries(vec![schema.clone()], declared.collect(), Layout::Plain) {
+            Ok(catalog) => {
+                let keys = &libraries.recognized[index].keys;
+                let is_proposed =
+                    |key: &[u8]| catalog.find(key).is_some_and(|found| found.family.schema == 0);
+                if strays(&catalog, draft, groups).is_empty() && !keys.iter().any(|(key, _)| is_proposed(key))
+                {
+                    continue;
+                }
+            }
+            Err(conflict) => {
+                let is_left = |name: &String| conflict.left == format!("{}.{name}", schema.name);
+                let group = draft.names.iter().position(is_left).map(|index| &mut groups[index]);
+                if let Some(group) = group.filter(|group| group.precision == Precision::Usual) {
+                    group.precision = Precision::Narrow;
+                    return Together::No;
+                }
+            }
+        }
+        add_groups(libraries.release(index), groups);
+        return Together::No;
+    }
+    Together::Yes
 }
 
 /// Groups whose patterns have to change: one that reads a key in two ways or does not match its keys, or two that overlap.
 type Changes = Vec<Vec<usize>>;
 
 /// Groups whose keys do not belong to their families.
-fn strays(schema: Schema, draft: &Draft, groups: &[Group]) -> Changes {
-    let Ok(catalog) = Catalog::new(vec![schema], Layout::Plain) else {
-        return Vec::new();
-    };
+fn strays(catalog: &Catalog, draft: &Draft, groups: &[Group]) -> Changes {
     let belongs = |key: &Vec<u8>, name: &str| {
         catalog.find(key).is_some_and(|found| catalog.family(found.family).name == name)
     };
@@ -194,7 +255,7 @@ struct Draft {
 }
 
 impl Draft {
-    fn write(options: &InferOptions, groups: &[Group], sampled: &Sampled) -> Draft {
+    fn write(options: &InferOptions, groups: &[Group], libraries: &Libraries, sampled: &Sampled) -> Draft {
         let prefix = common_prefix(groups);
         let mut ids = Ids::default();
         let placeholders = ids.name(groups);
@@ -207,7 +268,7 @@ impl Draft {
         let mut body = String::new();
         let write = |(group, placeholders)| writer.family(group, placeholders, &mut body);
         let names = groups.iter().zip(&placeholders).map(write).collect();
-        let mut text = header(sampled);
+        let mut text = header(sampled, libraries);
         let name = schema_name(&options.name);
         let prefix = prefix.map(|prefix| format!("prefix  = \"{prefix}\"\n")).unwrap_or_default();
         let _ = write!(text, "[schema]\nname    = \"{name}\"\nversion = 1\n{prefix}\n");
@@ -218,18 +279,28 @@ impl Draft {
     }
 }
 
-fn header(sampled: &Sampled) -> String {
+fn header(sampled: &Sampled, libraries: &Libraries) -> String {
     let mut text = format!(
         "# Proposed from {} of {} keys. Review it, give each family a purpose, and remove the entries of `unconfirmed` that\n\
          # are intended; `hob schema lint` lists what is left. Then audit with it.\n",
         format_count(sampled.keys - sampled.unreadable),
         format_count(sampled.existing)
     );
-    for (name, keys) in &sampled.recognized {
-        let keys = format_count(*keys);
+    if sampled.keys < sampled.existing {
+        text.push_str("# A larger sample finds more: `--keys`, `--seconds`.\n");
+    }
+    for library in &libraries.recognized {
+        let (name, keys) = (&library.name, format_count(library.keys.len() as u64));
         let _ = writeln!(
             text,
             "# Recognized {keys} keys of {name}, which are not below: audit with `--with {name}` too."
+        );
+    }
+    for (name, keys) in &libraries.released {
+        let keys = format_count(*keys);
+        let _ = writeln!(
+            text,
+            "# {keys} keys look like those of {name}, but other keys match its patterns too: all of them are below."
         );
     }
     if let Some(reason) = &sampled.refused {
@@ -239,6 +310,9 @@ fn header(sampled: &Sampled) -> String {
             "# {unreadable} keys could not be read and are missing: {}.",
             reason.replace('\n', " ")
         );
+    }
+    if sampled.has_empty_key {
+        text.push_str("# The empty key is missing: no schema can declare it.\n");
     }
     if let Some(hint) = &sampled.hint {
         let _ = writeln!(text, "# Note: {hint}.");

@@ -1,12 +1,12 @@
 //! Keys of schemas that are known already, which a proposal leaves out.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use hob_schema::check::{Facts, check_facts};
 use hob_schema::{Catalog, FamilyId, KeyConflict, Layout, Schema};
 
 use super::PatternStats;
-use crate::patterns::{Merge as _, PatternTree};
+use crate::patterns::{KeyPattern, Merge, PatternTree};
 
 /// A schema that `infer` recognizes by its keys.
 #[derive(Clone, Debug)]
@@ -57,18 +57,50 @@ impl Recognizer {
         candidate.keys.last_mut().map(|(_, stats)| stats)
     }
 
-    /// The recognized schemas with the number of their keys. All other keys go to the tree.
-    pub(super) fn finish(self, tree: &mut PatternTree<PatternStats>) -> BTreeMap<String, u64> {
-        let mut recognized = BTreeMap::new();
-        for candidate in self.candidates {
-            if candidate.families.len() >= candidate.needed.max(1) {
-                *recognized.entry(candidate.name).or_default() += candidate.keys.len() as u64;
+    /// The schemas that were recognized. The keys of the others go to the tree.
+    pub(super) fn finish(self, tree: &mut PatternTree<PatternStats>) -> Libraries {
+        let mut libraries = Libraries::default();
+        for Candidate { name, catalog, needed, families, keys } in self.candidates {
+            if families.len() < needed.max(1) {
+                keys.into_iter().for_each(|(key, stats)| tree.entry(&key).merge(stats));
                 continue;
             }
-            for (key, stats) in candidate.keys {
-                tree.entry(&key).merge(stats);
+            let schemas = catalog.spaces().iter().map(|space| space.schema().clone());
+            match libraries.recognized.iter_mut().find(|library| library.name == name) {
+                Some(library) => {
+                    library.schemas.extend(schemas);
+                    library.keys.extend(keys);
+                }
+                None => libraries.recognized.push(Library { name, schemas: schemas.collect(), keys }),
             }
         }
-        recognized
+        libraries
+    }
+}
+
+/// What a proposal leaves out.
+#[derive(Default)]
+pub(super) struct Libraries {
+    pub(super) recognized: Vec<Library>,
+    /// Schemas that cannot be used together with the proposal, because they match the same keys, with the number of their keys.
+    /// The proposal contains these.
+    pub(super) released: Vec<(String, u64)>,
+}
+
+/// A recognized schema, or several with one name.
+pub(super) struct Library {
+    pub(super) name: String,
+    pub(super) schemas: Vec<Schema>,
+    pub(super) keys: Vec<(Vec<u8>, PatternStats)>,
+}
+
+impl Libraries {
+    /// Gives up a library. Returns its keys by guessed pattern.
+    pub(super) fn release(&mut self, index: usize) -> Vec<(KeyPattern, PatternStats)> {
+        let library = self.recognized.remove(index);
+        self.released.push((library.name, library.keys.len() as u64));
+        let mut tree = PatternTree::default();
+        library.keys.into_iter().for_each(|(key, stats)| PatternStats::merge(tree.entry(&key), stats));
+        tree.into_patterns()
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hob_schema::lint::lint;
 use hob_schema::{Catalog, Layout, Schema};
-use hob_schema_audit::{InferOptions, infer};
+use hob_schema_audit::{InferOptions, infer, ready_schema, recognizable};
 use hob_store::Store;
 use hob_testkit::RedisServer;
 use proptest::collection::vec;
@@ -55,6 +55,26 @@ fn id() -> impl Strategy<Value = String> {
     ]
 }
 
+/// Keys of libraries that infer recognizes, and keys like them.
+fn library_key() -> impl Strategy<Value = Vec<u8>> {
+    let start = select(vec![
+        "celery-task-meta-",
+        "celery",
+        "unacked",
+        "_kombu.binding.",
+        "sess:",
+        ":1:",
+        "rl:",
+        "rq:queue:",
+        "rq:job:",
+        "bull:mail:",
+        "laravel_database_",
+        "spring:session:sessions:",
+        "centrifugo.",
+    ]);
+    (start, prop_oneof![id(), word()]).prop_map(|(start, end)| format!("{start}{end}").into_bytes())
+}
+
 /// Keys as programs write them: words and ids between separators.
 fn usual_key() -> impl Strategy<Value = Vec<u8>> {
     let separator = select(vec![":", ":", ":", "/", ".", "-", "_", "|", ":{", "}:"]);
@@ -70,7 +90,8 @@ fn odd_key() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
-    prop_oneof![12 => usual_key(), 1 => odd_key()].prop_filter("the empty key", |key| !key.is_empty())
+    prop_oneof![12 => usual_key(), 3 => library_key(), 1 => odd_key()]
+        .prop_filter("the empty key", |key| !key.is_empty())
 }
 
 fn value() -> impl Strategy<Value = Vec<u8>> {
@@ -149,14 +170,24 @@ async fn check(server: &RedisServer, store: &Store, writes: &[Vec<Write>]) -> Re
         // A key that exists with another type keeps it.
         let _ = call.query::<redis::Value>(&mut connection);
     }
-    let options = InferOptions { max_time: Duration::from_secs(600), ..InferOptions::default() };
+    let options = InferOptions {
+        max_time: Duration::from_secs(600),
+        known: recognizable().unwrap(),
+        ..InferOptions::default()
+    };
     let text = infer(store, &options).await.map_err(|error| TestCaseError::fail(error.to_string()))?.text;
     let schema = Schema::parse("proposal", &text)
         .map_err(|errors| TestCaseError::fail(format!("{errors}\n{text}")))?;
     let todo = lint(&schema).iter().filter(|finding| finding.rule == "no-purpose").count();
     prop_assert_eq!(todo, usize::from(!schema.families.is_empty()), "{}", text);
-    let report = run_audit(store, &Catalog::new(vec![schema], Layout::Plain).unwrap()).await;
-    prop_assert_eq!(report.worst(), None, "{}\n{}", report.text(), text);
+    let libraries = text.split("`--with ").skip(1).filter_map(|rest| rest.split('`').next());
+    let libraries = libraries.map(|name| ready_schema(name).unwrap());
+    let catalog = Catalog::with_libraries(vec![schema], libraries.collect(), Layout::Plain)
+        .map_err(|conflict| TestCaseError::fail(format!("{conflict}\n{text}")))?;
+    let report = run_audit(store, &catalog).await;
+    // Keys belong to a library also if their TTLs break its rules.
+    let own = report.violations.iter().filter(|group| group.family.starts_with("inferred."));
+    prop_assert_eq!(own.count() + report.undeclared.len(), 0, "{}\n{}", report.text(), text);
     Ok(())
 }
 
