@@ -11,7 +11,7 @@ mod watch;
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io::{BufReader, IsTerminal};
+use std::io::{BufReader, ErrorKind, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,11 +59,11 @@ pub(crate) fn run(command: &SchemaCommand) -> Result<Exit> {
         SchemaCommand::Explain { id } => explain(id.as_deref()),
         SchemaCommand::Docs { files, out } => docs(files, out.as_deref()),
         SchemaCommand::Keys { files, language, out } => keys(files, *language, out.as_deref()),
-        SchemaCommand::Json => Ok(print(&hob_schema::json_schema())),
+        SchemaCommand::Json => print(&hob_schema::json_schema()),
         SchemaCommand::Acl { files, user, tagged } => {
-            Ok(print(&hob_schema::acl(&catalog(files, &[], layout(*tagged))?, user)))
+            print(&hob_schema::acl(&catalog(files, &[], layout(*tagged))?, user))
         }
-        SchemaCommand::Ready { name } => Ok(print(&ready::show(name.as_deref())?)),
+        SchemaCommand::Ready { name } => print(&ready::show(name.as_deref())?),
         SchemaCommand::Infer(arguments) => wait(infer(arguments)),
         SchemaCommand::Audit(arguments) => wait(audit(arguments)),
         SchemaCommand::History { file, format } => history(file, *format),
@@ -77,11 +77,16 @@ fn wait<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Runtime::new().context("cannot start the runtime")?.block_on(work)
 }
 
-/// Prints the result of a command to stdout, so that it can be piped.
-#[expect(clippy::print_stdout, reason = "the result of a command")]
-fn print(text: &str) -> Exit {
-    print!("{text}{}", if text.ends_with('\n') { "" } else { "\n" });
-    Exit::Clean
+/// Writes the result of a command to stdout, so that it can be piped.
+pub(crate) fn print(text: &str) -> Result<Exit> {
+    let mut out = std::io::stdout().lock();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.write_all(end.as_bytes()));
+    match written.and_then(|()| out.flush()) {
+        // A reader such as `head` may close its pipe early.
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to stdout"),
+        _ => Ok(Exit::Clean),
+    }
 }
 
 /// Hob's own schemas, the default if no file is given.
@@ -118,7 +123,7 @@ fn lint_files(files: &[PathBuf], format: ReportFormat) -> Result<Exit> {
         Some(format) => render(format, "hob schema lint", &lint_entries(&findings)),
         None if matches!(format, ReportFormat::Json) => lint::report_json(&findings),
         None => lint::report_text(&findings),
-    });
+    })?;
     Ok(Exit::by(findings.iter().map(|finding| finding.severity).max()))
 }
 
@@ -132,7 +137,7 @@ fn diff_files(files: &[String], against: Option<&str>, format: ReportFormat) -> 
         Some(format) => render(format, "hob schema diff", &diff_entries(&changes)),
         None if matches!(format, ReportFormat::Json) => serde_json::to_string_pretty(&changes)?,
         None => diff::report_text(&changes),
-    });
+    })?;
     Ok(Exit::by(worst_change(&changes)))
 }
 
@@ -166,7 +171,7 @@ fn ci(arguments: &CiArgs) -> Result<Exit> {
             diff::report_text(&changes),
             audited.text()
         ),
-    });
+    })?;
     let linted = findings.iter().map(|finding| finding.severity).max();
     Ok(Exit::by(linted.max(worst_change(&changes)).max(audited.worst())))
 }
@@ -175,12 +180,12 @@ fn explain(id: Option<&str>) -> Result<Exit> {
     let Some(id) = id else {
         let list: String =
             lint::RULES.iter().map(|rule| format!("{:<32} {}\n", rule.id, rule.title)).collect();
-        return Ok(print(&list));
+        return print(&list);
     };
     let rule = lint::explain(id)
         .with_context(|| format!("unknown rule {id}; `hob schema explain` lists all rules"))?;
     let severity = rule.severity.as_str();
-    Ok(print(&format!("{} ({severity}): {}\n\n{}\n", rule.id, rule.title, rule.explanation)))
+    print(&format!("{} ({severity}): {}\n\n{}\n", rule.id, rule.title, rule.explanation))
 }
 
 fn docs(files: &[PathBuf], out: Option<&Path>) -> Result<Exit> {
@@ -202,8 +207,7 @@ fn keys(files: &[PathBuf], language: Language, out: Option<&Path>) -> Result<Exi
 /// Writes a file into a folder, or its text to stdout.
 fn write(folder: Option<&Path>, path: &str, text: &str) -> Result<()> {
     let Some(folder) = folder else {
-        print(text);
-        return Ok(());
+        return print(text).map(drop);
     };
     let path = folder.join(path);
     let parent = path.parent().unwrap_or(folder);
@@ -220,7 +224,7 @@ async fn infer(arguments: &InferArgs) -> Result<Exit> {
     };
     let store = connect(&address(&arguments.url)?).await?;
     let inferred = hob_schema_audit::infer(&store, &options).await?;
-    print(&inferred.text);
+    print(&inferred.text)?;
     Ok(if inferred.unreadable == 0 { Exit::Clean } else { Exit::Warnings })
 }
 
@@ -289,7 +293,7 @@ async fn audit(arguments: &AuditArgs) -> Result<Exit> {
         Some(format) => render(format, "hob schema audit", &audit_entries(&report, &catalog)),
         None if matches!(arguments.format, ReportFormat::Json) => report.json(),
         None => report.text(),
-    });
+    })?;
     Ok(Exit::by(report.worst()))
 }
 
@@ -324,13 +328,13 @@ fn remember(path: &Path, mut report: AuditReport) -> Result<AuditReport> {
 fn history(path: &Path, format: HistoryFormat) -> Result<Exit> {
     ensure!(path.exists(), "{} does not exist; `hob schema audit --history FILE` writes it", path.display());
     let history = History::load(path)?;
-    Ok(print(&match format {
+    print(&match format {
         HistoryFormat::Json => serde_json::to_string_pretty(&history.growth())?,
         HistoryFormat::Text => match history.entries().len() {
             0 | 1 => "the history needs at least two audits to compare\n".to_owned(),
             _ => growth_text(&history.growth()),
         },
-    }))
+    })
 }
 
 fn read_baseline(path: &Path) -> Result<Baseline> {
@@ -353,7 +357,7 @@ async fn clean(arguments: &CleanArgs) -> Result<Exit> {
     let mut progress = |progress: &Progress| bar.show(progress);
     let report = hob_schema_audit::clean(&store, &catalog, &arguments.family, options, &mut progress).await?;
     bar.clear();
-    Ok(print(&report.text()))
+    print(&report.text())
 }
 
 fn pace(keys_per_second: Option<u32>) -> Pace {

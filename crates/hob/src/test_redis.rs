@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::Declared;
 use crate::exit::Exit;
-use crate::schema;
+use crate::schema::{self, print};
 use clock::TestClock;
 use control::Control;
 use guard::Violations;
@@ -59,7 +59,7 @@ async fn serve(options: &Options, catalog: Catalog) -> Result<Exit> {
     let url = format!("redis://{}", listener.local_addr()?);
     let control = Arc::new(Control::new(engine.clone(), clock.clone(), Arc::clone(&violations)));
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    print(&format!("{url}\n"));
+    print(&url)?;
     let ended = tokio::select! {
         () = inner.serve(std::future::pending()) => None,
         () = engine.keep_swept() => None,
@@ -69,7 +69,7 @@ async fn serve(options: &Options, catalog: Catalog) -> Result<Exit> {
         _ = terminate.recv() => None,
         status = command(&options.command, &url) => Some(status?),
     };
-    print(&violations.report());
+    print(&violations.report())?;
     match ended {
         Some(status) if !status.success() => bail!("the command failed ({status})"),
         _ if violations.is_empty() => Ok(Exit::Clean),
@@ -99,11 +99,4 @@ async fn command(words: &[String], url: &str) -> Result<ExitStatus> {
     let mut command = tokio::process::Command::new(program);
     command.args(arguments).env("REDIS_URL", url).kill_on_drop(true);
     command.status().await.with_context(|| format!("cannot run {program}"))
-}
-
-#[expect(clippy::print_stdout, reason = "output of a command")]
-fn print(text: &str) {
-    print!("{text}");
-    // A reader of a pipe waits for the address.
-    let _ = std::io::Write::flush(&mut std::io::stdout());
 }

@@ -6,6 +6,7 @@ use futures_util::stream::{self, Stream};
 use hob_store::{Store, cmd};
 use tokio::time::Instant;
 
+use crate::audit::report::key_count;
 use crate::error::Error;
 
 /// How many keys to read from a server per second.
@@ -129,8 +130,8 @@ pub(crate) async fn other_databases(store: &Store) -> Option<String> {
         .lines()
         .filter_map(|line| {
             let (database, facts) = line.trim().strip_prefix("db")?.split_once(':')?;
-            let keys = facts.strip_prefix("keys=")?.split(',').next()?;
-            Some(format!("database {database} has {keys} keys"))
+            let keys = facts.strip_prefix("keys=")?.split(',').next()?.parse().ok()?;
+            Some(format!("database {database} has {}", key_count(keys)))
         })
         .collect();
     if filled.is_empty() {

@@ -1,9 +1,8 @@
 //! `hob schema proxy`: checks every write on its way to a Redis.
 
-use std::io::Write as _;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use hob_schema_proxy::{Mode, Options, Proxy, Slots, Totals, UndeclaredScriptKeys};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -49,12 +48,10 @@ async fn serve(arguments: &ProxyArgs) -> Result<Exit> {
     let proxy = Proxy::start(catalog, options).await?;
     let totals = proxy.totals();
     let served = totals.clone();
-    print(&format!("redis://{}", proxy.address()));
+    print(&format!("redis://{}", proxy.address()))?;
     for (server, address) in proxy.servers() {
-        print(&format!("  {server} is at {address}"));
+        print(&format!("  {server} is at {address}"))?;
     }
-    // A reader of a pipe waits for the address.
-    std::io::stdout().flush().context("cannot write to stdout")?;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -62,7 +59,7 @@ async fn serve(arguments: &ProxyArgs) -> Result<Exit> {
         () = metrics::serve(listener, move || served.metrics()) => {}
     }
     proxy.stop().await;
-    print(&totals.report());
+    print(&totals.report())?;
     Ok(Exit::by(totals.worst()))
 }
 

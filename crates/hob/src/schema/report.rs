@@ -99,7 +99,9 @@ pub(super) fn audit_entries(report: &AuditReport, catalog: &Catalog) -> Vec<Entr
     }
     for group in &report.undeclared {
         let (file, position) = nowhere.clone();
-        let message = format!("{}: {} undeclared keys, such as {}", group.pattern, group.keys, group.example);
+        let noun = if group.keys == 1 { "key" } else { "keys" };
+        let message =
+            format!("{}: {} undeclared {noun}, such as {}", group.pattern, group.keys, group.example);
         let rule = "undeclared-key".to_owned();
         entries.push(Entry { rule, severity: Some(Severity::Warning), file, position, message });
     }

@@ -1,6 +1,6 @@
 //! `hob schema` on real Redis servers.
 
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use hob_testkit::{RedisCluster, RedisOptions, RedisServer, SentinelSet};
 
@@ -110,7 +110,8 @@ fn exit_code_follows_the_findings_and_a_baseline_hides_known_ones() {
     let baseline = folder.path().join("known.json");
     std::fs::write(&baseline, json).unwrap();
     let known = ["audit", "--baseline", baseline.to_str().unwrap(), &redis.url()];
-    stdout(&schema(&known), 0);
+    let text = stdout(&schema(&known), 0);
+    assert!(text.ends_with("no findings that the baseline does not have\n"), "{text}");
     redis.command::<()>(&["LPUSH", "user:43:online", "x"]);
     let text = stdout(&schema(&known), 4);
     assert!(text.contains("chat.online"), "{text}");
@@ -144,7 +145,7 @@ fn master_of_a_sentinel_set_is_audited() {
     let sentinels = SentinelSet::start();
     sentinels.master().command::<()>(&["SET", "user:42:online", "true"]);
     let text = stdout(&schema(&["audit", &sentinels.url()]), 0);
-    assert!(text.contains("1 keys on 1 server"), "{text}");
+    assert!(text.contains("1 key on 1 server"), "{text}");
 }
 
 #[test]
@@ -245,15 +246,23 @@ fn address_needs_no_scheme_and_an_empty_database_names_the_others() {
     redis::cmd("SELECT").arg(1).exec(&mut connection).unwrap();
     redis::cmd("SET").arg("app:session-1").arg("x").exec(&mut connection).unwrap();
     let text = stdout(&schema(&["audit", &format!("127.0.0.1:{}", redis.port())]), 0);
-    assert!(text.contains("database 1 has 1 keys"), "{text}");
+    assert!(text.contains("database 1 has 1 key;"), "{text}");
     let text = stdout(&schema(&["infer", &redis.url()]), 0);
-    assert!(text.contains("database 1 has 1 keys"), "{text}");
+    assert!(text.contains("database 1 has 1 key;"), "{text}");
 }
 
 #[test]
 fn error_is_printed_once() {
     let error = stderr_line(&schema(&["audit", "redis://127.0.0.1:1"]));
     assert_eq!(error.matches("127.0.0.1:1").count(), 1, "{error}");
+}
+
+/// A reader such as `head` may close its pipe early.
+#[test]
+fn closed_pipe_is_not_an_error() {
+    let mut program = hob().args(["schema", "json"]).stdout(Stdio::piped()).spawn().unwrap();
+    drop(program.stdout.take());
+    assert_eq!(program.wait().unwrap().code(), Some(0));
 }
 
 #[test]

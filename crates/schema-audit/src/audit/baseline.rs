@@ -6,7 +6,7 @@ use hob_schema::check::Breach;
 use hob_schema::format_count;
 use serde::Deserialize;
 
-use super::report::AuditReport;
+use super::report::{AuditReport, key_count};
 use crate::error::Error;
 
 /// Known findings, kinds of violations by family and undeclared patterns, with the number of their keys.
@@ -62,8 +62,8 @@ impl Baseline {
         let mut is_new = |name: String, keys: u64| match self.known.get(&name) {
             None => true,
             Some(known) if keys > *known => {
-                let (known, keys) = (format_count(*known), format_count(keys));
-                grown.push(format!("{name} has grown: {known} keys in the baseline, {keys} now"));
+                let (known, keys) = (key_count(*known), format_count(keys));
+                grown.push(format!("{name} has grown: {known} in the baseline, {keys} now"));
                 true
             }
             Some(_) => false,
@@ -77,7 +77,9 @@ impl Baseline {
         let left_out = before - report.violations.len() - report.undeclared.len();
         report.notes.append(&mut grown);
         if left_out > 0 {
-            report.notes.push(format!("{left_out} findings of the baseline are not shown"));
+            let noun = if left_out == 1 { "finding" } else { "findings" };
+            report.notes.push(format!("{left_out} {noun} of the baseline not shown"));
+            report.left_out = Some(left_out);
         }
         report
     }

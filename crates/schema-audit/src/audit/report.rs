@@ -28,6 +28,9 @@ pub struct AuditReport {
     /// Whether reading the keys counted as use of them.
     pub idle_times_reset: bool,
     pub notes: Vec<String>,
+    /// Findings that are left out, because a baseline has them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<usize>,
     /// What has grown since earlier audits, if there is a history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub growth: Vec<Growth>,
@@ -109,7 +112,7 @@ impl AuditReport {
             1 => "on 1 server".to_owned(),
             nodes => format!("on {nodes} servers"),
         };
-        let _ = writeln!(out, "{} keys {place} in {seconds:.1} s", format_count(self.keys));
+        let _ = writeln!(out, "{} {place} in {seconds:.1} s", key_count(self.keys));
         if let Some(sample) = &self.sampling {
             let _ = writeln!(
                 out,
@@ -145,6 +148,7 @@ impl AuditReport {
         let unreadable = self.violations.iter().filter(|group| group.breach == Breach::Unreadable);
         let unreadable: u64 = unreadable.map(|group| group.keys).sum();
         match self.worst() {
+            None if self.left_out.is_some() => "no findings that the baseline does not have".to_owned(),
             None if self.sampling.is_some() => {
                 "all keys of the sample match the schemas, and every key belongs to a family".to_owned()
             }
@@ -234,21 +238,23 @@ impl AuditReport {
 impl ViolationGroup {
     /// The number of keys, with the bounds of an estimate.
     pub fn amount(&self) -> String {
-        let keys = |count: u64| {
-            let noun = if count == 1 { "key" } else { "keys" };
-            format!("{} {noun}", format_count(count))
-        };
         match self.estimate {
             Some(Estimate { keys: about, low, high }) if low < high => format!(
                 "{} found, about {} in the family (95 %: {} to {})",
-                keys(self.keys),
+                key_count(self.keys),
                 format_count(about),
                 format_count(low),
                 format_count(high)
             ),
-            _ => keys(self.keys),
+            _ => key_count(self.keys),
         }
     }
+}
+
+/// `1 key`, `2,000 keys`
+pub(crate) fn key_count(count: u64) -> String {
+    let noun = if count == 1 { "key" } else { "keys" };
+    format!("{} {noun}", format_count(count))
 }
 
 /// `1 %`, `0.025 %`

@@ -243,7 +243,7 @@ async fn baseline_hides_known_findings_that_have_not_grown() {
     let after = baseline.only_new(run(&server.url(), &catalog).await);
     let expected = ["- newcomer:<…>", "t.few unexpected-ttl", "t.good missing-ttl"];
     assert_eq!(findings(&after), expected, "{}", after.text());
-    let grown = "t.good missing-ttl has grown: 1 keys in the baseline, 2 now";
+    let grown = "t.good missing-ttl has grown: 1 key in the baseline, 2 now";
     assert!(after.notes.contains(&grown.to_owned()), "{}", after.text());
     assert!(Baseline::from_json("{}").is_err());
 }
