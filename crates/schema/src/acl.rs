@@ -38,8 +38,22 @@ fn patterns(sign: char, globs: impl Iterator<Item = Vec<u8>>) -> Vec<String> {
     patterns
 }
 
-/// A rule ends at a space and has no escape for it, so a `?` stands for it, and for characters that cannot be printed.
+/// A rule ends at a space and has no escape for it, so a `?` stands for each byte of it, and of characters that cannot be
+/// printed.
 fn acl_word(glob: &[u8]) -> String {
-    let text = String::from_utf8_lossy(glob);
-    text.replace(|char: char| char.is_whitespace() || char.is_control() || char == '\u{fffd}', "?")
+    let hidden = |char: char| char.is_whitespace() || char.is_control() || char == '\u{fffd}';
+    let word = |char: char| if hidden(char) { "?".repeat(char.len_utf8()) } else { char.to_string() };
+    String::from_utf8_lossy(glob).chars().map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_of_a_space_becomes_a_question_mark() {
+        for (glob, word) in [("a b:*", "a?b:*"), ("a\u{a0}b", "a??b"), ("\u{2003}", "???"), ("été", "été")] {
+            assert_eq!(acl_word(glob.as_bytes()), word);
+        }
+    }
 }
