@@ -52,7 +52,8 @@ mod tests {
 
     #[test]
     fn each_byte_of_a_space_becomes_a_question_mark() {
-        for (glob, word) in [("a b:*", "a?b:*"), ("a\u{a0}b", "a??b"), ("\u{2003}", "???"), ("été", "été")] {
+        for (glob, word) in [("a b:*", "a?b:*"), ("a\u{a0}b", "a??b"), ("\u{2003}", "???"), ("été", "été")]
+        {
             assert_eq!(acl_word(glob.as_bytes()), word);
         }
     }

@@ -87,7 +87,7 @@ pub(crate) enum SchemaCommand {
     Json,
     /// Print a line for Redis's ACL file: a user that may access the declared keys and channels only
     ///
-    /// The user cannot log in until you add a password, as `>password` or `#sha256`.
+    /// The user cannot log in until you add a password at the end of the line, as `>password` or `#sha256`.
     Acl {
         /// Schema files; Hob's own if none is given
         files: Vec<PathBuf>,
