@@ -1,9 +1,13 @@
-//! Every query of the gateway: the totals of each shard, the shard's epoch, the last checkpoint of each instance, and the
-//! response times of the last clean stop.
+//! Every query of the gateway: the totals of each shard, the shard's epoch, traffic by hour, the last checkpoint of each
+//! instance, and the response times of the last clean stop.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use hob_database::{Error, Read, Transaction, UnixMs, column, sql};
+use hob_database::{Error, Read, Transaction, UnixMs, column, from_row, sql};
+
+use crate::traffic::counts::RequestTotals;
+use crate::traffic::statistics::HourTraffic;
 
 /// What a total counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -99,9 +103,56 @@ pub(crate) async fn delete_total(
 }
 
 /// Deletes the totals of hours that started before `hour`.
-pub(crate) async fn delete_hours_before(tx: &Transaction, shard: u32, hour: UnixMs) -> Result<(), Error> {
+pub(crate) async fn delete_hourly_totals_before(
+    tx: &Transaction,
+    shard: u32,
+    hour: UnixMs,
+) -> Result<(), Error> {
     let delete = sql("DELETE FROM gateway_total WHERE shard = $1 AND kind = $2 AND id < $3");
     tx.execute(delete.bind(shard).bind(TotalKind::Hour).bind(hour.0.to_string())).await?;
+    Ok(())
+}
+
+/// Adds to the traffic of hours, which are given by their start.
+pub(crate) async fn add_hours(
+    tx: &Transaction,
+    shard: u32,
+    hours: &BTreeMap<u64, RequestTotals>,
+) -> Result<(), Error> {
+    let row = |(start, of_hour): (&u64, &RequestTotals)| {
+        let RequestTotals { requests, refused, errors, server_errors, timed, time_us, .. } = of_hour;
+        (*start, shard, *requests, *refused, *errors, *server_errors, *timed, *time_us)
+    };
+    let rows: Vec<_> = hours.iter().map(row).collect();
+    tx.insert_all(
+        "INSERT INTO gateway_hour (started_at, shard, requests, limited, errors, server_errors, timed, time_us)",
+        rows,
+        "ON CONFLICT (started_at, shard) DO UPDATE SET
+             requests = gateway_hour.requests + excluded.requests,
+             limited = gateway_hour.limited + excluded.limited,
+             errors = gateway_hour.errors + excluded.errors,
+             server_errors = gateway_hour.server_errors + excluded.server_errors,
+             timed = gateway_hour.timed + excluded.timed,
+             time_us = gateway_hour.time_us + excluded.time_us",
+    )
+    .await?;
+    Ok(())
+}
+
+/// The traffic of all shards in the hours that begin in this range of Unix milliseconds, the oldest first.
+pub(crate) async fn hours(database: &impl Read, range: Range<u64>) -> Result<Vec<HourTraffic>, Error> {
+    let hours = sql("SELECT started_at AS start_unix_ms, CAST(sum(requests) AS BIGINT) AS requests,
+                            CAST(sum(limited) AS BIGINT) AS limited, CAST(sum(errors) AS BIGINT) AS errors,
+                            CAST(sum(server_errors) AS BIGINT) AS server_errors,
+                            CAST(sum(timed) AS BIGINT) AS timed, CAST(sum(time_us) AS BIGINT) AS time_us
+                     FROM gateway_hour WHERE started_at >= $1 AND started_at < $2
+                     GROUP BY started_at ORDER BY started_at");
+    database.all(hours.bind(range.start).bind(range.end)).await
+}
+
+/// Deletes the traffic of hours that started before `hour`, of all shards.
+pub(crate) async fn delete_hours_before(tx: &Transaction, hour: UnixMs) -> Result<(), Error> {
+    tx.execute(sql("DELETE FROM gateway_hour WHERE started_at < $1").bind(hour)).await?;
     Ok(())
 }
 
@@ -160,6 +211,8 @@ pub(crate) async fn times(database: &impl Read, shard: u32) -> Result<Vec<SavedT
     let saved = |(endpoint, samples, buckets)| SavedTimes { endpoint, samples, buckets };
     Ok(times.into_iter().map(saved).collect())
 }
+
+from_row!(HourTraffic { start_unix_ms, requests, limited, errors, server_errors, timed, time_us });
 
 // The values of the column `kind`.
 hob_units::names!(TotalKind {

@@ -1,4 +1,4 @@
-//! The demo: a small shop behind the gateway, a day of traffic that it had before, and bots that send requests to it.
+//! The demo: a small shop behind the gateway, a month of traffic that it had before, and bots that send requests to it.
 
 mod past;
 
@@ -55,11 +55,12 @@ pub(crate) async fn config(config: &Config) -> Result<Config, Error> {
     Ok(demo_config(if free { config.listen } else { any }, site))
 }
 
-/// Counts the traffic of the last day, unless another demo has counted it in the same Redis, and starts the bots.
+/// Counts the traffic of the last month, unless another demo has counted it in the same Redis, and starts the bots.
 pub(crate) async fn start(gateway: &Gateway) -> Result<(), Error> {
     let Some(address) = gateway.address() else { return Ok(()) };
     if gateway.statistics().summary().await?.total == 0 {
-        gateway.replay(past::day(gateway.endpoints(), hob_units::unix_ms())).await?;
+        let (endpoints, now_ms) = (gateway.endpoints(), hob_units::unix_ms());
+        gateway.replay(past::earlier_days(endpoints, now_ms), past::day(endpoints, now_ms)).await?;
     }
     for bot in 1..=BOTS {
         gateway

@@ -27,7 +27,7 @@ use crate::traffic::statistics::Statistics;
 use crate::{Error, card, demo, metrics, pages, routes};
 
 /// The gateway's tables.
-pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals", "0002_times");
+pub const MIGRATIONS: Migrations = migrations!("gateway": "0001_totals", "0002_times", "0003_hours");
 
 /// The interval at which open pages are notified of changes.
 const NOTIFY_EVERY: Duration = Duration::from_secs(1);
@@ -104,7 +104,7 @@ impl Service for Gateway {
             config,
             admission,
             traffic,
-            statistics: Statistics::new(context.store.clone(), keys),
+            statistics: Statistics::new(context.store.clone(), context.database.clone(), keys),
             publisher: Arc::new(Mutex::new(publisher)),
             frontend,
             drained,
@@ -211,9 +211,13 @@ impl Gateway {
         &self.inner.traffic.endpoints
     }
 
-    /// Counts requests of the past, each of these counts at its time.
-    pub(crate) async fn replay(&self, past: Vec<(u64, Counts)>) -> Result<(), Error> {
-        self.inner.publisher.lock().await.replay(past).await
+    /// Counts requests of the last day and of earlier days, each of these counts at its time.
+    pub(crate) async fn replay(
+        &self,
+        earlier: Vec<(u64, Counts)>,
+        day: Vec<(u64, Counts)>,
+    ) -> Result<(), Error> {
+        self.inner.publisher.lock().await.replay(earlier, day).await
     }
 
     async fn serve(self) {

@@ -27,5 +27,6 @@ pub use traffic::endpoints::Endpoints;
 pub use traffic::histogram::{Bucket, Histogram};
 pub use traffic::meter::{ConnectionGuard, Meter};
 pub use traffic::statistics::{
-    EndpointStatistics, HourCount, InstanceStatistics, MinuteLatency, RuleStatistics, Statistics, Summary,
+    EndpointStatistics, HourCount, HourTraffic, InstanceStatistics, MinuteLatency, RuleStatistics,
+    Statistics, Summary,
 };

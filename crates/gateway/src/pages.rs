@@ -1,24 +1,30 @@
 //! The console's pages: traffic and limits.
 
+mod history;
+
 use std::collections::BTreeMap;
 
 use askama::Template;
 use axum::extract::State;
 use hob_admission::{ActiveRule, Identity, RuleMode, Verdict};
-use hob_web::chart::{Bars, HeatMap, Line, RangeQuery, Span, TimeRange};
-use hob_web::components::{Badge, Choice, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, link};
-use hob_web::{Access, Console, Page, Problem, Query, Routes};
+use hob_web::chart::{HeatMap, Line, RangeQuery, Span, TimeRange};
+use hob_web::components::{
+    Badge, Choice, CopyButton, Empty, Field, Markup, Quantity, RelativeTime, Tone, Unit, link,
+};
+use hob_web::{Access, Console, Page, Problem, Query, Routes, Service as _};
 use serde::Deserialize;
 
+use history::History;
+
+use crate::Error;
 use crate::gateway::Gateway;
-use crate::traffic::histogram::{Histogram, percentile};
+use crate::traffic::histogram::percentile;
 use crate::traffic::statistics::{
-    EndpointStatistics, InstanceStatistics, MinuteLatency, RuleStatistics, Summary, merge_minutes,
+    EndpointStatistics, InstanceStatistics, MinuteLatency, RuleStatistics, Statistics, Summary, merge_minutes,
 };
 
 const READ: Access = Access::read("gateway");
 const MINUTE_MS: u64 = 60_000;
-const HOUR_MS: u64 = 3_600_000;
 /// Rows of the endpoint table; a search finds the others.
 const MAX_ROWS: usize = 100;
 
@@ -37,8 +43,10 @@ struct TableQuery {
     range: RangeQuery,
 }
 
-/// The ranges that the page offers: response times are kept for a day.
-const RANGES: &[Span] = &[Span::Hour, Span::Day];
+const RANGES: &[Span] = &[Span::Hour, Span::Day, Span::Week, Span::Month];
+/// How long ago a range may begin to show percentiles: the store keeps histograms for a little longer.
+const HISTOGRAMS_MS: u64 = 24 * 60 * MINUTE_MS;
+const PERCENTILES: [(&str, f64); 4] = [("Median", 50.0), ("90 %", 90.0), ("99 %", 99.0), ("99.9 %", 99.9)];
 /// Points of a chart.
 const POINTS: u64 = 96;
 
@@ -91,14 +99,12 @@ struct ColumnHeader {
 #[derive(Template)]
 #[template(path = "gateway.html")]
 struct Traffic {
-    address: Option<String>,
+    url: Option<String>,
     summary: Summary,
-    overall: Histogram,
     range: TimeRange,
     picker: Markup,
-    latency_chart: Markup,
-    heat_map: Markup,
-    hours_chart: Markup,
+    requests_chart: Markup,
+    response_times: ResponseTimes,
     query: TableQuery,
     search: Field,
     endpoints: Vec<EndpointStatistics>,
@@ -108,16 +114,37 @@ struct Traffic {
     instances: Vec<InstanceStatistics>,
 }
 
+/// Response times of a range.
+struct ResponseTimes {
+    vitals: Vec<(&'static str, Quantity)>,
+    charts: Vec<Markup>,
+    /// Whether only averages are kept for the range.
+    averages_only: bool,
+}
+
+impl ResponseTimes {
+    fn new(minutes: Option<Vec<MinuteLatency>>, range: &TimeRange, history: &History) -> Self {
+        let Some(minutes) = minutes else {
+            let charts = vec![history.response_times()];
+            return Self { vitals: vec![("Average", history.average())], charts, averages_only: true };
+        };
+        let steps = Steps::new(minutes, range);
+        let overall = merge_minutes(&steps.steps);
+        let vital = |(name, percent)| match percentile(&overall, percent) {
+            Some(time) => (name, Quantity::duration(time)),
+            None => (name, Unit::Millis.of(f64::NAN)),
+        };
+        Self {
+            vitals: PERCENTILES.into_iter().map(vital).collect(),
+            charts: vec![latency_chart(&steps), heat_map(&steps)],
+            averages_only: false,
+        }
+    }
+}
+
 impl Traffic {
     fn speed(&self) -> Quantity {
         Unit::PerSecond.of(self.summary.per_second as f64)
-    }
-
-    fn percentile(&self, percent: f64) -> Quantity {
-        match percentile(&self.overall, percent) {
-            Some(time) => Quantity::duration(time),
-            None => Unit::Millis.of(f64::NAN),
-        }
     }
 
     fn average(endpoint: &EndpointStatistics) -> Quantity {
@@ -130,17 +157,19 @@ impl Traffic {
     }
 
     fn column_headers(&self) -> [ColumnHeader; 5] {
-        let range = self.range.span.map_or("", Span::as_str);
+        let range = self.range.fields();
         Sort::ALL.map(|(sort, word, title)| {
-            let href = link("/gateway", &[("sort", word), ("q", &self.query.q), ("range", range)]);
+            let mut fields = vec![("sort", word), ("q", self.query.q.as_str())];
+            fields.extend(range.iter().map(|(name, value)| (*name, value.as_str())));
+            let href = link("/gateway", &fields);
             ColumnHeader { sort, title, href }
         })
     }
 
     fn no_traffic(&self) -> Empty {
-        match &self.address {
-            Some(address) => Empty::new("No requests yet", "Send requests through the gateway. Requests from this host count if the gateway listens on a loopback address or gateway.count_loopback is true.")
-                .command(format!("curl -i http://{address}/")),
+        match &self.url {
+            Some(url) => Empty::new("No requests yet", "Send requests through the gateway. Requests from this host count if the gateway listens on a loopback address or gateway.count_loopback is true.")
+                .command(format!("curl -i {url}/")),
             None => Empty::new("No upstream configured", "Set an upstream in hob.toml and restart.")
                 .command("[gateway]\nupstream = [\"http://127.0.0.1:3000\"]"),
         }
@@ -154,16 +183,14 @@ async fn traffic(
 ) -> Result<Page, Problem> {
     let statistics = gateway.statistics();
     let range = query.range.resolve(RANGES, Span::Hour)?;
-    let minutes_ago = (hob_units::unix_ms() - range.from_ms).div_ceil(MINUTE_MS);
-    let (summary, minutes, hours, endpoints, statuses, instances) = tokio::try_join!(
+    let (summary, minutes, history, endpoints, statuses, instances) = tokio::try_join!(
         statistics.summary(),
-        statistics.latency(None, minutes_ago),
-        statistics.hours(),
+        minutes(statistics, &range),
+        History::load(statistics, &range),
         statistics.endpoints(),
         statistics.statuses(),
         statistics.instances(),
     )?;
-    let steps = Steps::new(minutes, &range);
     let search_text = query.q.trim().to_lowercase();
     let mut endpoints: Vec<EndpointStatistics> = endpoints
         .into_iter()
@@ -172,19 +199,13 @@ async fn traffic(
     query.sort.apply(&mut endpoints);
     let matching = endpoints.len();
     endpoints.truncate(MAX_ROWS);
-    let first = hours.first().map_or(0, |hour| hour.start_unix_ms);
-    let bars = Bars::new(first..first + 24 * HOUR_MS, HOUR_MS).title("Requests in the last 24 hours");
     let body = Traffic {
-        address: gateway.address().map(|address| address.to_string()),
+        url: gateway.url(),
         summary,
-        overall: merge_minutes(&steps.steps),
-        latency_chart: latency_chart(&steps),
-        heat_map: heat_map(&steps),
+        requests_chart: history.requests(),
+        response_times: ResponseTimes::new(minutes, &range, &history),
         picker: range.picker("/gateway", &[("sort", query.sort.word()), ("q", &query.q)]),
         range,
-        hours_chart: bars
-            .series("requests", hours.iter().map(|hour| (hour.start_unix_ms, hour.requests as f64)))
-            .render(),
         search: Field::search("q", "Search endpoints").value(&query.q),
         query,
         endpoints,
@@ -193,6 +214,15 @@ async fn traffic(
         instances,
     };
     console.page("Gateway", &body)
+}
+
+/// Response times by minute; `None` if they are not kept for the whole range.
+async fn minutes(statistics: &Statistics, range: &TimeRange) -> Result<Option<Vec<MinuteLatency>>, Error> {
+    let ago_ms = hob_units::unix_ms() - range.from_ms;
+    if ago_ms > HISTOGRAMS_MS + MINUTE_MS {
+        return Ok(None);
+    }
+    statistics.latency(None, ago_ms.div_ceil(MINUTE_MS)).await.map(Some)
 }
 
 /// Response times of a range, in steps of one or more minutes.

@@ -23,6 +23,9 @@ const WRITE: Access = Access::write("gateway");
 const MAX_CHECKS: usize = 100;
 /// Latency is kept for a day.
 const MAX_MINUTES: u64 = 24 * 60;
+/// Traffic by hour is kept for a month.
+const MAX_DAYS: u64 = 31;
+const DAY_MS: u64 = 86_400_000;
 
 pub(crate) fn routes() -> Routes<Gateway> {
     Routes::new()
@@ -33,6 +36,7 @@ pub(crate) fn routes() -> Routes<Gateway> {
         .api(READ, routes!(errors))
         .api(READ, routes!(instances))
         .api(READ, routes!(hourly))
+        .api(READ, routes!(history))
         .api(READ, routes!(latency))
 }
 
@@ -324,6 +328,49 @@ async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayHour>>
         requests: statistics.requests,
     };
     Ok(Json(gateway.statistics().hours().await?.into_iter().map(hour).collect()))
+}
+
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+struct HistoryQuery {
+    /// How many days back, 1 to 31; by default 30.
+    #[param(minimum = 1, maximum = 31)]
+    days: Option<u64>,
+}
+
+/// The traffic of an hour, as far as it is saved in the database.
+#[derive(Debug, Serialize, ToSchema)]
+struct GatewayTraffic {
+    start_unix_ms: u64,
+    requests: u64,
+    limited: u64,
+    client_errors: u64,
+    server_errors: u64,
+    /// The average response time; refused requests have none.
+    average_ms: Option<f64>,
+}
+
+/// Traffic per hour for up to 31 days, the oldest first. Hours without traffic are left out.
+#[utoipa::path(get, path = "/api/v1/gateway/history", tag = "gateway", params(HistoryQuery), responses((status = 200, body = Vec<GatewayTraffic>)))]
+async fn history(
+    State(gateway): State<Gateway>,
+    Query(query): Query<HistoryQuery>,
+) -> Result<Json<Vec<GatewayTraffic>>, Problem> {
+    let days = query.days.unwrap_or(30);
+    if !(1..=MAX_DAYS).contains(&days) {
+        return Err(Problem::invalid("days", format!("must be 1 to {MAX_DAYS}, not {days}")));
+    }
+    let now = hob_units::unix_ms();
+    let hour = |traffic: crate::HourTraffic| GatewayTraffic {
+        start_unix_ms: traffic.start_unix_ms,
+        requests: traffic.requests,
+        limited: traffic.limited,
+        client_errors: traffic.client_errors(),
+        server_errors: traffic.server_errors,
+        average_ms: traffic.average_ms(),
+    };
+    let history = gateway.statistics().history(now - days * DAY_MS..now).await?;
+    Ok(Json(history.into_iter().map(hour).collect()))
 }
 
 #[derive(Debug, Deserialize, IntoParams)]

@@ -1,6 +1,7 @@
-//! The traffic of the last day: a daily wave, and an incident some hours ago.
+//! The traffic of the last month: waves by day and week, and two incidents.
 
 use std::f64::consts::TAU;
+use std::ops::Range;
 
 use hob_admission::EndpointId;
 use hob_service::noise;
@@ -12,13 +13,18 @@ use crate::traffic::histogram::Bucket;
 use crate::traffic::publisher::HOUR_MS;
 
 const MINUTE_MS: u64 = 60_000;
+const HOUR_MINUTES: u64 = 60;
+/// Hours of the last day, of which response times are counted too, and of the days before.
 const HOURS: u64 = 24;
+const EARLIER_HOURS: u64 = 29 * 24;
 /// Requests of an average minute, about as many as the bots send.
 const PER_MINUTE: f64 = 1100.0;
 /// Response times are counted by minute in the last two hours, and by this many minutes before.
 const COARSE: u64 = 5;
 /// Minutes ago in which the shop was overloaded.
-const INCIDENT: std::ops::Range<u64> = 9 * 60..9 * 60 + 14;
+const INCIDENTS: [Range<u64>; 2] = [9 * 60..9 * 60 + 14, 12 * 1440..12 * 1440 + 150];
+/// The share of the usual requests on Saturday and Sunday.
+const WEEKEND: f64 = 0.7;
 
 /// Parts of the requests, and how many times the typical response time they took.
 const SPREAD: [(f64, f64); 6] =
@@ -35,21 +41,19 @@ const BEHAVIOUR: [(f64, f64); 7] = [
     (1_400.0, 0.0),
 ];
 
-/// The counts of each hour, and when they were flushed.
+/// The counts of each hour of the last day, and when they were flushed.
 pub(super) fn day(endpoints: &Endpoints, now_ms: u64) -> Vec<(u64, Counts)> {
     let this_minute = now_ms / MINUTE_MS;
-    let ids: Vec<EndpointId> =
-        PAGES.iter().map(|(method, path, _)| endpoints.id(method, template(path))).collect();
+    let ids = ids(endpoints);
     let mut hours = Vec::new();
-    let first_hour = now_ms - now_ms % HOUR_MS - (HOURS - 1) * HOUR_MS;
-    for start in (first_hour..=now_ms).step_by(HOUR_MS as usize) {
+    for start in (first_hour(now_ms)..=now_ms).step_by(HOUR_MS as usize) {
         let mut counts = Counts::default();
-        let minutes = start / MINUTE_MS..(start / MINUTE_MS + 60).min(this_minute);
+        let minutes = start / MINUTE_MS..(start / MINUTE_MS + HOUR_MINUTES).min(this_minute);
         for minute in minutes {
             let ago = this_minute - minute;
             for (page, id) in ids.iter().enumerate() {
                 let counted = counts.endpoints.entry(*id).or_default();
-                add_minute(counted, page, minute, ago);
+                add_minutes(counted, page, minute..minute + 1, ago);
             }
         }
         if counts.requests() > 0 {
@@ -57,6 +61,33 @@ pub(super) fn day(endpoints: &Endpoints, now_ms: u64) -> Vec<(u64, Counts)> {
         }
     }
     hours
+}
+
+/// The counts of each hour before the last day, and when the hour began.
+pub(super) fn earlier_days(endpoints: &Endpoints, now_ms: u64) -> Vec<(u64, Counts)> {
+    let ids = ids(endpoints);
+    let day = first_hour(now_ms);
+    let starts = (1..=EARLIER_HOURS).rev().map(|hours| day - hours * HOUR_MS);
+    starts
+        .map(|start| {
+            let mut counts = Counts::default();
+            let minute = start / MINUTE_MS;
+            for (page, id) in ids.iter().enumerate() {
+                let counted = counts.endpoints.entry(*id).or_default();
+                add_minutes(counted, page, minute..minute + HOUR_MINUTES, now_ms / MINUTE_MS - minute);
+            }
+            (start, counts)
+        })
+        .collect()
+}
+
+/// The start of the first hour of the last day.
+fn first_hour(now_ms: u64) -> u64 {
+    now_ms - now_ms % HOUR_MS - (HOURS - 1) * HOUR_MS
+}
+
+fn ids(endpoints: &Endpoints) -> Vec<EndpointId> {
+    PAGES.iter().map(|(method, path, _)| endpoints.id(method, template(path))).collect()
 }
 
 /// The path under which requests to a page are counted.
@@ -68,14 +99,19 @@ fn template(path: &'static str) -> &'static str {
     }
 }
 
-fn add_minute(counted: &mut EndpointCounts, page: usize, minute: u64, ago: u64) {
+/// Counts the requests to a page in these minutes, the first of which was `ago` minutes ago.
+fn add_minutes(counted: &mut EndpointCounts, page: usize, minutes: Range<u64>, ago: u64) {
+    let minute = minutes.start;
     let chance = |number: u64| noise(minute * 64 + page as u64 * 8 + number);
     let hour_of_day = (minute % 1440) as f64 / 60.0;
     // Busiest in the afternoon.
     let wave = 1.0 + 0.35 * ((hour_of_day - 9.0) / 24.0 * TAU).sin();
-    let incident = INCIDENT.contains(&ago);
+    // The first day of 1970 was a Thursday.
+    let week = if matches!(minute / 1440 % 7, 2 | 3) { WEEKEND } else { 1.0 };
+    let incident = INCIDENTS.iter().any(|incident| incident.contains(&ago));
     let share = f64::from(PAGES[page].2) / f64::from(SHARES);
-    let requests = (PER_MINUTE * wave * share * (0.85 + 0.3 * chance(0))) as u64;
+    let usual = PER_MINUTE * (minutes.end - minute) as f64 * wave * week;
+    let requests = (usual * share * (0.85 + 0.3 * chance(0))) as u64;
     let limited =
         if PAGES[page].1.starts_with("/api") { part(requests, 0.05 * chance(1), chance(2)) } else { 0 };
     let (typical_us, failing) = BEHAVIOUR[page];

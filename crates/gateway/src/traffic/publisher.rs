@@ -39,7 +39,7 @@ use crate::Error;
 use crate::database::{TotalKind, Totals};
 use crate::metrics;
 use crate::traffic::counter::TrafficCounter;
-use crate::traffic::counts::Counts;
+use crate::traffic::counts::{Counts, RequestTotals};
 use crate::traffic::foreign;
 
 pub(crate) const FLUSH_EVERY: Duration = Duration::from_millis(100);
@@ -91,7 +91,8 @@ pub(crate) struct Publisher {
 #[derive(Debug, Default)]
 struct Unsaved {
     counts: Counts,
-    hours: BTreeMap<u64, u64>,
+    /// By the start of the hour.
+    hours: BTreeMap<u64, RequestTotals>,
 }
 
 impl Publisher {
@@ -323,7 +324,7 @@ impl Publisher {
                 self.names.fold_unnamed(&mut counts);
                 self.names.fold_unnamed(&mut self.unsent);
                 self.resend.record(&counts, now_ms);
-                *self.unsaved.hours.entry(hour_ms).or_default() += counts.requests();
+                self.unsaved.hours.entry(hour_ms).or_default().merge(&counts.sum());
                 self.unsaved.counts.merge(counts.totals_only());
                 Ok(())
             }
@@ -406,11 +407,11 @@ impl Publisher {
             checkpoint::add_totals(&mut totals, &self.names.name(*endpoint), &counted.totals);
         }
         totals.insert((TotalKind::Instance, self.destination.instance.to_string()), counts.requests());
-        for (hour, count) in hours {
-            totals.insert((TotalKind::Hour, hour.to_string()), count);
+        for (hour, of_hour) in &hours {
+            totals.insert((TotalKind::Hour, hour.to_string()), of_hour.requests);
         }
         self.checkpoint_number += 1;
-        Some(Checkpoint { number: self.checkpoint_number, totals, counts })
+        Some(Checkpoint { number: self.checkpoint_number, totals, hours, counts })
     }
 
     /// The store's time, estimated from its last reply.

@@ -1,18 +1,20 @@
 //! Statistics over all instances: totals, endpoints, statuses, hours, instances and percentiles (G19).
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use hob_admission::RuleName;
 use hob_units::unix_ms;
 
+use hob_database::Database;
 use hob_schema::Shard;
 use hob_store::{Call, FromRedisValue, Key, Store, Value, cmd};
 
-use crate::Error;
 use crate::keys::{Endpoint, Hour, InstanceId, Keys, StatusCode};
 use crate::traffic::foreign;
 use crate::traffic::histogram::{Bucket, Histogram};
 use crate::traffic::publisher::{HOUR_MS, gauge_shard};
+use crate::{Error, database};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -20,6 +22,7 @@ const MINUTE_MS: u64 = 60_000;
 #[derive(Clone, Debug)]
 pub struct Statistics {
     store: Store,
+    database: Database,
     keys: Keys,
 }
 
@@ -58,6 +61,20 @@ impl Summary {
     }
 }
 
+impl HourTraffic {
+    /// As in [`Summary::client_errors`].
+    #[must_use]
+    pub fn client_errors(&self) -> u64 {
+        self.errors.saturating_sub(self.limited).saturating_sub(self.server_errors)
+    }
+
+    /// The average response time in milliseconds.
+    #[must_use]
+    pub fn average_ms(&self) -> Option<f64> {
+        (self.timed > 0).then(|| self.time_us as f64 / self.timed as f64 / 1000.0)
+    }
+}
+
 impl EndpointStatistics {
     /// As in [`Summary::client_errors`].
     #[must_use]
@@ -88,6 +105,19 @@ pub struct HourCount {
     pub requests: u64,
 }
 
+/// The traffic of an hour, as far as it is saved in the database.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HourTraffic {
+    pub start_unix_ms: u64,
+    pub requests: u64,
+    pub limited: u64,
+    pub errors: u64,
+    pub server_errors: u64,
+    /// Number of response times in `time_us`; refused requests have none.
+    pub timed: u64,
+    pub time_us: u64,
+}
+
 /// Response times of a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MinuteLatency {
@@ -106,8 +136,8 @@ pub struct RuleStatistics {
 }
 
 impl Statistics {
-    pub(crate) fn new(store: Store, keys: Keys) -> Self {
-        Self { store, keys }
+    pub(crate) fn new(store: Store, database: Database, keys: Keys) -> Self {
+        Self { store, database, keys }
     }
 
     pub async fn summary(&self) -> Result<Summary, Error> {
@@ -216,6 +246,11 @@ impl Statistics {
         }
         let hour = |(start_unix_ms, requests)| HourCount { start_unix_ms, requests };
         Ok(starts.into_iter().zip(counts).map(hour).collect())
+    }
+
+    /// The traffic of the hours that begin in this range of Unix milliseconds, the oldest first. The database keeps 31 days.
+    pub async fn history(&self, range: Range<u64>) -> Result<Vec<HourTraffic>, Error> {
+        Ok(database::hours(&self.database, range).await?)
     }
 
     /// The live instances, by id.

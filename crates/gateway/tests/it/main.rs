@@ -8,6 +8,7 @@ mod endpoints;
 mod evasion;
 mod foreign;
 mod fuzz;
+mod history;
 mod kit;
 mod limits;
 mod loss;

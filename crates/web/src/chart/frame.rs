@@ -23,7 +23,7 @@ const MAX_COLUMNS: usize = 120;
 /// The most rows of the table of values, and the most values in it. If there are more columns, some are left out at equal
 /// distances.
 const MAX_TABLE_ROWS: usize = 24;
-const MAX_TABLE_VALUES: usize = 72;
+const MAX_TABLE_VALUES: usize = 96;
 
 /// A chart without its marks.
 #[derive(Debug)]

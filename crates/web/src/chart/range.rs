@@ -119,8 +119,18 @@ impl TimeRange {
         match self.span {
             Some(span) => format!("last {}", span.as_str()),
             None => {
-                format!("{} to {} UTC", self.input(self.from_ms), self.input(self.to_ms)).replace('T', " ")
+                let time = |at_ms| self.input(at_ms).replace('T', " ");
+                format!("{} to {} UTC", time(self.from_ms), time(self.to_ms))
             }
+        }
+    }
+
+    /// The fields of the query that select this range.
+    #[must_use]
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        match self.span {
+            Some(span) => vec![("range", span.as_str().to_owned())],
+            None => vec![("from", self.input(self.from_ms)), ("to", self.input(self.to_ms))],
         }
     }
 
@@ -189,6 +199,9 @@ mod tests {
         assert_eq!(old.length_ms(), Span::Month.length_ms());
         let html = range.picker("/a", &[("q", "x&y")]).to_string();
         assert!(html.contains(r#"value="2025-11-14T12:00""#) && html.contains("q=x%26y"), "{html}");
+        assert_eq!(range.words(), "2025-11-14 12:00 to 2025-11-15 12:00 UTC");
+        let fields = range.fields().into_iter().map(|(_, value)| value);
+        assert_eq!(fields.collect::<Vec<_>>(), ["2025-11-14T12:00", "2025-11-15T12:00"]);
     }
 
     #[test]

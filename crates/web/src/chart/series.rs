@@ -47,9 +47,9 @@ impl Hue {
     /// The colour of what several charts show.
     pub(super) fn of_name(name: &str) -> Option<Self> {
         Some(match name {
-            "p50" | "requests" | "Items" | "Calls" | "A" => Self::Number(0),
+            "p50" | "requests" | "successful" | "Items" | "Calls" | "A" => Self::Number(0),
             "p90" | "p95" | "B" => Self::Number(1),
-            "p99" => Self::Number(3),
+            "p99" | "client errors" => Self::Number(3),
             "failed" | "server errors" => Self::Tone(Tone::Bad),
             "limited" => Self::Tone(Tone::Warn),
             _ => return None,

@@ -6,7 +6,7 @@
 //! the epoch in which its last flush was accepted, and a save under an older epoch than the shard's is refused. So the
 //! sum of a new epoch changes only after its counters are restored, when it is not written to the store any more.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
 
 use hob_database::{Database, Error, Transaction};
@@ -15,17 +15,21 @@ use hob_store::epoch::Epoch;
 use super::flush::{Destination, HOUR_MS};
 use crate::database::{self, TotalKind, Totals};
 use crate::keys::Endpoint;
-use crate::traffic::counts;
+use crate::traffic::counts::{Counts, RequestTotals};
 
 const DAY: Duration = Duration::from_secs(86_400);
+/// How long traffic by hour is kept.
+const KEEP_HOURS: Duration = Duration::from_secs(31 * 86_400);
 
 /// What one instance adds to the database, once.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpoint {
     pub(crate) number: u64,
     pub(crate) totals: Totals,
+    /// By the start of the hour.
+    pub(crate) hours: BTreeMap<u64, RequestTotals>,
     /// The same counts, which are flushed again if the checkpoint is refused.
-    pub(crate) counts: counts::Counts,
+    pub(crate) counts: Counts,
 }
 
 /// The result of saving a checkpoint.
@@ -38,7 +42,7 @@ pub(crate) enum SaveOutcome {
 }
 
 /// Adds the counts of an endpoint.
-pub(crate) fn add_totals(totals: &mut Totals, endpoint: &Endpoint, endpoint_totals: &counts::RequestTotals) {
+pub(crate) fn add_totals(totals: &mut Totals, endpoint: &Endpoint, endpoint_totals: &RequestTotals) {
     let name = endpoint.as_str();
     let mut add = |kind, id: &str, value| {
         if value > 0 {
@@ -81,16 +85,18 @@ pub(crate) async fn save(
             }
             database::save_checkpoint_number(&tx, incarnation, instance, checkpoint.number).await?;
             database::add_totals(&tx, shard, &checkpoint.totals).await?;
+            database::add_hours(&tx, shard, &checkpoint.hours).await?;
             delete_old(&tx, shard).await?;
             Ok(SaveOutcome::Saved)
         })
         .await
 }
 
-/// Deletes hours and instances that ended more than a day ago.
+/// Deletes instances and hourly totals that ended more than a day ago, and the traffic of hours that is older than a month.
 async fn delete_old(tx: &Transaction, shard: u32) -> Result<(), Error> {
     let day_ago = tx.now().minus(DAY);
-    database::delete_hours_before(tx, shard, day_ago.minus(Duration::from_millis(HOUR_MS))).await?;
+    database::delete_hourly_totals_before(tx, shard, day_ago.minus(Duration::from_millis(HOUR_MS))).await?;
+    database::delete_hours_before(tx, tx.now().minus(KEEP_HOURS)).await?;
     database::delete_instances_before(tx, shard, day_ago).await
 }
 

@@ -24,12 +24,13 @@ const RUN_AXE: &str = "const [options, done] = arguments;
         `${one.id}: ${one.nodes.length} such as ${one.nodes[0].html.slice(0, 200)}`)))));";
 
 /// Every kind of page.
-const PAGES: [&str; 38] = [
+const PAGES: [&str; 39] = [
     "/",
     "/access",
     "/access/audit",
     "/gateway",
     "/gateway?range=24h",
+    "/gateway?range=30d",
     "/gateway/limits",
     "/gateway/limits?rule=demo&caller=10.0.0.7",
     "/uptime",
@@ -95,6 +96,14 @@ async fn demo_has_a_past() {
     assert_eq!(hours, 24);
     let steps = run(&client, "return document.querySelectorAll('#latency .chart-plot .hit').length").await;
     assert!(steps.as_u64().is_some_and(|steps| steps >= 80), "{steps}");
+    for (range, bars) in [("7d", 80..=85), ("30d", 115..=121)] {
+        client.goto(&server.url(&format!("/gateway?range={range}"))).await.unwrap();
+        let drawn = "return [...document.querySelectorAll('#hours .chart-plot .hit')].length";
+        let drawn = run(&client, drawn).await.as_u64().unwrap();
+        assert!(bars.contains(&drawn), "{range}: {drawn}");
+        let times = text(&client, "#hours .chart-data").await;
+        assert!(!times.contains('–'), "{times}");
+    }
     client.goto(&server.url("/load/compare?a=demo-shop-3&b=demo-shop-4")).await.unwrap();
     wait_for_text(&client, "main", "search").await;
     client.goto(&server.url("/load/runs/demo-shop-4")).await.unwrap();

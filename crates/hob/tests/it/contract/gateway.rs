@@ -411,6 +411,14 @@ on_every_store! {
         for key in ["ha:requests:total", "ha:requests:endpoint:GET /api/users", "ha:errors:status:404"] {
             gateway.wait_for(key, 30);
         }
+        if store == Store::Embedded {
+            let history = gateway.deployment.server.get("/api/v1/gateway/history?days=1").body;
+            let history: Value = serde_json::from_str(&history).unwrap();
+            let sum = |name: &str| -> u64 {
+                history.as_array().unwrap().iter().map(|hour| hour[name].as_u64().unwrap()).sum()
+            };
+            assert_eq!((sum("requests"), sum("client_errors")), (30, 30));
+        }
     }
 
     /// G1 G8 G19: every instance counts for itself and shows the counts of all. The connections of a killed one are gone
