@@ -71,7 +71,7 @@ impl MaintenanceSpec {
         }
         for (index, name) in self.covers.iter().enumerate().take(MAX_COVERS) {
             if !monitors.iter().any(|monitor| is_named(monitor, name)) {
-                let message = "is not the id, a tag or the group of any monitor";
+                let message = format!("{name:?} is not the id, a tag or the group of any monitor");
                 errors.push(FieldError::new(format!("covers[{index}]"), message));
             }
         }

@@ -1,17 +1,22 @@
 //! Channels and their deliveries.
 
+mod form;
+
 use askama::Template;
 use axum::extract::State;
-use axum::response::Redirect;
-use hob_web::components::{Badge, Choice, Empty, Field, Pager, RelativeTime, Tone};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse as _, Redirect, Response};
+use hob_web::components::{Badge, Empty, Field, Pager, RelativeTime, Tone};
 use hob_web::{AuditDetail, Audited, Console, Form, Page, Paging, Path, Problem, Query, Routes};
-use serde::Deserialize;
+
+use self::form::ChannelForm;
 
 use super::{MAY_WRITE, READ, WRITE};
 use crate::database::{channels, deliveries};
-use crate::incident::alert::channel::{self, Channel, ChannelKind, ChannelSpec, ChannelTarget};
+use crate::incident::alert::channel::{self, Channel, ChannelKind, ChannelTarget, SaveOutcome};
 use crate::incident::alert::delivery::{Attempt, Delivery, DeliveryState};
 use crate::incident::alert::{Alerts, ChannelId, NoticeKind};
+use crate::monitor::check::FieldError;
 use crate::routes::channels::{unknown, view};
 
 pub(crate) fn routes() -> Routes<Alerts> {
@@ -29,7 +34,10 @@ struct ChannelsPage {
     here: &'static str,
     channels: Vec<ChannelRow>,
     empty: Empty,
+    kind: ChannelKind,
     fields: Vec<Field>,
+    /// The form has entered data that is not saved.
+    is_draft: bool,
     may_write: bool,
 }
 
@@ -65,30 +73,7 @@ struct AttemptRow {
 }
 
 async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Problem> {
-    let channels = channels::all(alerts.database()).await?;
-    let kinds = [ChannelKind::Webhook, ChannelKind::Slack, ChannelKind::Discord, ChannelKind::Email];
-    let body = ChannelsPage {
-        here: "channels",
-        channels: channels.into_iter().map(ChannelRow::new).collect(),
-        empty: Empty::new(
-            "No channels yet",
-            "Add one, and select it in the monitors that should alert it.",
-        ),
-        fields: vec![
-            Field::text("name", "Name").required().max_length(64),
-            Field::choice(
-                "kind",
-                "Kind",
-                kinds.map(|kind| Choice { value: kind.to_string(), label: kind.to_string() }).to_vec(),
-            ),
-            Field::text("url", "URL").hint("For webhooks"),
-            Field::text("secret", "Secret").hint(
-                "Name of a secret under [secrets] in hob.toml: the signing key of a webhook, or the URL of Slack and Discord",
-            ),
-            Field::text("to", "Recipients").hint("For e-mail; separated by commas"),
-        ],
-        may_write: console.may(&MAY_WRITE),
-    };
+    let body = ChannelsPage::load(&alerts, &console, &ChannelForm::blank(), &[]).await?;
     console.page("Channels", &body)
 }
 
@@ -117,33 +102,32 @@ async fn show(
     console.page_below(&[("Channels", "/uptime/channels")], &body.channel.name.clone(), &body)
 }
 
-#[derive(Debug, Deserialize)]
-struct NewChannel {
-    name: String,
-    kind: ChannelKind,
-    #[serde(default)]
-    url: String,
-    #[serde(default)]
-    secret: String,
-    #[serde(default)]
-    to: String,
-}
-
+/// Adds the channel, or shows the form again: with the fields of another kind, or with errors.
 async fn add(
+    console: Console,
     State(alerts): State<Alerts>,
-    Form(form): Form<NewChannel>,
-) -> Result<(AuditDetail, Redirect), Problem> {
-    let to =
-        form.to.split(',').map(|address| address.trim().to_owned()).filter(|address| !address.is_empty());
-    let spec = ChannelSpec {
-        name: form.name.trim().to_owned(),
-        kind: form.kind,
-        url: form.url.trim().to_owned(),
-        secret: form.secret.trim().to_owned(),
-        to: to.collect(),
+    Form(mut form): Form<ChannelForm>,
+) -> Result<Response, Problem> {
+    let (status, errors) = match form.show.take() {
+        Some(kind) => {
+            form.kind = kind;
+            (StatusCode::OK, Vec::new())
+        }
+        None => match channel::add(&alerts.context, &form.spec()).await? {
+            SaveOutcome::Invalid(errors) => (StatusCode::UNPROCESSABLE_ENTITY, errors),
+            SaveOutcome::NameTaken => {
+                (StatusCode::CONFLICT, vec![FieldError::new("name", "another channel has this name")])
+            }
+            done => {
+                let added = view(done)?;
+                let to = Redirect::to(&format!("/uptime/channels/{}", added.id));
+                return Ok((AuditDetail::Of(added.id.to_string()), to).into_response());
+            }
+        },
     };
-    let added = view(channel::add(&alerts.context, &spec).await?)?;
-    Ok((AuditDetail::Of(added.id.to_string()), Redirect::to(&format!("/uptime/channels/{}", added.id))))
+    let mut body = ChannelsPage::load(&alerts, &console, &form, &errors).await?;
+    body.is_draft = true;
+    Ok((status, console.page("Channels", &body)?).into_response())
 }
 
 /// The page then shows the delivery.
@@ -157,6 +141,29 @@ async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Resu
         return Err(unknown());
     }
     Ok(Redirect::to("/uptime/channels"))
+}
+
+impl ChannelsPage {
+    async fn load(
+        alerts: &Alerts,
+        console: &Console,
+        form: &ChannelForm,
+        errors: &[FieldError],
+    ) -> Result<Self, Problem> {
+        let channels = channels::all(alerts.database()).await?;
+        Ok(Self {
+            here: "channels",
+            channels: channels.into_iter().map(ChannelRow::new).collect(),
+            empty: Empty::new(
+                "No channels yet",
+                "Add one, and select it in the monitors that should alert it.",
+            ),
+            kind: form.kind,
+            fields: form.fields(errors),
+            is_draft: false,
+            may_write: console.may(&MAY_WRITE),
+        })
+    }
 }
 
 impl ChannelRow {

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::extract::State;
-use axum::response::Redirect;
+use axum::response::{IntoResponse as _, Redirect, Response};
 use hob_database::UnixMs;
 use hob_web::components::{Badge, Field, RelativeTime, Tone};
 use hob_web::{AuditDetail, Console, Form, Page, Path, Problem};
@@ -22,6 +22,8 @@ struct Windows {
     here: &'static str,
     windows: Vec<WindowRow>,
     fields: Vec<Field>,
+    /// The form has entered data that is not saved.
+    is_draft: bool,
     may_write: bool,
 }
 
@@ -35,45 +37,80 @@ struct WindowRow {
 }
 
 pub(super) async fn list(console: Console, State(uptime): State<Uptime>) -> Result<Page, Problem> {
-    let windows = maintenance::all(uptime.database()).await?;
-    let body = Windows {
-        here: "maintenance",
-        windows: windows.iter().map(WindowRow::new).collect(),
-        fields: vec![
-            Field::text("title", "Title").required().max_length(128),
-            Field::text("covers", "Covers")
-                .hint("Ids, tags or groups, separated by commas; all monitors if empty"),
-            Field::text("from", "From").required().placeholder("2026-12-31T22:00").hint("UTC"),
-            Field::text("to", "To").required().placeholder("2026-12-31T23:30").hint("UTC"),
-        ],
-        may_write: console.may(&MAY_WRITE),
-    };
-    console.page("Maintenance", &body)
+    WindowForm::default().page(&console, &uptime, None).await
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct NewWindow {
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct WindowForm {
     title: String,
-    #[serde(default)]
     covers: String,
     from: String,
     to: String,
 }
 
+/// Adds the window, or shows the form again with its errors.
 pub(super) async fn add(
+    console: Console,
     State(uptime): State<Uptime>,
-    Form(form): Form<NewWindow>,
-) -> Result<(AuditDetail, Redirect), Problem> {
-    let covers = form.covers.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    let spec = MaintenanceSpec {
-        title: form.title.trim().to_owned(),
-        covers: covers.collect(),
-        starts_at_ms: unix_ms("from", &form.from)?,
-        ends_at_ms: unix_ms("to", &form.to)?,
+    Form(form): Form<WindowForm>,
+) -> Result<Response, Problem> {
+    let added = match form.spec(&uptime) {
+        Ok(spec) => uptime.add_window(&spec).await?,
+        Err(problem) => {
+            let page = form.page(&console, &uptime, Some(&problem)).await?;
+            return Ok((problem.status(), page).into_response());
+        }
     };
-    spec.validate(&uptime.monitors()).map_err(invalid)?;
-    let window = uptime.add_window(&spec).await?;
-    Ok((AuditDetail::Of(window.id), Redirect::to("/uptime/maintenance")))
+    Ok((AuditDetail::Of(added.id), Redirect::to("/uptime/maintenance")).into_response())
+}
+
+impl WindowForm {
+    fn spec(&self, uptime: &Uptime) -> Result<MaintenanceSpec, Problem> {
+        let covers =
+            self.covers.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+        let spec = MaintenanceSpec {
+            title: self.title.trim().to_owned(),
+            covers: covers.collect(),
+            starts_at_ms: unix_ms("from", &self.from)?,
+            ends_at_ms: unix_ms("to", &self.to)?,
+        };
+        spec.validate(&uptime.monitors()).map_err(invalid)?;
+        Ok(spec)
+    }
+
+    async fn page(
+        &self,
+        console: &Console,
+        uptime: &Uptime,
+        problem: Option<&Problem>,
+    ) -> Result<Page, Problem> {
+        let windows = maintenance::all(uptime.database()).await?;
+        let error = |field: &str| problem.and_then(|problem| problem.error_of(field));
+        let body = Windows {
+            here: "maintenance",
+            windows: windows.iter().map(WindowRow::new).collect(),
+            fields: vec![
+                Field::text("title", "Title")
+                    .value(&self.title)
+                    .error(error("title"))
+                    .required()
+                    .max_length(128),
+                Field::text("covers", "Covers")
+                    .value(&self.covers)
+                    .error(error("covers"))
+                    .hint("Ids, tags or groups, separated by commas; all monitors if empty"),
+                Field::time("from", "From (UTC)").value(&self.from).error(error("from")).required(),
+                Field::time("to", "To (UTC)")
+                    .value(&self.to)
+                    .error(error("to").or_else(|| error("ends_at_ms")))
+                    .required(),
+            ],
+            is_draft: problem.is_some(),
+            may_write: console.may(&MAY_WRITE),
+        };
+        console.page("Maintenance", &body)
+    }
 }
 
 pub(super) async fn remove(

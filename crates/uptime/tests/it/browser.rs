@@ -64,7 +64,7 @@ async fn channel_is_added_and_tested() {
     client.goto(&service.app.url("/uptime/channels")).await.unwrap();
     fill(&client, "#field-name", "Operations").await;
     fill(&client, "#field-url", &hook.url).await;
-    press(&client, "form.form > button").await;
+    press(&client, "#add button.primary").await;
     wait_for_text(&client, "#deliveries", "no deliveries yet").await;
     press(&client, ".page-head button.primary").await;
     wait_for_text(&client, "#deliveries", "delivered").await;
@@ -77,6 +77,55 @@ async fn channel_is_added_and_tested() {
     client.goto(&service.app.url("/uptime/channels")).await.unwrap();
     wait_for_text(&client, "main", "operations").await;
     client.close().await.unwrap();
+}
+
+/// The form of a channel shows the fields of the chosen kind, keeps what was entered, and reports errors at their fields.
+#[tokio::test(flavor = "multi_thread")]
+async fn form_fits_the_kind_of_channel() {
+    let context = TestContext::embedded(NEEDS, Layout::Plain).await;
+    let service = Service::start(&context).await;
+    let browser = Browser::start();
+    for (scripts, name) in [(JavaScript::On, "With scripts"), (JavaScript::Off, "Without scripts")] {
+        let client = browser.open(Window { scripts, ..Window::default() }).await;
+        client.goto(&service.app.url("/uptime/channels")).await.unwrap();
+        fill(&client, "#field-name", name).await;
+        for (kind, shown) in [
+            ("Slack", ["secret"].as_slice()),
+            ("E-mail", &["to"]),
+            ("Webhook", &["url", "secret"]),
+            ("Discord", &["secret"]),
+        ] {
+            press_labelled(&client, kind).await;
+            find(
+                &client,
+                &format!("#add button[aria-pressed=true][value={}]", kind.to_lowercase().replace('-', "")),
+            )
+            .await;
+            for field in ["url", "secret", "to"] {
+                let found = client.find(Locator::Css(&format!("#field-{field}"))).await;
+                assert_eq!(found.is_ok(), shown.contains(&field), "{kind}: {field}");
+            }
+            let kept = find(&client, "#field-name").await.prop("value").await.unwrap();
+            assert_eq!(kept.as_deref(), Some(name));
+        }
+        fill(&client, "#field-secret", "https://discord.example/hook").await;
+        press_labelled(&client, "Add").await;
+        find(&client, "#error-secret").await;
+        press_labelled(&client, "E-mail").await;
+        fill(&client, "#field-to", "Ops <ops@example.com>, second@example.com").await;
+        press_labelled(&client, "Add").await;
+        wait_for_text(&client, "h1", name).await;
+        client.goto(&service.app.url("/uptime/channels")).await.unwrap();
+        press_labelled(&client, "E-mail").await;
+        fill(&client, "#field-name", name).await;
+        fill(&client, "#field-to", "ops@example.com").await;
+        press_labelled(&client, "Add").await;
+        wait_for_text(&client, "#error-name", "another channel has this name").await;
+        client.close().await.unwrap();
+    }
+    let list: serde_json::Value = service.app.get("/api/v1/uptime/channels").await.json();
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(2), "{list}");
+    assert_eq!(list["items"][0]["to"].as_array().map(Vec::len), Some(2), "{list}");
 }
 
 /// Without scripts: the form shows the fields of the chosen kind, tests the target, adds an example, and keeps what was entered.

@@ -95,8 +95,45 @@ async fn maintenance_window_is_added_with_the_form() {
     assert_eq!(app.submit("/uptime/maintenance", &fields).await.status, 303);
     let shown = app.get("/uptime/maintenance").await.text();
     assert!(shown.contains("Move") && shown.contains("eu, us") && shown.contains("planned"), "{shown}");
-    let errors = [("title", "Move"), ("from", "soon"), ("to", "2030-01-01T11:30")];
-    assert_eq!(app.submit("/uptime/maintenance", &errors).await.status, 422);
+    for (covers, from, error) in [
+        ("", "soon", "must be a time in UTC"),
+        ("eu, ue", "2030-01-01T10:00", "ue&quot; is not the id"),
+        ("", "2031-01-01T10:00", "must be after the start"),
+    ] {
+        let fields =
+            [("title", "Kept title"), ("covers", covers), ("from", from), ("to", "2030-01-01T11:30")];
+        let again = app.submit("/uptime/maintenance", &fields).await;
+        assert_eq!(again.status, 422);
+        let text = again.text();
+        assert!(
+            text.contains("class=\"error\"") && text.contains(error) && text.contains("Kept title"),
+            "{text}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn form_of_a_status_page_shows_its_errors() {
+    let (_context, service) = service().await;
+    let app = &service.app;
+    let page = [("slug", "shop"), ("title", "Shop"), ("accent", "#0a5cc2")];
+    assert_eq!(app.submit("/uptime/pages", &page).await.status, 303);
+    for (path, slug, accent, error) in [
+        ("/uptime/pages", "A B", "#0a5cc2", "lower-case letters"),
+        ("/uptime/pages", "shop", "#0a5cc2", "another page has this slug"),
+        ("/uptime/pages", "other", "red", "must be a colour"),
+        ("/uptime/pages/shop", "", "red", "must be a colour"),
+    ] {
+        let again = app.submit(path, &[("slug", slug), ("title", "Kept title"), ("accent", accent)]).await;
+        assert_eq!(again.status, 422, "{path} {error}");
+        let text = again.text();
+        assert!(
+            text.contains("class=\"error\"") && text.contains(error) && text.contains("Kept title"),
+            "{text}"
+        );
+    }
+    assert_eq!(app.get("/uptime/pages").await.text().matches("/status/shop").count(), 2);
+    assert!(!app.get("/uptime/pages/shop").await.text().contains("Kept title"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

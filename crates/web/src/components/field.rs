@@ -55,6 +55,11 @@ impl Field {
         Self::new(name.into(), label.into(), Entry::Line("search"))
     }
 
+    /// A date with a time, such as `2026-12-31T22:00`.
+    pub fn time(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Line("datetime-local"))
+    }
+
     /// Several lines.
     pub fn lines(name: impl Into<String>, label: impl Into<String>) -> Self {
         Self::new(name.into(), label.into(), Entry::Lines)

@@ -135,6 +135,16 @@ impl Problem {
         self
     }
 
+    /// The error of a form's field, or the first one of its parts, such as `covers[2]` of `covers`.
+    #[must_use]
+    pub fn error_of(&self, field: &str) -> Option<&str> {
+        let concerns = |error: &&FieldError| {
+            let rest = error.field.strip_prefix(field);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['[', '.']))
+        };
+        self.errors.iter().find(concerns).map(|error| error.message.as_str())
+    }
+
     #[must_use]
     pub fn status(&self) -> StatusCode {
         self.status

@@ -1,0 +1,90 @@
+//! The form that adds a channel. It shows the fields of one kind of channel; the buttons of the kinds submit it, so that it works
+//! without scripts and nothing that was entered is lost.
+
+use hob_web::components::Field;
+use serde::Deserialize;
+
+use crate::incident::alert::channel::{ChannelKind, ChannelSpec};
+use crate::monitor::check::FieldError;
+
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct ChannelForm {
+    #[serde(default)]
+    name: String,
+    pub(super) kind: ChannelKind,
+    #[serde(default)]
+    url: String,
+    #[serde(default)]
+    secret: String,
+    /// Separated by commas.
+    #[serde(default)]
+    to: String,
+    /// The kind whose button was pressed; `None` to add the channel.
+    pub(super) show: Option<ChannelKind>,
+}
+
+impl ChannelForm {
+    pub(super) const KINDS: [(ChannelKind, &str); 4] = [
+        (ChannelKind::Webhook, "Webhook"),
+        (ChannelKind::Slack, "Slack"),
+        (ChannelKind::Discord, "Discord"),
+        (ChannelKind::Email, "E-mail"),
+    ];
+
+    pub(super) fn blank() -> Self {
+        Self {
+            name: String::new(),
+            kind: ChannelKind::Webhook,
+            url: String::new(),
+            secret: String::new(),
+            to: String::new(),
+            show: None,
+        }
+    }
+
+    /// The channel that the form describes.
+    pub(super) fn spec(&self) -> ChannelSpec {
+        let to = self.to.split(',').map(str::trim).filter(|address| !address.is_empty());
+        ChannelSpec {
+            name: self.name.trim().to_owned(),
+            kind: self.kind,
+            url: self.url.trim().to_owned(),
+            secret: self.secret.trim().to_owned(),
+            to: to.map(str::to_owned).collect(),
+        }
+    }
+
+    /// The fields of the kind, with their errors.
+    pub(super) fn fields(&self, errors: &[FieldError]) -> Vec<Field> {
+        let error =
+            |name: &str| errors.iter().find(|error| error.field == name).map(|error| error.message.clone());
+        let secret = |label: &str| {
+            let field =
+                Field::text("secret", label).value(&self.secret).error(error("secret")).max_length(64);
+            field.placeholder("ops_hook").autocomplete("off")
+        };
+        let name = Field::text("name", "Name").value(&self.name).error(error("name"));
+        let mut fields = vec![name.placeholder("Operations").required().max_length(64)];
+        match self.kind {
+            ChannelKind::Webhook => {
+                let url = Field::text("url", "URL").value(&self.url).error(error("url")).required();
+                fields.push(url.placeholder("https://example.com/hooks/hob").max_length(2048));
+                fields.push(secret("Signing key").hint(
+                    "Optional: the name of a secret under [secrets] in hob.toml that signs each request",
+                ));
+            }
+            ChannelKind::Slack | ChannelKind::Discord => {
+                fields.push(secret("Webhook URL").required().hint(
+                    "The name of a secret under [secrets] in hob.toml that contains the URL, because whoever knows the URL can post",
+                ));
+            }
+            ChannelKind::Email => {
+                let to = Field::text("to", "Recipients").value(&self.to).error(error("to")).required();
+                fields.push(
+                    to.placeholder("Ops <ops@example.com>").hint("Up to 16 addresses, separated by commas"),
+                );
+            }
+        }
+        fields
+    }
+}
