@@ -9,7 +9,7 @@ use hob_database::UnixMs;
 use hob_web::components::{Badge, Choice, Empty, Field, Markup, Pager, Quantity, RelativeTime};
 use hob_web::{Console, MemoryUsage, Page, Problem, Query};
 
-use super::{MAY_WRITE, badge, encoded, format_percent, millis, recent_results};
+use super::{MAY_WRITE, badge, encoded, format_percent, recent_results};
 use crate::keys::MonitorId;
 use crate::monitor::Monitor;
 use crate::monitor::history::{self, Downtime, Period};
@@ -43,7 +43,7 @@ struct DashboardRow {
     target: String,
     badge: Badge,
     recent_results: Markup,
-    latency: Quantity,
+    latency: String,
     day: String,
     month: String,
     last: Option<RelativeTime>,
@@ -115,7 +115,12 @@ impl DashboardRow {
             target: monitor.spec.target.clone(),
             badge: badge(row.state),
             recent_results: recent_results(row),
-            latency: row.status.latency_ms.map_or(millis(f64::NAN), |ms| millis(ms as f64)),
+            latency: match row.status.latency_ms {
+                None => "–".to_owned(),
+                // The store has whole milliseconds.
+                Some(0) => "< 1\u{a0}ms".to_owned(),
+                Some(ms) => Quantity::millis(ms).to_string(),
+            },
             day: uptime(Period::Day),
             month: uptime(Period::Month),
             last: row.status.last_at_ms.map(|at| RelativeTime::at(at).relative_to(now_ms)),
