@@ -119,8 +119,9 @@ function edit(form) {
       // Another check has begun, or the server is away: the plan is checked when it is saved.
     }
   };
-  field.addEventListener("input", () => {
-    number();
+  field.addEventListener("input", number);
+  // Also the files of a plan.
+  form.addEventListener("input", () => {
     clearTimeout(timer);
     timer = setTimeout(check, TYPING_MS);
   });

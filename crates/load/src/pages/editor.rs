@@ -131,6 +131,13 @@ impl Editor {
         Ok(editor)
     }
 
+    /// The file of a form that is not saved, so that it is not lost.
+    fn with_file(mut self, form: &PlanForm) -> Self {
+        self.file_name = self.file_name.value(&form.file_name);
+        self.file = self.file.value(&form.file);
+        self
+    }
+
     fn title(&self) -> &str {
         self.plan.as_ref().map_or("New plan", |plan| &plan.name)
     }
@@ -191,10 +198,11 @@ pub(super) async fn dry_run(
         Ok(_) => (None, Some(run_once(&load, &draft, None).await)),
         Err(mistake) => (Some(mistake), None),
     };
-    let mut editor = match form.plan {
+    let editor = match form.plan {
         Some(id) => Editor::of(&load, PlanId(id), form.version, &draft, mistake).await?,
         None => Editor::new(&draft, mistake),
     };
+    let mut editor = editor.with_file(&form);
     let detail = match &result {
         Some(Ok(result)) => AuditDetail::Of(result.plan.clone()),
         _ => AuditDetail::Unchanged,
@@ -221,7 +229,7 @@ pub(super) async fn add_plan(
             Ok((AuditDetail::Of(id.to_string()), page).into_response())
         }
         Err(crate::Error::Plan(mistake)) => {
-            let editor = Editor::new(&draft, Some(mistake));
+            let editor = Editor::new(&draft, Some(mistake)).with_file(&form);
             Ok(console.page("New plan", &editor)?.into_response())
         }
         Err(error) => Err(error.into()),
@@ -263,7 +271,7 @@ pub(super) async fn edit_plan(
             "The plan was edited in the meantime; its newest version is {version}."
         ))),
         Err(crate::Error::Plan(mistake)) => {
-            let editor = Editor::of(&load, id, version, &draft, Some(mistake)).await?;
+            let editor = Editor::of(&load, id, version, &draft, Some(mistake)).await?.with_file(&form);
             Ok(console.page(editor.title(), &editor)?.into_response())
         }
         Err(error) => Err(error.into()),

@@ -4,6 +4,7 @@ mod api;
 mod browser;
 mod contract;
 mod dry_run;
+mod editor;
 mod foreign;
 mod kit;
 mod lease;
