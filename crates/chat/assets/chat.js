@@ -160,6 +160,8 @@ function element(name, className, text) {
   return made;
 }
 
+const DAY = new Intl.DateTimeFormat("en-US", { month: "short", day: "numeric", timeZone: "UTC" });
+
 function showMessage(message) {
   if (message.deleted || findMessage(message.id)) return;
   const item = element("li");
@@ -168,9 +170,11 @@ function showMessage(message) {
   item.dataset.sequence = message.sequence;
   if (message.senderId === me) item.className = "own";
   else if (message.mentions?.includes(me)) item.className = "mentioned";
-  const time = element("time", "", message.timestamp.slice(11, 16));
+  const [date, clock] = message.timestamp.split("T");
+  const today = new Date().toISOString().startsWith(date);
+  const time = element("time", "", `${today ? "" : `${DAY.format(new Date(message.timestamp))}, `}${clock.slice(0, 5)}`);
   time.dateTime = message.timestamp;
-  time.title = message.timestamp;
+  time.title = `${date} ${clock.slice(0, 8)} UTC`;
   item.append(element("b", "", message.senderId), time);
   const replied = message.replyTo && findMessage(message.replyTo);
   if (replied) item.append(quote(replied));

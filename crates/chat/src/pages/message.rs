@@ -2,6 +2,11 @@
 
 use std::collections::HashMap;
 
+use hob_database::UnixMs;
+use jiff::Timestamp;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+
 use crate::keys::UserId;
 use crate::{Attachment, ListedMessage, ReactionCount};
 
@@ -14,7 +19,9 @@ pub(super) struct MessageRow {
     pub(super) sender: String,
     pub(super) content: String,
     pub(super) at: String,
+    /// The time of day, with the date if it was not today.
     pub(super) time: String,
+    pub(super) exact: String,
     /// The classes of the list item.
     pub(super) class: &'static str,
     /// The message that this one replies to, if it is on the page.
@@ -43,10 +50,11 @@ pub(super) struct FileLink {
 
 /// The rows of a page. `href` is its address.
 pub(super) fn rows(me: &UserId, href: &str, messages: Vec<ListedMessage>) -> Vec<MessageRow> {
+    let today = time(UnixMs::now()).date();
     let mut rows: Vec<MessageRow> = Vec::with_capacity(messages.len());
     let mut quotes: HashMap<String, Quote> = HashMap::new();
     for ListedMessage { message, reactions, reply_count } in messages {
-        let at = message.timestamp.to_string();
+        let at = time(message.timestamp.0);
         let row = MessageRow {
             class: match (message.sender_id == *me, message.mentions.0.contains(me)) {
                 (true, _) => "own",
@@ -56,8 +64,9 @@ pub(super) fn rows(me: &UserId, href: &str, messages: Vec<ListedMessage>) -> Vec
             sequence: message.sequence,
             sender: message.sender_id.to_string(),
             content: message.content,
-            time: at.get(11..16).unwrap_or_default().to_owned(),
-            at,
+            time: clock(at, today),
+            exact: at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            at: message.timestamp.to_string(),
             replied: message.reply_to.and_then(|id| quotes.get(&id).cloned()),
             files: message.attachments.0.into_iter().map(FileLink::from).collect(),
             reactions,
@@ -73,6 +82,16 @@ pub(super) fn rows(me: &UserId, href: &str, messages: Vec<ListedMessage>) -> Vec
         rows.push(row);
     }
     rows
+}
+
+/// A time in UTC; 1970 if it is out of range.
+fn time(at: UnixMs) -> DateTime {
+    let at = Timestamp::from_millisecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    at.to_zoned(TimeZone::UTC).datetime()
+}
+
+fn clock(at: DateTime, today: Date) -> String {
+    at.strftime(if at.date() == today { "%H:%M" } else { "%b %-d, %H:%M" }).to_string()
 }
 
 impl MessageRow {
@@ -94,5 +113,17 @@ impl From<Attachment> for FileLink {
             None => media_type,
         };
         Self { url, name, detail }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn message_of_another_day_shows_its_date() {
+        let noon = time(UnixMs(1_763_208_000_000));
+        assert_eq!(clock(noon, noon.date()), "12:00");
+        assert_eq!(clock(noon, noon.date().tomorrow().unwrap()), "Nov 15, 12:00");
     }
 }

@@ -222,6 +222,8 @@ async fn page_works_without_javascript() {
     press(&window, "#mark-read button").await;
     wait_for("the message to be read", LIMIT, async || unread("anna").await == 0).await;
     wait_for_text(&window, "#messages", "<b>Who has the ladle?</b>").await;
+    let exact = find(&window, "#messages time").await.attr("title").await.unwrap();
+    assert!(exact.as_deref().is_some_and(|exact| exact.ends_with(" UTC")), "{exact:?}");
     fill(&window, "#content", "Second drawer\u{e007}").await;
     wait_for_text(&window, "#messages", "Second drawer").await;
     assert_eq!(unread("bert").await, 1);
