@@ -75,7 +75,7 @@ impl ChannelForm {
             }
             ChannelKind::Slack | ChannelKind::Discord => {
                 fields.push(secret("Webhook URL").required().hint(
-                    "The name of a secret under [secrets] in hob.toml that contains the URL, because whoever knows the URL can post",
+                    "The name of a secret under [secrets] in hob.toml that contains the URL, because anyone with the URL can post",
                 ));
             }
             ChannelKind::Email => {
