@@ -60,8 +60,12 @@ impl Recognizer {
     /// The schemas that were recognized. The keys of the others go to the tree.
     pub(super) fn finish(self, tree: &mut PatternTree<PatternStats>) -> Libraries {
         let mut libraries = Libraries::default();
-        for Candidate { name, catalog, needed, families, keys } in self.candidates {
-            if families.len() < needed.max(1) {
+        let is_recognized = |candidate: &&Candidate| candidate.families.len() >= candidate.needed.max(1);
+        // With one schema of a name, all of them are audited.
+        let names: BTreeSet<String> =
+            self.candidates.iter().filter(is_recognized).map(|candidate| candidate.name.clone()).collect();
+        for Candidate { name, catalog, keys, .. } in self.candidates {
+            if !names.contains(&name) {
                 keys.into_iter().for_each(|(key, stats)| tree.entry(&key).merge(stats));
                 continue;
             }

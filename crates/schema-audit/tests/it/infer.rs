@@ -5,7 +5,7 @@ use std::time::Duration;
 use hob_schema::examples::example_write;
 use hob_schema::lint::lint;
 use hob_schema::{Catalog, KeyType, Keyspace, Layout, Schema, TtlRule};
-use hob_schema_audit::{InferOptions, infer, ready_schema, recognizable};
+use hob_schema_audit::{InferOptions, Known, infer, ready_schema, recognizable};
 use hob_testkit::{RedisCluster, RedisServer};
 
 use crate::{SERVICES, chat_catalog, load_schema, open, run_audit};
@@ -168,6 +168,27 @@ async fn proposal_can_be_used_together_with_the_libraries_that_it_names() {
     let catalog = Catalog::with_libraries(vec![schema], vec![celery], Layout::Plain).unwrap();
     let report = run_audit(&store, &catalog).await;
     assert_eq!(report.worst(), None, "{}\n{text}", report.text());
+}
+
+/// `--with` adds all schemas of a name, so none of their keys may be in the proposal.
+#[tokio::test]
+async fn schemas_of_one_name_are_recognized_together() {
+    let known = |schema: &str, family: &str, families| {
+        let text = format!(
+            "[schema]\nname = \"{schema}\"\nversion = 1\n[ids]\nn = {{}}\n[key.k]\npattern = \"{family}:<n>\"\n\
+             type = \"string\"\n"
+        );
+        Known { name: "lib".to_owned(), schema: Schema::parse(schema, &text).unwrap(), families }
+    };
+    let server = RedisServer::start();
+    for key in ["a:1", "b:1"] {
+        send(&server, &format!("SET {key} x"));
+    }
+    for (families, head) in [(1, "# Recognized 2 keys of lib,"), (2, "")] {
+        let known = vec![known("one", "a", families), known("other", "b", 2)];
+        let text = infer(&open(&server.url()).await, &InferOptions { known, ..whole() }).await.unwrap().text;
+        assert!(text.contains(head) && text.contains("[key.") == head.is_empty(), "{text}");
+    }
 }
 
 #[tokio::test]
