@@ -408,7 +408,7 @@ every_service! {
             let id = queue(&load, plan, RunRequest::default()).await;
             wait_for_state(&load, &id, RunState::Completed).await;
             let lines = list(&context, keys(&context).logs(&id)).await;
-            if let Some(line) = lines.iter().find(|line| line.contains("connected")) {
+            if let Some(line) = lines.iter().find(|line| line.contains("User 1 connected")) {
                 let line = LogLine::parse(line.as_bytes()).unwrap();
                 assert_eq!((line.level, line.message.as_str()), (LogLevel::Info, "User 1 connected successfully"));
                 assert_eq!(line.user_id.as_deref(), Some("user_001"));
