@@ -87,7 +87,8 @@ async fn connect(
         .max_write_buffer_size(1024 * 1024)
         .max_message_size(max)
         .max_frame_size(max)
-        .on_upgrade(move |socket| websocket::serve(session, socket)))
+        // A task of its own, because the one that makes the upgrade needs more memory, and would keep it.
+        .on_upgrade(async move |socket| drop(tokio::spawn(websocket::serve(session, socket)))))
 }
 
 /// HTTP streaming: the body has the first commands, the response is the stream of replies and pushes.

@@ -21,9 +21,10 @@ struct WebSocketTransport {
 }
 
 /// Serves a connection until it is closed.
-pub(crate) async fn serve(session: Box<Session>, socket: WebSocket) {
-    let mut transport = WebSocketTransport { socket, format: session.format() };
-    connection::serve(session, &mut transport).await;
+pub(crate) fn serve(session: Box<Session>, socket: WebSocket) -> impl Future<Output = ()> {
+    // On the heap, because the future would otherwise have a place for the argument and one for the variable.
+    let mut transport = Box::new(WebSocketTransport { socket, format: session.format() });
+    async move { connection::serve(session, &mut *transport).await }
 }
 
 impl Transport for WebSocketTransport {
@@ -68,5 +69,21 @@ fn read_error(error: axum::Error) -> End {
             Some(Disconnect::TOO_LARGE.with_detail(format_args!("at most {max_size} bytes")))
         }
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The size of the future that a function returns.
+    fn future_size<F: Future>(_: fn(Box<Session>, WebSocket) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn idle_connection_reserves_little_memory() {
+        let size = future_size(serve);
+        assert!(size <= 3 * 1024, "{size} bytes for each connection");
     }
 }
