@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::test::Lints;
 use crate::{cargo, step, workspace};
 
-/// What `cargo xtask test --full` runs: always the same faults.
+/// What `cargo xtask test` runs: always the same faults.
 const SEED: u64 = 20;
 const MINUTES: u32 = 5;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, packages, and with `--full` the documentation, five minutes of
-//! faults, an upgrade from the last release, other versions of the servers and fuzzing.
+//! `cargo xtask test`: set-up, tidy, format, lints, tests, doc tests, packages, five minutes of faults, and with `--full` the
+//! documentation, an upgrade from the last release, other versions of the servers and fuzzing.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,11 +14,11 @@ const SLOW_MODULES: &[&str] = &["slow::", "browser::"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Skip tests in modules named `slow` and `browser`
+    /// Skip tests in modules named `slow` and `browser`, and the run with faults
     #[arg(long, conflicts_with = "full")]
     quick: bool,
-    /// Run fuzz and stress tests with their full budget, inject faults, upgrade from the last release, test other versions of
-    /// the servers, and fuzz every parser for ten minutes
+    /// Run fuzz and stress tests with their full budget, upgrade from the last release, test other versions of the servers,
+    /// and fuzz every parser for ten minutes
     #[arg(long)]
     full: bool,
     /// Run only these tests, without tidy, format, lints and doc tests: names, or options of the test runner
@@ -54,9 +54,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         step::run("doc tests", &mut doc_tests)?;
         example()?;
         package::run(if options.full { package::Extent::Compiled } else { package::Extent::Files })?;
+        if !options.quick {
+            chaos::run_built(&chaos::Options::of_test())?;
+        }
         if options.full {
             documentation()?;
-            chaos::run_built(&chaos::Options::of_test())?;
             upgrade::run(&upgrade::Options::full())?;
             versions::run(&versions::Options::full())?;
             fuzz::run(&fuzz::Options::full())?;
