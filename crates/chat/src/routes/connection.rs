@@ -87,7 +87,7 @@ async fn connect(
         .max_write_buffer_size(1024 * 1024)
         .max_message_size(max)
         .max_frame_size(max)
-        // A task of its own, because the one that makes the upgrade needs more memory, and would keep it.
+        // A separate task, because the one that makes the upgrade needs more memory, and would keep it.
         .on_upgrade(async move |socket| drop(tokio::spawn(websocket::serve(session, socket)))))
 }
 
