@@ -7,6 +7,7 @@ mod check;
 mod debian;
 mod files;
 mod image;
+mod platform;
 mod sbom;
 
 use std::fs;
@@ -16,29 +17,21 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use ring::digest::{SHA256, digest};
 
-use crate::{cargo, setup, step, workspace};
+use crate::{cargo, step, workspace};
 use archive::gzip;
 use files::Files;
+use platform::{Platform, PlatformName};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Install and start the packages too: in an empty root, in a Debian root and as a container; as root
+    /// Install and start the packages too: in an empty root, in a Debian root and as a container; as root. Packages for another
+    /// kind of machine are only unpacked, and their program is started in an emulator
     #[arg(long)]
     check: bool,
+    /// The machines to build for
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "x86_64")]
+    platforms: Vec<PlatformName>,
 }
-
-/// A kind of machine that there are packages for.
-struct Platform {
-    target: &'static str,
-    /// Its name in the files of a release, and for `uname -m`.
-    name: &'static str,
-    debian: &'static str,
-    /// Its name in an image.
-    image: &'static str,
-}
-
-const X86_64: Platform =
-    Platform { target: "x86_64-unknown-linux-musl", name: "x86_64", debian: "amd64", image: "amd64" };
 
 /// What is released.
 #[derive(Clone)]
@@ -80,13 +73,16 @@ impl Release {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    setup::static_target(X86_64.target)?;
     let release = Release::of_head()?;
     let folder = workspace().join("target/dist");
     fs::create_dir_all(&folder)?;
-    let program = build(&release, &X86_64)?;
-    let files = Files::of(&program)?;
-    let packages = pack(&release, &X86_64, &files)?;
+    let mut packages = vec![("install.sh".to_owned(), install_script(&release)?)];
+    let mut built = Vec::new();
+    for platform in options.platforms.iter().map(|name| name.platform()) {
+        let files = Files::of(platform, &build(&release, platform)?)?;
+        packages.extend(pack(&release, platform, &files)?);
+        built.push((platform, files));
+    }
     let mut sums = String::new();
     for (name, bytes) in &packages {
         fs::write(folder.join(name), bytes).with_context(|| format!("cannot write {name}"))?;
@@ -95,12 +91,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     fs::write(folder.join("SHA256SUMS"), sums)?;
     if options.check {
-        check::run(&release, &X86_64, &files, &folder)?;
+        for (platform, files) in &built {
+            check::run(&release, platform, files, &folder)?;
+        }
     }
     Ok(())
 }
 
-/// Every file of a release with its name, except for the checksums.
+/// The files of a platform, with their names.
 fn pack(release: &Release, platform: &Platform, files: &Files) -> Result<Vec<(String, Vec<u8>)>> {
     let Platform { name, .. } = platform;
     let base = format!("hob-{}-{name}-linux", release.version);
@@ -109,7 +107,6 @@ fn pack(release: &Release, platform: &Platform, files: &Files) -> Result<Vec<(St
         (debian::name(release, platform), debian::package(release, platform, files)?),
         (format!("{base}.oci.tar"), image::image(release, platform, files)?),
         (format!("{base}.cdx.json"), sbom::sbom(release, platform)?),
-        ("install.sh".to_owned(), install_script(release)?),
     ])
 }
 
@@ -121,11 +118,12 @@ fn install_script(release: &Release) -> Result<Vec<u8>> {
 /// Builds the program; returns its path.
 fn build(release: &Release, platform: &Platform) -> Result<PathBuf> {
     let mut build = cargo();
+    platform.prepare(&mut build)?;
     build.args(["build", "--locked", "--package", "hob", "--profile", "dist", "--target", platform.target]);
     step::run("build", build.env("HOB_BUILD", release.build()))?;
     let targets = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     let program = workspace().join(targets).join(platform.target).join("dist/hob");
-    let printed = output(Command::new(&program).arg("version"))?;
+    let printed = output(platform.command(&program).arg("version"))?;
     ensure!(printed == format!("hob {}", release.build()), "{} prints {printed:?}", program.display());
     Ok(program)
 }

@@ -110,10 +110,26 @@ const CONTAINERS: &[Need] = &[
 /// Installs what is missing to build a static program for `target`.
 pub(crate) fn static_target(target: &str) -> Result<()> {
     add_missing(&[STATIC])?;
+    add_rust_target(target)
+}
+
+fn add_rust_target(target: &str) -> Result<()> {
     if step::succeeds(Command::new("rustup").arg("--version")) {
         step::run(target, Command::new("rustup").args(["target", "add", target]))?;
     }
     Ok(())
+}
+
+/// The same for another kind of machine, with the names of its compiler and of an emulator that starts the program.
+pub(crate) fn cross_target(target: &str, (name, gcc, emulator): (&str, &str, &str)) -> Result<()> {
+    let dashed = name.replace('_', "-");
+    if !on_path(gcc) || !on_path(emulator) {
+        install_packages(
+            &format!("{gcc} and {emulator}"),
+            &[&format!("gcc-{dashed}-linux-gnu"), "qemu-user-static"],
+        )?;
+    }
+    add_rust_target(target)
 }
 
 /// Installs what is missing to run the packages of a release.
@@ -164,6 +180,16 @@ fn add_rust_components() -> Result<()> {
 fn install(missing: &[&Need]) -> Result<()> {
     let names = missing.iter().map(|need| need.name).collect::<Vec<_>>().join(", ");
     let packages: Vec<&str> = missing.iter().flat_map(|need| need.packages).copied().collect();
+    install_packages(&names, &packages)?;
+    match missing.iter().find(|need| !(need.present)()) {
+        Some(need) => {
+            bail!("{} is still missing after apt-get installed {}", need.name, need.packages.join(" "))
+        }
+        None => Ok(()),
+    }
+}
+
+fn install_packages(names: &str, packages: &[&str]) -> Result<()> {
     let packages_line = packages.join(" ");
     if !on_path("apt-get") {
         bail!("missing: {names}; install it (Debian packages: {packages_line}) and run this command again");
@@ -174,13 +200,7 @@ fn install(missing: &[&Need]) -> Result<()> {
     step::run(
         &format!("apt-get install {packages_line}"),
         shell.args(["-c", include_str!("apt.sh"), "apt"]).args(packages),
-    )?;
-    match missing.iter().find(|need| !(need.present)()) {
-        Some(need) => {
-            bail!("{} is still missing after apt-get installed {}", need.name, need.packages.join(" "))
-        }
-        None => Ok(()),
-    }
+    )
 }
 
 /// A root shell, if this user can have one without a password prompt.

@@ -7,15 +7,27 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use super::files::Files;
-use super::{Platform, Release, debian};
+use super::platform::Platform;
+use super::{Release, debian};
 use crate::{setup, step, workspace};
 
 /// The Debian release that the package is installed in.
 const DEBIAN: &str = "bookworm";
 
 pub(crate) fn run(release: &Release, platform: &Platform, files: &Files, folder: &Path) -> Result<()> {
-    setup::containers()?;
     let package = |name: String| folder.join(name);
+    if !platform.is_native() {
+        let name = format!("the packages for {}, in an emulator", platform.name);
+        return step::run(
+            &name,
+            script(include_str!("check_emulated.sh"))
+                .arg(platform.emulator)
+                .arg(package(format!("hob-{}-{}-linux.tar.gz", release.version, platform.name)))
+                .arg(package(debian::name(release, platform)))
+                .arg(platform.debian),
+        );
+    }
+    setup::containers()?;
     step::run("the tarball, in an empty root", script(include_str!("check_tarball.sh")).arg(folder))?;
     let newer = Release { version: format!("{}+newer", release.version), ..release.clone() };
     let scratch = workspace().join("target/testkit");

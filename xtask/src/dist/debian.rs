@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use super::archive::{Tree, gzip};
 use super::files::Files;
-use super::{Platform, Release, deploy};
+use super::platform::Platform;
+use super::{Release, deploy};
 
 /// Files that an administrator may change: an upgrade keeps the changes.
 const CONFIGURATION: &str = "/etc/hob/hob.toml\n";
@@ -49,7 +50,8 @@ fn ar(members: &[(&str, Vec<u8>)], time: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{X86_64, output};
+    use super::super::output;
+    use super::super::platform::X86_64;
     use super::*;
     use std::fs;
     use std::process::Command;

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::archive::{Tree, gzip};
+use super::platform::Platform;
 use super::{deploy, output};
 use crate::workspace;
 
@@ -29,9 +29,9 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn of(program: &Path) -> Result<Self> {
+    pub(crate) fn of(platform: &Platform, program: &Path) -> Result<Self> {
         let folder = program.with_file_name("man");
-        output(Command::new(program).arg("man").arg(&folder))?;
+        output(platform.command(program).arg("man").arg(&folder))?;
         let mut manual = Vec::new();
         for page in fs::read_dir(&folder)? {
             let page = page?;
@@ -39,7 +39,7 @@ impl Files {
         }
         let completions = COMPLETIONS
             .iter()
-            .map(|(shell, ..)| output(Command::new(program).args(["completions", shell])))
+            .map(|(shell, ..)| output(platform.command(program).args(["completions", shell])))
             .collect::<Result<_>>()?;
         let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         Ok(Self { program: bytes, manual, completions })

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::archive::{Tree, gzip};
 use super::files::{Files, IMAGE_USER};
-use super::{Platform, Release, sha256};
+use super::platform::Platform;
+use super::{Release, sha256};
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -85,7 +86,7 @@ fn path(descriptor: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::X86_64;
+    use super::super::platform::X86_64;
     use super::*;
     use std::collections::HashMap;
     use std::io::Read as _;

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Platform, Release, output, sha256};
+use super::platform::Platform;
+use super::{Release, output, sha256};
 use crate::cargo;
 
 /// What `cargo metadata` prints.
@@ -141,7 +142,7 @@ fn serial_number(release: &Release) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::X86_64;
+    use super::super::platform::X86_64;
     use super::*;
 
     #[test]
