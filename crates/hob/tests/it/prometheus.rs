@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use tempfile::TempDir;
 use crate::program::{Response, Server, send};
 
 /// A Prometheus that reads nodes every second.
-struct Prometheus {
+pub(crate) struct Prometheus {
     address: SocketAddr,
     _process: Process,
     _port: Port,
@@ -26,13 +27,17 @@ struct Prometheus {
 impl Prometheus {
     fn start(nodes: &[&Server]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let targets: Vec<String> = nodes.iter().map(|node| format!("\"{}\"", node.listen)).collect();
-        let (rules, targets) = (deploy("prometheus/alerts.yml"), targets.join(", "));
-        let config = format!(
+        let mut config = format!(
             "global:\n  scrape_interval: 1s\nrule_files: [\"{}\"]\nscrape_configs:\n  - job_name: hob\n    \
-             static_configs:\n      - targets: [{targets}]\n",
-            rules.display()
+             static_configs:\n",
+            deploy("prometheus/alerts.yml").display()
         );
+        for (number, node) in (1..).zip(nodes) {
+            config += &format!(
+                "      - targets: [\"{}\"]\n        labels: {{ instance: \"node-{number}\" }}\n",
+                node.listen
+            );
+        }
         fs::write(folder.path().join("prometheus.yml"), config).unwrap();
         let port = Port::reserve();
         let address = SocketAddr::from(([127, 0, 0, 1], port.number()));
@@ -48,6 +53,23 @@ impl Prometheus {
         let Response { status, body, .. } =
             send(self.address, &request).map_err(|error| error.to_string())?;
         serde_json::from_str(&body).map_err(|error| format!("{status}: {error}: {body}"))
+    }
+
+    /// The series that a query finds in a time range, as JSON.
+    pub(crate) fn query_range(
+        &self,
+        query: &str,
+        range_ms: &Range<u64>,
+        step: Duration,
+    ) -> Result<Vec<Value>, String> {
+        let [start, end] = [range_ms.start, range_ms.end].map(|ms| ms as f64 / 1000.0);
+        let (query, step) = (encoded(query), step.as_secs());
+        let path = format!("/api/v1/query_range?query={query}&start={start}&end={end}&step={step}");
+        let mut answer = self.get(&path)?;
+        match answer["data"]["result"].take() {
+            Value::Array(series) => Ok(series),
+            _ => Err(format!("{query}: {answer}")),
+        }
     }
 
     /// The values that a query finds now.
@@ -72,18 +94,30 @@ fn deploy(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(folder)
 }
 
-/// The queries of all dashboards, with the title of their panel. Grafana's variables have values.
+/// The dashboards, with the names of their files.
+pub(crate) fn dashboards() -> Vec<(String, Value)> {
+    let read = |path: PathBuf| {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        (name, serde_json::from_slice(&fs::read(path).unwrap()).unwrap())
+    };
+    fs::read_dir(deploy("grafana")).unwrap().map(|file| read(file.unwrap().path())).collect()
+}
+
+/// A query with values for Grafana's variables.
+pub(crate) fn without_variables(query: &str) -> String {
+    let replaced = query.replace("$__rate_interval", "30s").replace("$instance", ".*");
+    assert!(!replaced.contains('$'), "{query} has an unknown variable");
+    replaced
+}
+
+/// The queries of all dashboards, with the title of their panel.
 fn dashboard_queries() -> Vec<(String, String)> {
     let mut queries = Vec::new();
-    for file in fs::read_dir(deploy("grafana")).unwrap() {
-        let dashboard: Value = serde_json::from_slice(&fs::read(file.unwrap().path()).unwrap()).unwrap();
+    for (_, dashboard) in dashboards() {
         for panel in dashboard["panels"].as_array().unwrap() {
             let title = format!("{}: {}", dashboard["title"], panel["title"]);
             for target in panel["targets"].as_array().unwrap() {
-                let query = target["expr"].as_str().unwrap();
-                let query = query.replace("$__rate_interval", "30s").replace("$instance", ".*");
-                assert!(!query.contains('$'), "{title}: {query} has an unknown variable");
-                queries.push((title.clone(), query));
+                queries.push((title.clone(), without_variables(target["expr"].as_str().unwrap())));
             }
         }
     }
@@ -175,12 +209,16 @@ async fn percentile_of_two_nodes_is_that_of_all_requests() {
     assert!((merged - truth).abs() < 0.02 * truth, "{merged} s instead of {truth} s");
 }
 
-mod slow {
-    use super::*;
+/// Two nodes of the demo, which uses all five services, and a Prometheus that reads them.
+pub(crate) struct ObservedDemo {
+    pub(crate) prometheus: Prometheus,
+    _nodes: [Server; 2],
+    _servers: (RedisServer, Postgres, TempDir),
+}
 
-    /// The demo uses all five services. A certificate, and a run whose end can be estimated, are all that it does not have.
-    #[tokio::test(flavor = "multi_thread")]
-    async fn every_query_of_dashboards_and_alerts_finds_data() {
+impl ObservedDemo {
+    /// A certificate, and a run whose end can be estimated, are all that the demo does not have.
+    pub(crate) fn start() -> Self {
         let redis = RedisServer::start_with(&RedisOptions { tls: true, ..RedisOptions::default() });
         let (postgres, folder) = (Postgres::start(), tempfile::tempdir().unwrap());
         let authority = folder.path().join("ca.pem");
@@ -206,14 +244,29 @@ mod slow {
         );
         assert_eq!(nodes[0].post("/api/v1/pipelines/slow/runs", "{}").status, 201);
         let prometheus = Prometheus::start(&[&nodes[0], &nodes[1]]);
-        let mut open = wait_for("the rules", LIMIT, async || rule_queries(&prometheus)).await;
+        Self { prometheus, _nodes: nodes, _servers: (redis, postgres, folder) }
+    }
+
+    /// Waits until every query of the dashboards and the alert rules has found data.
+    pub(crate) async fn wait_for_data(&self) {
+        let mut open = wait_for("the rules", LIMIT, async || rule_queries(&self.prometheus)).await;
         open.extend(dashboard_queries());
         wait_for("every query to find data", LIMIT * 8, async || {
-            open.retain(|(_, query)| !prometheus.query(query).is_ok_and(|values| !values.is_empty()));
+            open.retain(|(_, query)| !self.prometheus.query(query).is_ok_and(|values| !values.is_empty()));
             if open.is_empty() { Ok(()) } else { Err(open.clone()) }
         })
         .await;
-        let by_tag = prometheus.query(r#"hob_uptime_monitor_up{name="Redis", tags=~".*,b,.*"}"#);
+    }
+}
+
+mod slow {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_query_of_dashboards_and_alerts_finds_data() {
+        let demo = ObservedDemo::start();
+        demo.wait_for_data().await;
+        let by_tag = demo.prometheus.query(r#"hob_uptime_monitor_up{name="Redis", tags=~".*,b,.*"}"#);
         assert_eq!(by_tag, Ok(vec![1.0, 1.0]), "both nodes report the monitor");
     }
 }
