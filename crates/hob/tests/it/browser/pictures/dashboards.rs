@@ -103,12 +103,16 @@ fn series(prometheus: &Prometheus, panel: &Value, range_ms: &Range<u64>) -> Vec<
     answers.collect()
 }
 
-/// A legend such as `{{rule}} in {{window}}` with the values of the labels.
+/// A legend such as `{{rule}} in {{window}}` with the values of the labels. A label that is missing has no value, as in Grafana.
 fn named(legend: &str, labels: &Value) -> String {
-    let with_label = |text: String, (label, value): (&String, &Value)| {
-        text.replace(&format!("{{{{{label}}}}}"), value.as_str().unwrap_or_default())
-    };
-    labels.as_object().unwrap().iter().fold(legend.to_owned(), with_label)
+    let mut name = String::new();
+    for part in legend.split("{{") {
+        match part.split_once("}}") {
+            Some((label, text)) => name += &format!("{}{text}", labels[label].as_str().unwrap_or_default()),
+            None => name += part,
+        }
+    }
+    name.trim().to_owned()
 }
 
 fn points(series: &Value) -> Vec<(u64, f64)> {
