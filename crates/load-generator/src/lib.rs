@@ -30,7 +30,7 @@
 //!     println!("second {}: {} requests", totals.seconds(), totals.requests());
 //! }
 //! let totals = run.totals();
-//! assert_eq!((totals.requests(), totals.failed()), (50, 0));
+//! assert!(totals.requests() > 0 && totals.failed() == 0);
 //! println!("p99 {} µs", totals.intended().quantile_us(0.99));
 //! # Ok(())
 //! # }
@@ -43,7 +43,7 @@
 //! - [`Second`], [`Totals`]: what was measured. The seconds of several generators can be merged without a loss: the result is
 //!   that of one generator.
 //!
-//! The latency of a request counts from the time at which the plan wants it, so it includes the wait that a slow server
+//! The latency of a request counts from the time for which the plan schedules it, so it includes the wait that a slow server
 //! causes. [`Totals::actual`] has the latencies from the time at which requests were sent.
 //!
 //! With the feature `openapi`, the results that can be serialized have schemas for `utoipa`.

@@ -7,7 +7,7 @@
 //!
 //! [`Outbound`] decides which addresses Hob may connect to when an API user chooses the host.
 //!
-//! The server and the HTTP client need the feature `hyper`. Addresses do without it:
+//! The server and the HTTP client need the feature `hyper`. Addresses do not need it:
 //!
 //! ```
 //! use hob_net::{InternalAddresses, Outbound, OutboundPolicy, TrustedProxies};

@@ -25,7 +25,7 @@ pub(crate) struct Platform {
     pub(crate) debian: &'static str,
     /// Its name in an image.
     pub(crate) image: &'static str,
-    /// Debian's compiler for it, which knows the C library of GNU only.
+    /// Debian's compiler for it, which supports only the GNU C library.
     gcc: &'static str,
     /// What runs its programs on other machines.
     pub(crate) emulator: &'static str,
