@@ -4,13 +4,18 @@
 -- ARGV  cost, least (the smallest part of the cost that may be allowed; '' = the whole cost), now_us ('' = the store's
 --       clock), then limit and window_ms of each window
 -- Returns {'allowed' | 'denied', index of the reported window, remaining, reset_ms, retry_ms}. If `least` is given,
---       followed by the number of allowed requests, and their receipt: 'ms,first sequence number'
+--       followed by the number of allowed requests, and their receipt: 'ms,first sequence number'. Neither time is longer
+--       than the window, so a wait may be up to a millisecond too short
 -- TTL: the longest window after the newest request, when no entry of the log counts any longer.
 local cost = tonumber(ARGV[1])
 local least = tonumber(ARGV[2]) or cost
 local newest = redis.call('ZREVRANGE', KEYS[1], 0, 0, 'WITHSCORES')
 local newest_ms = tonumber(newest[2] or 0)
-local now = math.max(clock_ms(ARGV[3]), newest_ms)
+-- A request counts from the end of its millisecond, so that it counts for at least a window. Rounded down, it could count
+-- for up to a millisecond less, and a window could have more requests than its limit.
+local clock = clock_us(ARGV[3]) / 1000
+local time = math.max(math.ceil(clock), newest_ms)
+local now = math.max(math.floor(clock), newest_ms - 1)
 local longest = 0
 for at = 4, #ARGV, 2 do longest = math.max(longest, tonumber(ARGV[at + 1])) end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', int(now - longest))
@@ -25,9 +30,9 @@ for at = 4, #ARGV, 2 do
   if cost > 0 and over > 0 then
     -- The request fits when the `over` oldest entries of the window have left it.
     local last = redis.call('ZRANGE', KEYS[1], held - count + over - 1, held - count + over - 1, 'WITHSCORES')
-    retry = tonumber(last[2]) + window_ms - now
+    retry = math.min(window_ms, tonumber(last[2]) + window_ms - now)
   end
-  local reset = count > 0 and newest_ms + window_ms - now or 0
+  local reset = count > 0 and math.min(window_ms, newest_ms + window_ms - now) or 0
   windows[#windows + 1] =
     { index = #windows + 1, count = count, limit = limit, window = window_ms,
       remaining = limit - count, reset = reset, retry = retry }
@@ -36,15 +41,15 @@ local reported = verdict(windows)
 if granted < least then granted = 0 end
 -- One more than the newest sequence number of this millisecond. Numbers below it that were given back are not
 -- used again.
-local sequence = newest_ms == now and (string.match(newest[1], '%-(%d+)$') or -1) + 1 or 0
+local sequence = newest_ms == time and (string.match(newest[1], '%-(%d+)$') or -1) + 1 or 0
 for at = sequence, sequence + granted - 1 do
-  redis.call('ZADD', KEYS[1], int(now), string.format('%.0f-%09d', now, at))
+  redis.call('ZADD', KEYS[1], int(time), string.format('%.0f-%09d', time, at))
 end
 if granted > 0 then
   reported.remaining = reported.remaining - granted
   reported.reset = reported.window
-  collect_at(KEYS[1], now + longest, now, ARGV[3])
+  collect_at(KEYS[1], time + longest, now, ARGV[3])
 end
 local result = answer(reported)
-if ARGV[2] ~= '' then result[6], result[7] = granted, string.format('%.0f,%.0f', now, sequence) end
+if ARGV[2] ~= '' then result[6], result[7] = granted, string.format('%.0f,%.0f', time, sequence) end
 return result

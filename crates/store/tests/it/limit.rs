@@ -74,6 +74,20 @@ every_store! {
         assert_eq!(take(store, &rule, &keys, 1).await, allowed(2, 0, seconds(60)));
     }
 
+    /// G17: the log has whole milliseconds, and no window of that length has more requests than its limit.
+    async fn sliding_log_counts_each_request_for_a_whole_window(test_store: TestStore) {
+        let clock = Clock::driven(START + Duration::from_micros(900));
+        let store = &test_store.store().with_clock(clock.clone());
+        let (rule, keys) = (rule(Algorithm::SlidingLog, "1/60s"), keys(&test_store, Algorithm::SlidingLog, "u1"));
+        assert_eq!(take(store, &rule, &keys, 1).await, allowed(1, 0, seconds(60)));
+        let quota = Quota { limit: 1, remaining: 0, reset_after: seconds(60) };
+        assert_eq!(take(store, &rule, &keys, 1).await, Decision::Denied { quota, retry_after: seconds(60) });
+        clock.set(START + seconds(60) + Duration::from_micros(899));
+        assert!(!take(store, &rule, &keys, 1).await.is_allowed(), "1 µs early");
+        clock.set(START + seconds(60) + Duration::from_millis(1));
+        assert!(take(store, &rule, &keys, 1).await.is_allowed());
+    }
+
     /// C6: a plain counter that expires with its window, even when a crash left it without a TTL.
     async fn fixed_counter_uses_the_documented_string(test_store: TestStore) {
         let rule = rule(Algorithm::FixedCounter, "20/60s");

@@ -120,7 +120,7 @@ async fn run_steps(test_store: &TestStore, rule: &Rule, case: u32, steps: &[Step
             clock.set(Duration::from_micros(at_us));
             let decision = rule.take(&store, &keys, cost).await.unwrap();
             let now = model.now(at_us);
-            model.check(now, cost, decision);
+            model.check(at_us, now, cost, decision);
             if let Decision::Denied { retry_after, .. } = decision {
                 refused = Some((now + micros(retry_after), cost));
             }
@@ -147,7 +147,13 @@ impl Model {
 
     /// The time that a script uses: in its own unit, and never before the time that it has stored.
     fn now(&mut self, clock_us: u64) -> u64 {
-        let now = (clock_us / self.unit() * self.unit()).max(self.seen_us);
+        let unit = self.unit();
+        let seen_us = match self.rule.algorithm() {
+            // Its newest entry is at the end of the millisecond in which it was made.
+            Algorithm::SlidingLog => self.seen_us.saturating_sub(unit),
+            _ => self.seen_us,
+        };
+        let now = (clock_us / unit * unit).max(seen_us);
         let longest = self.rule.windows().iter().map(|window| micros(window.period)).max().unwrap();
         // A log does not restore deleted entries when the clock goes back. Its time is that of its newest entry.
         match self.rule.algorithm() {
@@ -161,7 +167,15 @@ impl Model {
         now
     }
 
-    fn check(&mut self, now: u64, cost: u32, decision: Decision) {
+    /// When a request counts that is allowed now.
+    fn counted_at(&self, clock_us: u64, now: u64) -> u64 {
+        match self.rule.algorithm() {
+            Algorithm::SlidingLog => clock_us.next_multiple_of(self.unit()).max(self.seen_us),
+            _ => now,
+        }
+    }
+
+    fn check(&mut self, clock_us: u64, now: u64, cost: u32, decision: Decision) {
         let fits = self.rule.windows().iter().all(|window| self.fits(window, now, cost));
         assert_eq!(decision.is_allowed(), fits || cost == 0, "{decision:?} {:?}", self.allowed);
         if decision.is_allowed() && cost > 0 {
@@ -170,10 +184,11 @@ impl Model {
             {
                 self.allowed.clear();
             }
-            self.allowed.push((now, cost));
+            let at = self.counted_at(clock_us, now);
+            self.allowed.push((at, cost));
             // A fixed counter stores when its window started, not when it was last incremented.
             if self.rule.algorithm() != Algorithm::FixedCounter || self.allowed.len() == 1 {
-                self.seen_us = now;
+                self.seen_us = at;
             }
         }
         let quota = decision.quota();
@@ -195,7 +210,7 @@ impl Model {
             }
             Decision::Denied { retry_after, .. } => {
                 let all_fit = |at| self.rule.windows().iter().all(|window| self.fits(window, at, cost));
-                let retry = micros(retry_after);
+                let retry = self.exact(micros(retry_after), |retry| all_fit(now + retry));
                 assert!(all_fit(now + retry), "{decision:?} is too early, {:?}", self.allowed);
                 assert!(!all_fit(now + retry - self.unit()), "{decision:?} is too late, {:?}", self.allowed);
             }
@@ -215,7 +230,15 @@ impl Model {
     fn is_reset(&self, window: &Window, now: u64, after: u64) -> bool {
         let max = window.max_at_once(self.rule.algorithm());
         let full = |at| self.remaining(window, at) == max;
+        let after = self.exact(after, |after| full(now + after));
         full(now + after) && (after == 0 || !full(now + after - self.unit()))
+    }
+
+    /// A sliding log never reports more than a window, although requests may count for a millisecond longer.
+    fn exact(&self, reported: u64, is_over: impl Fn(u64) -> bool) -> u64 {
+        let is_window = || self.rule.windows().iter().any(|window| micros(window.period) == reported);
+        let longer = self.rule.algorithm() == Algorithm::SlidingLog && is_window() && !is_over(reported);
+        reported + if longer { self.unit() } else { 0 }
     }
 
     /// Whether a cost fits a window at a time, computed from the allowed requests only.

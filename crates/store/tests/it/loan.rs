@@ -233,7 +233,7 @@ fn assert_rate(window: &Window, counted: &[(u64, u32)]) {
 fn assert_log(window: &Window, counted: &[(u64, u32)]) {
     let period_us = u64::try_from(window.period.as_micros()).unwrap();
     for (from, _) in counted {
-        let within = counted.iter().filter(|(time, _)| (*from..*from + period_us - 1000).contains(time));
+        let within = counted.iter().filter(|(time, _)| (*from..*from + period_us).contains(time));
         let sum: u32 = within.map(|(_, count)| count).sum();
         assert!(sum <= window.limit, "{sum} from {from} for {window}: {counted:?}");
     }
