@@ -164,9 +164,11 @@ impl PubSubWorker {
                 },
                 reason = &mut moved => return reason,
                 Some(request) = self.requests.recv() => {
-                    let carried = timeout(ANSWER_LIMIT, self.carry_out(request, &mut sink)).await;
-                    if !matches!(carried, Ok(Ok(()))) {
-                        return "no answer to a SUBSCRIBE or UNSUBSCRIBE".to_owned();
+                    match timeout(ANSWER_LIMIT, self.carry_out(request, &mut sink)).await {
+                        Ok(Ok(())) => {}
+                        // An ACL may forbid a channel.
+                        Ok(Err(error)) => return format!("a SUBSCRIBE or UNSUBSCRIBE failed: {error}"),
+                        Err(_) => return "no answer to a SUBSCRIBE or UNSUBSCRIBE".to_owned(),
                     }
                 }
                 _ = ping.tick() => {
