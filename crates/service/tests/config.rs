@@ -91,7 +91,7 @@ fn error_in_the_file_has_its_position() {
 #[test]
 fn all_mistakes_of_a_file_are_found() {
     let folder = tempfile::tempdir().unwrap();
-    let text = "[sample]\nlimit = \"many\"\nnames = [\"owl\", 7, \"\"]\nunknown = 1\n[other]\n";
+    let text = "[sample]\nlimit = \"many\"\nnames = [\"owl\", 7, \"\"]\nunknown = [1, 2]\n[other]\n";
     let mut bad = file(folder.path(), text);
     let kinds = [SectionType::of::<Sample>()];
     let errors: Vec<String> = bad.check(&kinds, &[]).iter().map(ToString::to_string).collect();

@@ -317,7 +317,8 @@ fn check_section(
             kind.check(Spanned::new(section.span(), DeValue::Table(alone)))
         };
         let Err(error) = read(value.clone()) else { continue };
-        let elements = elements_with_mistakes(value, &read);
+        let is_unknown = error.span() == Some(key.span());
+        let elements = if is_unknown { Vec::new() } else { elements_with_mistakes(value, &read) };
         if elements.is_empty() {
             let message = format!("[{title}] {field}: {}", plain_serde_error(error.message()));
             found.push((Some(field.to_owned()), start(&error), message));
