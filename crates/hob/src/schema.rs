@@ -15,7 +15,7 @@ use std::io::{BufReader, ErrorKind, IsTerminal, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use hob_schema::code::{self, Language};
 use hob_schema::diff::{self, Change};
 use hob_schema::lint::{self, Finding, Severity};
@@ -131,7 +131,7 @@ fn diff_files(files: &[String], against: Option<&str>, format: ReportFormat) -> 
     let changes = match (against, files) {
         (Some(against), files) => versions::changes_since(against, files)?,
         (None, [old, new]) => versions::changes_between(old, new)?,
-        (None, _) => bail!("diff needs two files, or --against and a file"),
+        (None, _) => cli::usage_error(&["schema", "diff"], "give two files, or --against and a file"),
     };
     print(&match ListFormat::of(format) {
         Some(format) => render(format, "hob schema diff", &diff_entries(&changes)),
@@ -263,7 +263,7 @@ async fn audit(arguments: &AuditArgs) -> Result<Exit> {
         (Some(path), _) => {
             let catalog = catalog(&declared.schema, &declared.with, layout(declared.tagged))?;
             let file = fs::File::open(path).with_context(|| path.display().to_string())?;
-            let report = audit_rdb(BufReader::new(file), &catalog, arguments.database);
+            let report = audit_rdb(BufReader::new(file), &catalog, arguments.database.unwrap_or(0));
             (catalog, report.with_context(|| path.display().to_string())?)
         }
         (None, None) => {
@@ -274,6 +274,12 @@ async fn audit(arguments: &AuditArgs) -> Result<Exit> {
             server::audit(&server).await?
         }
         (None, Some(url)) => {
+            if arguments.database.is_some() {
+                cli::usage_error(
+                    &["schema", "audit"],
+                    "--database is for --rdb; the database of a server is part of its URL: redis://host:6379/1",
+                );
+            }
             let address = address(url)?;
             let catalog = declared_catalog(declared, &address)?;
             let options = AuditOptions { pace: pace(arguments.pace), sampling: sampling(&arguments.sample) };
@@ -346,10 +352,9 @@ async fn clean(arguments: &CleanArgs) -> Result<Exit> {
     let address = address(&arguments.url)?;
     let catalog = declared_catalog(&arguments.declared, &address)?;
     let action = match (arguments.repair_ttl, arguments.idle_hours) {
-        (true, None) => CleanAction::RepairTtl,
+        (true, _) => CleanAction::RepairTtl,
         (false, Some(hours)) => CleanAction::DeleteIdle(Duration::from_secs(hours * 3600)),
         (false, None) => CleanAction::Delete,
-        (true, Some(_)) => bail!("--repair-ttl and --idle-hours cannot be used together"),
     };
     let options = CleanOptions { action, pace: pace(arguments.pace), apply: arguments.apply };
     let store = connect(&address).await?;

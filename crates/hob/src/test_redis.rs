@@ -72,6 +72,8 @@ async fn serve(options: &Options, catalog: Catalog) -> Result<Exit> {
     print(&violations.report())?;
     match ended {
         Some(status) if !status.success() => bail!("the command failed ({status})"),
+        // Without a command, a signal is the usual end.
+        None if !options.command.is_empty() => bail!("stopped by a signal before the command had ended"),
         _ if violations.is_empty() => Ok(Exit::Clean),
         _ => Ok(Exit::Errors),
     }

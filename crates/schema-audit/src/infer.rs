@@ -1,6 +1,7 @@
 //! Proposes a schema for a Redis that has none, from a bounded sample of its keys.
 
 mod content;
+mod expiry;
 mod ids;
 mod proposal;
 mod recognize;
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::{TryStreamExt, pin_mut};
 use hob_schema::KeyType;
-use hob_schema::check::{Expiry, Facts};
+use hob_schema::check::{Expiry, Facts, GroupFacts, Sample};
 use hob_store::{Store, Value};
 
-use crate::audit::details::{groups_command, read_groups};
+use crate::audit::details::{field_ttl_command, groups_command, read_field_ttls, read_groups};
 use crate::batch::{Batch, next, value};
 use crate::error::Error;
 use crate::master::Master;
@@ -264,6 +265,7 @@ async fn sample_values(
         }
     }
     let mut replies = batch.read(master).await?.into_iter();
+    let mut read = Vec::with_capacity(keys.len());
     for (key, count) in keys.into_iter().zip(counts) {
         let mut refused = None;
         let values: Vec<Value> =
@@ -277,6 +279,53 @@ async fn sample_values(
             continue;
         }
         let sample = read_sample(key.key_type(), values, Some(key.len));
+        read.push(SampledKey { key, sample, groups, field_ttls: Vec::new() });
+    }
+    if master.has_field_ttls() {
+        read = read_field_lifetimes(master, sampled, read).await?;
+    }
+    read.into_iter().for_each(|key| sorting.add(key));
+    Ok(())
+}
+
+/// A sampled key with values.
+struct SampledKey {
+    key: TypedKey,
+    /// `None` if the values are too long to be read.
+    sample: Option<Sample>,
+    groups: Vec<GroupFacts>,
+    field_ttls: Vec<(Vec<u8>, Expiry)>,
+}
+
+/// Reads the TTLs of the fields of hashes.
+async fn read_field_lifetimes(
+    master: &Master,
+    sampled: &mut Sampled,
+    keys: Vec<SampledKey>,
+) -> Result<Vec<SampledKey>, Error> {
+    let mut batch = Batch::default();
+    let mut command = |key: &SampledKey| {
+        key.sample.as_ref().and_then(|sample| field_ttl_command(&mut batch, &key.key.key, sample))
+    };
+    let names: Vec<Option<Vec<Vec<u8>>>> = keys.iter().map(&mut command).collect();
+    let mut replies = batch.read(master).await?.into_iter();
+    let mut known = Vec::with_capacity(keys.len());
+    for (mut key, names) in keys.into_iter().zip(names) {
+        let mut refused = None;
+        if let Some(names) = names {
+            key.field_ttls = read_field_ttls(names, replies.next(), &mut refused);
+        }
+        match refused {
+            Some(reason) => sampled.refuse(reason),
+            None => known.push(key),
+        }
+    }
+    Ok(known)
+}
+
+impl Sorting {
+    fn add(&mut self, sampled: SampledKey) {
+        let SampledKey { key, sample, groups, field_ttls } = sampled;
         let facts = Facts {
             kind: Some(key.kind.clone()),
             // Keys of a library belong to it also if they break its rules for TTLs and lengths.
@@ -285,9 +334,9 @@ async fn sample_values(
             sample: sample.clone().unwrap_or_default(),
             ..Facts::default()
         };
-        let stats = match sorting.recognizer.take(&key.key, &facts) {
+        let stats = match self.recognizer.take(&key.key, &facts) {
             Some(stats) => stats,
-            None => sorting.tree.entry(&key.key),
+            None => self.tree.entry(&key.key),
         };
         if let Ok(ttl_ms) = u64::try_from(key.ttl_ms) {
             stats.expiring += 1;
@@ -297,7 +346,7 @@ async fn sample_values(
         *keys += 1;
         content.add(sample.as_ref(), key.len);
         content.add_groups(&groups);
+        content.add_field_ttls(&field_ttls);
         stats.keys.push(key.key);
     }
-    Ok(())
 }

@@ -7,6 +7,7 @@ mod lzf;
 mod packed;
 mod values;
 
+use std::collections::BTreeMap;
 use std::io::{self, Read};
 use std::time::Instant;
 
@@ -15,13 +16,15 @@ use hob_schema::check::{Expiry, Facts, StreamFacts};
 
 use crate::audit::findings::Findings;
 use crate::audit::probe::{MemoryUse, Prober};
-use crate::audit::report::AuditReport;
+use crate::audit::report::{AuditReport, key_count};
 use crate::audit::sampling::Selection;
 use input::Input;
 
 /// The newest version of the format that is read, and that of Valkey, which has its own versions since Valkey 9.
 const MAX_VERSION: u32 = 12;
 const VALKEY_VERSION: u32 = 80;
+/// A report names at most this many other databases with keys.
+const MAX_NAMED: usize = 16;
 /// The type of a hash whose fields may have TTLs. Redis has another type with this number.
 const VALKEY_HASH: u8 = 22;
 
@@ -46,10 +49,10 @@ pub fn audit_rdb(reader: impl Read, catalog: &Catalog, database: u64) -> Result<
     let mut findings = Findings::new(catalog, Selection::All);
     let prober = Prober::new(catalog, findings.identified(), MemoryUse::Unread, Selection::All);
     let mut file = File::open(reader)?;
-    let mut elsewhere = 0_u64;
+    let mut elsewhere: BTreeMap<u64, u64> = BTreeMap::new();
     while let Some(entry) = file.next()? {
         if entry.database != database {
-            elsewhere += 1;
+            *elsewhere.entry(entry.database).or_default() += 1;
             continue;
         }
         let mut probed = prober.recognize(catalog, entry.key);
@@ -60,8 +63,14 @@ pub fn audit_rdb(reader: impl Read, catalog: &Catalog, database: u64) -> Result<
     }
     let mut report = findings.report();
     report.notes.push("sizes are those in the RDB file, not in memory".to_owned());
-    if elsewhere > 0 {
-        report.notes.push(format!("{elsewhere} keys in other databases were not checked"));
+    if !elsewhere.is_empty() {
+        let one = |(number, keys): (&u64, &u64)| format!("database {number} has {}", key_count(*keys));
+        let named: Vec<String> = elsewhere.iter().take(MAX_NAMED).map(one).collect();
+        let more = if elsewhere.len() > MAX_NAMED { ", …" } else { "" };
+        report.notes.push(format!(
+            "keys in other databases were not checked: {}{more}; choose one with --database",
+            named.join(", ")
+        ));
     }
     report.elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     Ok(report)

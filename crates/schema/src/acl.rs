@@ -1,11 +1,93 @@
 //! ACL rules for Redis (C19): access to the declared keys and channels only.
 
 use crate::catalog::Catalog;
+use crate::model::Content;
 
 /// Programs read, write, run scripts, publish and subscribe. Of the commands that affect the whole server, they need
 /// only those that inspect it.
 const COMMANDS: &str = "-@all +@read +@write +@scripting +@pubsub +@transaction +@connection -@dangerous \
                         +info +time +dbsize +memory|stats +cluster|slots +cluster|shards +cluster|nodes";
+
+/// The commands for the types of modules, without those that newer versions of the modules added: Redis refuses a rule with an
+/// unknown command. Before version 8 they are in none of the categories of [`COMMANDS`].
+const MODULE_COMMANDS: &[(&str, &[&str])] = &[
+    (
+        "ReJSON-RL",
+        &[
+            "json.arrappend",
+            "json.arrindex",
+            "json.arrinsert",
+            "json.arrlen",
+            "json.arrpop",
+            "json.arrtrim",
+            "json.clear",
+            "json.del",
+            "json.forget",
+            "json.get",
+            "json.mget",
+            "json.numincrby",
+            "json.nummultby",
+            "json.objkeys",
+            "json.objlen",
+            "json.resp",
+            "json.set",
+            "json.strappend",
+            "json.strlen",
+            "json.toggle",
+            "json.type",
+        ],
+    ),
+    (
+        "TSDB-TYPE",
+        &[
+            "ts.add",
+            "ts.alter",
+            "ts.create",
+            "ts.createrule",
+            "ts.decrby",
+            "ts.del",
+            "ts.deleterule",
+            "ts.get",
+            "ts.incrby",
+            "ts.info",
+            "ts.madd",
+            "ts.range",
+            "ts.revrange",
+        ],
+    ),
+    ("MBbloom--", &["bf.add", "bf.exists", "bf.info", "bf.insert", "bf.madd", "bf.mexists", "bf.reserve"]),
+    (
+        "MBbloomCF",
+        &[
+            "cf.add",
+            "cf.addnx",
+            "cf.count",
+            "cf.del",
+            "cf.exists",
+            "cf.info",
+            "cf.insert",
+            "cf.insertnx",
+            "cf.mexists",
+            "cf.reserve",
+        ],
+    ),
+    ("CMSk-TYPE", &["cms.incrby", "cms.info", "cms.initbydim", "cms.initbyprob", "cms.merge", "cms.query"]),
+    ("TopK-TYPE", &["topk.add", "topk.incrby", "topk.info", "topk.list", "topk.query", "topk.reserve"]),
+    (
+        "TDIS-TYPE",
+        &[
+            "tdigest.add",
+            "tdigest.cdf",
+            "tdigest.create",
+            "tdigest.info",
+            "tdigest.max",
+            "tdigest.merge",
+            "tdigest.min",
+            "tdigest.quantile",
+            "tdigest.reset",
+        ],
+    ),
+];
 
 /// A line of an ACL file for a user that may access the declared keys and channels. The user has no password yet and cannot
 /// log in.
@@ -20,7 +102,21 @@ pub fn acl(catalog: &Catalog, user: &str) -> String {
     words.extend(patterns('~', keys));
     words.extend(patterns('&', channels));
     words.push(COMMANDS.to_owned());
+    words.extend(module_commands(catalog).into_iter().map(|command| format!("+{command}")));
     words.join(" ") + "\n"
+}
+
+/// The commands for the types of modules that the schemas declare.
+fn module_commands(catalog: &Catalog) -> Vec<&'static str> {
+    let families = || catalog.spaces().iter().flat_map(|space| &space.schema().families);
+    let declared = |module: &str| {
+        families().any(|family| {
+            matches!(&family.content, Content::Module(name) if name == module)
+                || family.also.iter().any(|name| name == module)
+        })
+    };
+    let known = MODULE_COMMANDS.iter().filter(|(module, _)| declared(module));
+    known.flat_map(|(_, commands)| commands.iter().copied()).collect()
 }
 
 /// Each glob once. Redis refuses other patterns beside `*`.

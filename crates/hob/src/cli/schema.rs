@@ -1,6 +1,7 @@
 //! The arguments of `hob schema`.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -133,7 +134,7 @@ pub(crate) struct InferArgs {
     #[arg(long, default_value = "inferred")]
     pub(crate) name: String,
     /// Maximum number of keys to sample
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) keys: u64,
     /// Maximum time to take the sample, in seconds
     #[arg(long, default_value_t = 1, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -164,8 +165,10 @@ pub(crate) struct AuditArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["url", "pace", "sample"])]
     pub(crate) rdb: Option<PathBuf>,
     /// The database in the RDB file
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "rdb")]
-    pub(crate) database: u64,
+    ///
+    /// The database of a server is part of its URL: redis://host:6379/1
+    #[arg(long, value_name = "NUMBER", requires = "rdb")]
+    pub(crate) database: Option<u64>,
     #[command(flatten)]
     pub(crate) declared: Declared,
     #[arg(long, value_enum, default_value = "text")]
@@ -252,7 +255,7 @@ pub(crate) struct CleanArgs {
     #[command(flatten)]
     pub(crate) declared: Declared,
     /// Instead of deleting keys, set the longest TTL that the family allows on keys without a TTL
-    #[arg(long)]
+    #[arg(long, conflicts_with = "idle_hours")]
     pub(crate) repair_ttl: bool,
     /// Delete only keys that were not used for this many hours
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=100_000))]
@@ -302,8 +305,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "KEYS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) reads_per_second: u32,
     /// Maximum number of clients
-    #[arg(long, value_name = "CLIENTS", default_value_t = 10_000)]
-    pub(crate) max_clients: usize,
+    #[arg(long, value_name = "CLIENTS", default_value = "10000")]
+    pub(crate) max_clients: NonZeroUsize,
     /// Log the totals this often
     #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = hob_units::parse_duration)]
     pub(crate) report_every: Duration,

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use hob_schema_proxy::{Mode, Options, Proxy, Slots, Totals, UndeclaredScriptKeys};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{address, catalog, layout, metrics, print};
-use crate::cli::{ProxyArgs, ProxyMode};
+use crate::cli::{self, ProxyArgs, ProxyMode};
 use crate::exit::Exit;
 use crate::serve::log;
 
@@ -20,7 +20,9 @@ async fn serve(arguments: &ProxyArgs) -> Result<Exit> {
     let declared = &arguments.declared;
     let upstream = address(&arguments.upstream)?;
     let tagged = declared.tagged || upstream.is_cluster();
-    ensure!(!arguments.report_every.is_zero(), "--report-every must not be zero");
+    if arguments.report_every.is_zero() {
+        cli::usage_error(&["schema", "proxy"], "--report-every must not be zero");
+    }
     let options = Options {
         listen: arguments.listen,
         upstream,
@@ -37,7 +39,7 @@ async fn serve(arguments: &ProxyArgs) -> Result<Exit> {
         },
         grace: arguments.grace,
         reads_per_second: arguments.reads_per_second,
-        max_connections: arguments.max_clients,
+        max_connections: arguments.max_clients.get(),
     };
     let catalog = catalog(&declared.schema, &declared.with, layout(tagged))?;
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);

@@ -1,11 +1,11 @@
 //! `hob schema watch`: audits a Redis again and again, and serves metrics.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use hob_schema_audit::{AuditOptions, Pace, Watch, WatchOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{address, declared_catalog, metrics, print, sampling, wait};
-use crate::cli::WatchArgs;
+use crate::cli::{self, WatchArgs};
 use crate::exit::Exit;
 use crate::serve::log;
 
@@ -15,7 +15,9 @@ pub(super) fn run(arguments: &WatchArgs) -> Result<Exit> {
 }
 
 async fn watch(arguments: &WatchArgs) -> Result<Exit> {
-    ensure!(!arguments.every.is_zero(), "--every must not be zero");
+    if arguments.every.is_zero() {
+        cli::usage_error(&["schema", "watch"], "--every must not be zero");
+    }
     let address = address(&arguments.url)?;
     let catalog = declared_catalog(&arguments.declared, &address)?;
     let options = WatchOptions {

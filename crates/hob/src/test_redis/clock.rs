@@ -8,6 +8,12 @@ use parking_lot::Mutex;
 
 /// How often the time moves while it is not frozen.
 const STEP: Duration = Duration::from_millis(5);
+/// The last time, in the year 2286. Times in milliseconds have 13 digits until then, and all commands can count with them.
+const LATEST: Duration = Duration::from_millis(9_999_999_999_999);
+
+/// The time cannot move so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TooFar;
 
 #[derive(Clone, Debug)]
 pub(super) struct TestClock {
@@ -63,11 +69,20 @@ impl TestClock {
         self.pace.lock().now()
     }
 
-    pub(super) fn advance(&self, by: Duration) {
-        self.change(|pace| match pace {
-            Pace::Running { ahead } => *ahead += by,
-            Pace::Frozen { at } => *at += by,
+    /// Moves the time, unless it would be after [`LATEST`].
+    pub(super) fn advance(&self, by: Duration) -> Result<(), TooFar> {
+        let mut outcome = Ok(());
+        self.change(|pace| {
+            if pace.now().checked_add(by).is_none_or(|then| then > LATEST) {
+                outcome = Err(TooFar);
+                return;
+            }
+            match pace {
+                Pace::Running { ahead } => *ahead += by,
+                Pace::Frozen { at } => *at += by,
+            }
         });
+        outcome
     }
 
     pub(super) fn freeze(&self) {

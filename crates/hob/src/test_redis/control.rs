@@ -7,12 +7,13 @@ use hob_commands::{Flags, resolve};
 use hob_engine::Engine;
 use parking_lot::Mutex;
 
-use super::clock::TestClock;
+use super::clock::{TestClock, TooFar};
 use super::guard::Violations;
 
 const USAGE: &str = "ERR usage: HOB CLOCK [ADVANCE duration | FREEZE | RESUME] | HOB FAULT LATENCY duration [count] | \
                      HOB FAULT (DISCONNECT | LOADING | READONLY) [count] | HOB FAULT (FLUSH | CLEAR) | HOB VIOLATIONS | \
                      HOB RESET";
+const TOO_FAR: &str = "ERR the time cannot move to the year 2287 or later";
 
 /// Commands that clients send while they connect. Faults do not affect them.
 const SETUP: [&str; 6] = ["HELLO", "AUTH", "CLIENT", "SELECT", "INFO", "COMMAND"];
@@ -82,21 +83,23 @@ impl Control {
         match texts.as_slice() {
             ["CLOCK"] => format!(":{}\r\n", self.clock.now().as_millis()).into_bytes(),
             ["VIOLATIONS"] => texts_reply(&self.violations.lines()),
-            _ => self.change(&texts, &words).map_or_else(|| error(USAGE), |()| b"+OK\r\n".to_vec()),
+            _ => self.change(&texts, &words).map_or_else(error, |()| b"+OK\r\n".to_vec()),
         }
     }
 
-    /// Runs a command that replies with `OK`; `None` if the command is unknown. `upper` has the words in upper case.
-    fn change(&self, upper: &[&str], words: &[String]) -> Option<()> {
+    /// Runs a command that replies with `OK`, or returns an error for the client. `upper` has the words in upper case.
+    fn change(&self, upper: &[&str], words: &[String]) -> Result<(), &'static str> {
         match upper {
-            ["CLOCK", "ADVANCE", _] => self.clock.advance(duration(&words[2])?),
+            ["CLOCK", "ADVANCE", _] => {
+                self.clock.advance(duration(&words[2]).ok_or(USAGE)?).map_err(|TooFar| TOO_FAR)?;
+            }
             ["CLOCK", "FREEZE"] => self.clock.freeze(),
             ["CLOCK", "RESUME"] => self.clock.resume(),
-            ["FAULT", fault @ ..] => self.set_fault(fault, &words[1..])?,
+            ["FAULT", fault @ ..] => self.set_fault(fault, &words[1..]).ok_or(USAGE)?,
             ["RESET"] => self.reset(),
-            _ => return None,
+            _ => return Err(USAGE),
         }
-        Some(())
+        Ok(())
     }
 
     fn set_fault(&self, fault: &[&str], words: &[String]) -> Option<()> {

@@ -123,8 +123,11 @@ fn snapshot_is_audited_without_a_server() {
     redis.command::<()>(&["SAVE"]);
     let (_, folder): (String, String) = redis.command(&["CONFIG", "GET", "dir"]);
     redis.stop();
-    let report = stdout(&schema(&["audit", "--rdb", &format!("{folder}/dump.rdb")]), 4);
+    let file = format!("{folder}/dump.rdb");
+    let report = stdout(&schema(&["audit", "--rdb", &file]), 4);
     assert!(report.contains("4 keys in the file") && report.contains("surprise"), "{report}");
+    let report = stdout(&schema(&["audit", "--rdb", &file, "--database", "3"]), 0);
+    assert!(report.contains("database 0 has 4 keys; choose one with --database"), "{report}");
     let missing = stderr_line(&schema(&["audit", "--rdb", "missing.rdb"]));
     assert!(missing.contains("missing.rdb"), "{missing}");
 }
@@ -236,7 +239,7 @@ fn audit_of_a_restricted_user_does_not_pass() {
     let url = redis.url().replace("redis://", "redis://ci:pw@");
     let text = stdout(&schema(&["audit", "--schema", &path, &url]), 4);
     assert!(text.contains("error[unreadable] app.session: 1 key"), "{text}");
-    assert!(text.contains("1 keys could not be read"), "{text}");
+    assert!(text.contains("1 key could not be read"), "{text}");
 }
 
 #[test]
@@ -249,6 +252,33 @@ fn address_needs_no_scheme_and_an_empty_database_names_the_others() {
     assert!(text.contains("database 1 has 1 key;"), "{text}");
     let text = stdout(&schema(&["infer", &redis.url()]), 0);
     assert!(text.contains("database 1 has 1 key;"), "{text}");
+}
+
+#[test]
+fn options_that_contradict_each_other_are_usage_errors() {
+    let url = "127.0.0.1:1";
+    for (arguments, reason) in [
+        (&["audit", "--database", "1", url][..], "redis://host:6379/1"),
+        (&["diff", "one.toml"], "two files"),
+        (&["infer", "--keys", "0", url], "--keys"),
+        (&["watch", "--every", "0s", url], "--every must not be zero"),
+        (&["proxy", "--max-clients", "0", "--with", "bullmq", "--upstream", url], "--max-clients"),
+        (&["proxy", "--report-every", "0s", "--with", "bullmq", "--upstream", url], "--report-every"),
+        (&["clean", url, "--family", "chat.typing", "--repair-ttl", "--idle-hours", "1"], "--idle-hours"),
+    ] {
+        let output = schema(arguments);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+        assert!(error.contains(reason), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn example_file_of_the_documentation_is_valid() {
+    let page = include_str!("../../../../docs/schema.md");
+    let (_, example) = page.split_once("```toml\n").unwrap();
+    let (_folder, path) = declared(example.split_once("```").unwrap().0);
+    assert!(stdout(&schema(&["lint", &path]), 3).contains("\n0 errors, "));
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! `hob test-redis` with real clients, and the recipes of its page.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use hob_testkit::{node_modules, python};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::hob;
 
@@ -225,6 +227,10 @@ assert listener.get_message(timeout=60)["type"] == "subscribe"
 store.publish("news", "hello")
 assert listener.get_message(timeout=60)["data"] == "hello"
 assert "usage: HOB" in fails(redis.ResponseError, lambda: hob("NONSENSE"))
+assert "2287" in fails(redis.ResponseError, lambda: hob("CLOCK", "ADVANCE", "99999999999d"))
+hob("CLOCK", "ADVANCE", "36500d")
+assert store.set("cart:3", 1, ex=60) and 0 < store.ttl("cart:3") <= 60
+assert "2287" in fails(redis.ResponseError, lambda: hob("CLOCK", "ADVANCE", "99999999999d"))
 assert hob("VIOLATIONS") == []
 "#;
     let report = succeeds(&run(&format!("{CLIENT}{program}")));
@@ -248,4 +254,25 @@ hob("RESET")
         assert!(out.contains(line), "{out}");
     }
     assert_eq!(run("raise SystemExit(7)").status.code(), Some(1));
+}
+
+/// A run that was cut short must not look like a success.
+#[test]
+fn signal_that_stops_the_command_is_a_failure() {
+    let folder = folder_with(&["mine.toml"]);
+    let mut command = hob();
+    command
+        .args(["test-redis", "--schema"])
+        .arg(folder.path().join("mine.toml"))
+        .args(["--", "sleep", "600"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut String::new()).unwrap();
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut report = String::new();
+    out.read_to_string(&mut report).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{report}{error}");
+    assert!(report.contains("all changes match") && error.contains("stopped by a signal"), "{report}{error}");
 }

@@ -6,7 +6,7 @@ use hob_schema::StreamRules;
 use hob_schema::check::{Expiry, GroupFacts, Sample, StreamFacts};
 use hob_store::Value;
 
-use super::probe::{ProbedKey, expiry};
+use super::probe::expiry;
 use crate::batch::{Batch, Reply, decode, value};
 
 /// Adds commands that read what the rules of a stream need; returns the number of replies to expect.
@@ -61,18 +61,18 @@ fn group(mut facts: HashMap<String, Value>) -> Option<GroupFacts> {
 }
 
 /// Adds a command that reads the TTLs of the fields that were read. Returns their names.
-pub(super) fn field_ttl_command(batch: &mut Batch, entry: &ProbedKey) -> Option<Vec<Vec<u8>>> {
-    let Sample::Hash { fields, .. } = &entry.facts.sample else { return None };
+pub(crate) fn field_ttl_command(batch: &mut Batch, key: &[u8], sample: &Sample) -> Option<Vec<Vec<u8>>> {
+    let Sample::Hash { fields, .. } = sample else { return None };
     if fields.is_empty() {
         return None;
     }
     let names: Vec<Vec<u8>> = fields.iter().map(|(name, _)| name.clone()).collect();
-    batch.cmd("HPTTL").arg(&entry.key).arg("FIELDS").arg(names.len()).arg(&names);
+    batch.cmd("HPTTL").arg(key).arg("FIELDS").arg(names.len()).arg(&names);
     Some(names)
 }
 
 /// The TTLs in the reply to [`field_ttl_command`].
-pub(super) fn read_field_ttls(
+pub(crate) fn read_field_ttls(
     names: Vec<Vec<u8>>,
     reply: Option<Reply>,
     refused: &mut Option<String>,

@@ -292,7 +292,8 @@ async fn read_field_lifetimes(
     let mut questions = Vec::new();
     for (index, entry) in probed.iter().enumerate() {
         if entry.family.is_some_and(|id| catalog.family(id).field_ttl.is_some()) {
-            questions.extend(field_ttl_command(&mut batch, entry).map(|names| (index, names)));
+            let names = field_ttl_command(&mut batch, &entry.key, &entry.facts.sample);
+            questions.extend(names.map(|names| (index, names)));
         }
     }
     let mut replies = batch.read(master).await?.into_iter();

@@ -144,29 +144,26 @@ impl AuditReport {
 
     /// The result in one line.
     pub fn verdict(&self) -> String {
-        let count = |severity| self.violations.iter().filter(|group| group.severity == severity).count();
+        let count =
+            |severity| self.violations.iter().filter(|group| group.severity == severity).count() as u64;
         let unreadable = self.violations.iter().filter(|group| group.breach == Breach::Unreadable);
         let unreadable: u64 = unreadable.map(|group| group.keys).sum();
+        let findings = format!(
+            "{}, {}, {}",
+            counted(count(Severity::Error), "distinct error"),
+            counted(count(Severity::Warning), "distinct warning"),
+            counted(self.undeclared.len() as u64, "undeclared key pattern")
+        );
         match self.worst() {
             None if self.left_out.is_some() => "no findings that the baseline does not have".to_owned(),
             None if self.sampling.is_some() => {
                 "all keys of the sample match the schemas, and every key belongs to a family".to_owned()
             }
             None => "all keys match the schemas".to_owned(),
-            Some(_) if unreadable > 0 => format!(
-                "{} keys could not be read and were not checked; {} distinct errors, {} distinct warnings, {} \
-                 undeclared key patterns",
-                format_count(unreadable),
-                count(Severity::Error),
-                count(Severity::Warning),
-                self.undeclared.len()
-            ),
-            Some(_) => format!(
-                "{} distinct errors, {} distinct warnings, {} undeclared key patterns",
-                count(Severity::Error),
-                count(Severity::Warning),
-                self.undeclared.len()
-            ),
+            Some(_) if unreadable > 0 => {
+                format!("{} could not be read and checked; {findings}", key_count(unreadable))
+            }
+            Some(_) => findings,
         }
     }
 
@@ -253,8 +250,13 @@ impl ViolationGroup {
 
 /// `1 key`, `2,000 keys`
 pub(crate) fn key_count(count: u64) -> String {
-    let noun = if count == 1 { "key" } else { "keys" };
-    format!("{} {noun}", format_count(count))
+    counted(count, "key")
+}
+
+/// The number with the noun, with an `s` unless it is one.
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", format_count(count))
 }
 
 /// `1 %`, `0.025 %`

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use hob_schema::check::{GroupFacts, Sample};
+use hob_schema::check::{Expiry, GroupFacts, Sample};
 use hob_schema::{KeyType, Value};
 
+use super::expiry::longest_ttl;
 use super::proposal::round_up;
 use super::values::{Shapes, ValueStats, toml_text};
 
@@ -49,6 +50,16 @@ impl ContentStats {
         groups.iter().for_each(|group| self.groups.add(group));
     }
 
+    /// Adds the TTLs of the fields of a hash, after the hash.
+    pub(super) fn add_field_ttls(&mut self, fields: &[(Vec<u8>, Expiry)]) {
+        self.fields.add_ttls(fields);
+    }
+
+    /// Whether keys of this type need no TTL: they are deleted with the last of their fields.
+    pub(super) fn all_fields_expire(&self) -> bool {
+        self.fields.all_expire()
+    }
+
     pub(super) fn merge(&mut self, other: ContentStats) {
         self.longest = self.longest.max(other.longest);
         self.groups.merge(other.groups);
@@ -70,6 +81,9 @@ impl ContentStats {
             }
             KeyType::Module => Ok(()),
         };
+        if let Some(ttl) = self.fields.ttl() {
+            let _ = writeln!(out, "field_ttl = {ttl}");
+        }
         self.groups.write(out);
     }
 
@@ -182,18 +196,41 @@ impl GroupStats {
 #[derive(Debug, Default)]
 struct FieldStats {
     hashes: u64,
-    /// Each field with the number of hashes that have it. Cleared when there are too many.
-    named: BTreeMap<String, (u64, ValueStats)>,
+    /// Cleared when there are too many.
+    named: BTreeMap<String, FieldFacts>,
     /// The values of all fields.
     all: ValueStats,
     /// Some hash was read in part, or the names are not those of a few fields.
     open: bool,
+    ttls: FieldTtls,
+}
+
+/// What the fields of one name have in common.
+#[derive(Debug, Default)]
+struct FieldFacts {
+    /// How many hashes have the field.
+    hashes: u64,
+    values: ValueStats,
+    /// Some hash may lose the field, because it has a TTL there.
+    expires: bool,
+}
+
+/// The TTLs of the fields of hashes.
+#[derive(Debug, Default)]
+struct FieldTtls {
+    longest_ms: u64,
+    expiring: u64,
+    /// Fields without a TTL.
+    lasting: u64,
+    /// Some hash was read in part, so its other fields may have no TTL.
+    partial: bool,
 }
 
 impl FieldStats {
     fn add(&mut self, fields: &[(Vec<u8>, Vec<u8>)], whole: bool) {
         self.hashes += 1;
         self.open |= !whole;
+        self.ttls.partial |= !whole;
         for (index, (name, value)) in fields.iter().enumerate() {
             self.all.add(value);
             let name = String::from_utf8_lossy(name);
@@ -206,22 +243,57 @@ impl FieldStats {
             }
             // An entry of a stream may have a field twice.
             let first = !fields[..index].iter().any(|(earlier, _)| earlier == name.as_bytes());
-            let (count, stats) = self.named.entry(name.into_owned()).or_default();
-            *count += u64::from(first);
-            stats.add(value);
+            let field = self.named.entry(name.into_owned()).or_default();
+            field.hashes += u64::from(first);
+            field.values.add(value);
         }
         self.close_if_many();
+    }
+
+    fn add_ttls(&mut self, fields: &[(Vec<u8>, Expiry)]) {
+        for (name, expiry) in fields {
+            match expiry {
+                Expiry::InMillis(ms) => {
+                    self.ttls.expiring += 1;
+                    self.ttls.longest_ms = self.ttls.longest_ms.max(*ms);
+                    let field = std::str::from_utf8(name).ok().and_then(|name| self.named.get_mut(name));
+                    if let Some(field) = field {
+                        field.expires = true;
+                    }
+                }
+                Expiry::Never | Expiry::Unknown => self.ttls.lasting += 1,
+            }
+        }
+    }
+
+    fn all_expire(&self) -> bool {
+        self.ttls.expiring > 0 && self.ttls.lasting == 0 && !self.ttls.partial
+    }
+
+    /// The rule for the TTLs of fields, if some field has one.
+    fn ttl(&self) -> Option<String> {
+        let longest = longest_ttl(self.ttls.longest_ms);
+        match () {
+            () if self.ttls.expiring == 0 => None,
+            () if self.all_expire() => Some(format!("{{ max = \"{longest}\" }}")),
+            () => Some(format!("{{ late = \"{longest}\", why = \"TODO\" }}")),
+        }
     }
 
     fn merge(&mut self, other: FieldStats) {
         self.hashes += other.hashes;
         self.open |= other.open;
         self.all.merge(other.all);
-        for (name, (count, stats)) in other.named {
-            let (own_count, own) = self.named.entry(name).or_default();
-            *own_count += count;
-            own.merge(stats);
+        for (name, field) in other.named {
+            let own = self.named.entry(name).or_default();
+            own.hashes += field.hashes;
+            own.values.merge(field.values);
+            own.expires |= field.expires;
         }
+        self.ttls.longest_ms = self.ttls.longest_ms.max(other.ttls.longest_ms);
+        self.ttls.expiring += other.ttls.expiring;
+        self.ttls.lasting += other.ttls.lasting;
+        self.ttls.partial |= other.ttls.partial;
         self.close_if_many();
     }
 
@@ -237,9 +309,10 @@ impl FieldStats {
             return format!("{{ \"*\" = {} }}", self.all.form(family, shapes));
         }
         let mut words = Vec::new();
-        for (name, (count, stats)) in &self.named {
-            let value = stats.form(&format!("{family}_{}", name.replace('-', "_").to_lowercase()), shapes);
-            let optional = *count < self.hashes;
+        for (name, field) in &self.named {
+            let value =
+                field.values.form(&format!("{family}_{}", name.replace('-', "_").to_lowercase()), shapes);
+            let optional = field.hashes < self.hashes || field.expires;
             let value = match value.strip_suffix('"') {
                 Some(word) if optional => format!("{word}?\""),
                 None if optional => {

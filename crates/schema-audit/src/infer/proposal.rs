@@ -5,22 +5,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use hob_schema::{Catalog, KeyType, Layout, ParseErrors, Schema, format_count, format_duration, snake};
+use hob_schema::{Catalog, KeyType, Layout, ParseErrors, Schema, format_count, snake};
 
 use super::content::ContentStats;
+use super::expiry::{Ends, ttl};
 use super::ids::{Ids, MAX_LISTED};
 use super::recognize::Libraries;
 use super::values::{Shapes, toml_text};
 use super::{InferOptions, PatternStats, Sampled};
 use crate::patterns::{KeyPattern, Merge as _, Step};
 
-/// TTLs that are commonly chosen.
-const USUAL_TTLS_S: [u64; 18] = [
-    1, 5, 10, 30, 60, 300, 600, 900, 1_800, 3_600, 7_200, 21_600, 43_200, 86_400, 90_000, 172_800, 604_800,
-    2_592_000,
-];
 /// More families are of no use to a reader.
 const MAX_GROUPS: usize = 400;
 /// After so many changes to the patterns, all keys become one family.
@@ -386,8 +381,14 @@ impl FamilyWriter {
             let keys = stats.keys.len() as f64 * self.scale * 2.0;
             let _ = writeln!(out, "max_keys = {}", round_up(keys as u64));
         }
-        let _ = writeln!(out, "ttl      = {}\npurpose  = \"TODO\"", ttl(stats, ids.is_empty()));
-        let mut suspicions = suspicions(group, key_type, longest, ids.is_empty());
+        let fields_expire = types.len() == 1 && content.is_some_and(ContentStats::all_fields_expire);
+        let ends = match () {
+            () if fields_expire => Ends::WithItsFields,
+            () if ids.is_empty() => Ends::OneKey,
+            () => Ends::Unknown,
+        };
+        let _ = writeln!(out, "ttl      = {}\npurpose  = \"TODO\"", ttl(stats, ends));
+        let mut suspicions = suspicions(group, key_type, longest, ends);
         suspicions.extend(content.into_iter().flat_map(ContentStats::suspicions));
         if !suspicions.is_empty() {
             let lines: Vec<String> = suspicions.iter().map(|text| toml_text(text)).collect();
@@ -433,31 +434,18 @@ fn type_name(kind: &str) -> String {
     if kind.parse::<KeyType>().is_ok() { kind.to_owned() } else { format!("module:{kind}") }
 }
 
-fn ttl(stats: &PatternStats, is_one_key: bool) -> String {
-    if stats.expiring == 0 {
-        let why = if is_one_key { "one key, which did not expire when it was sampled" } else { "TODO" };
-        return format!("{{ none = \"{why}\" }}");
-    }
-    let seconds = stats.longest_ttl_ms.div_ceil(1_000).max(1);
-    let usual = USUAL_TTLS_S.into_iter().find(|usual| *usual >= seconds);
-    let longest = format_duration(Duration::from_secs(usual.unwrap_or(seconds.next_multiple_of(86_400))));
-    if stats.expiring == stats.keys.len() as u64 {
-        return format!("{{ max = \"{longest}\" }}");
-    }
-    format!("{{ late = \"{longest}\", why = \"TODO\" }}")
-}
-
 /// What a person should look at before the declaration counts as intended.
-fn suspicions(group: &Group, kind: KeyType, longest: u64, is_one_key: bool) -> Vec<String> {
+fn suspicions(group: &Group, kind: KeyType, longest: u64, ends: Ends) -> Vec<String> {
     let stats = &group.stats;
     let keys = stats.keys.len() as u64;
     let mut suspicions = Vec::new();
-    if !is_one_key && stats.expiring < keys {
+    if ends == Ends::Unknown && stats.expiring < keys {
         let (lasting, keys) = (format_count(keys - stats.expiring), format_count(keys));
         suspicions.push(format!("no TTL: {lasting} of {keys} sampled keys never expire"));
     }
     let collection = !matches!(kind, KeyType::String | KeyType::Module);
-    if collection && stats.expiring < keys && longest >= SUSPICIOUS_LEN {
+    let grows = collection && stats.expiring < keys && ends != Ends::WithItsFields;
+    if grows && longest >= SUSPICIOUS_LEN {
         let longest = format_count(longest);
         suspicions.push(format!("unbounded growth: one key has {longest} elements and does not expire"));
     }

@@ -59,7 +59,8 @@ impl ValueStats {
         self.longest = self.longest.max(value.len() as u64);
         self.hyperloglog = self.hyperloglog && is_hyperloglog(value);
         self.msgpack = self.msgpack && is_msgpack_container(value);
-        let Ok(text) = std::str::from_utf8(value) else {
+        // A NUL has no meaning in a text: these are rather bits that happen to be UTF-8.
+        let Some(text) = std::str::from_utf8(value).ok().filter(|text| !text.contains('\0')) else {
             *self = ValueStats { text: false, ..self.only_text() };
             return;
         };

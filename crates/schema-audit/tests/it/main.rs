@@ -5,6 +5,7 @@ mod clean;
 mod connect;
 mod documents;
 mod infer;
+mod modules;
 mod round_trip;
 mod sampling;
 mod types;

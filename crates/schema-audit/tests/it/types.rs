@@ -66,7 +66,7 @@ fn catalog() -> Catalog {
 }
 
 /// `family breach keys` of each finding.
-fn findings(report: &AuditReport) -> Vec<String> {
+pub(crate) fn findings(report: &AuditReport) -> Vec<String> {
     let group = |group: &hob_schema_audit::ViolationGroup| {
         format!("{} {} {}", group.family, group.breach.as_str(), group.keys)
     };
@@ -75,7 +75,7 @@ fn findings(report: &AuditReport) -> Vec<String> {
     findings
 }
 
-async fn live_and_file(server: &RedisServer, catalog: &Catalog) -> [AuditReport; 2] {
+pub(crate) async fn live_and_file(server: &RedisServer, catalog: &Catalog) -> [AuditReport; 2] {
     let live = run_audit(&open(&server.url()).await, catalog).await;
     server.command::<()>(&["SAVE"]);
     let (_, folder): (String, String) = server.command(&["CONFIG", "GET", "dir"]);
@@ -154,6 +154,9 @@ async fn binary_values_and_places_are_audited_and_inferred() {
             .unwrap()
             .text;
     assert_eq!(proposed.matches("\"hyperloglog\"").count(), 2, "{proposed}");
+    // The bits are valid UTF-8, but not a text.
+    let bits = proposed.split("[key.").find(|family| family.starts_with("bits")).unwrap();
+    assert!(bits.contains("value    = \"any\"") && bits.contains("they could be bitmaps"), "{proposed}");
     let schema = Schema::parse("p.toml", &proposed).unwrap_or_else(|errors| panic!("{errors}\n{proposed}"));
     let report = run_audit(&store, &Catalog::new(vec![schema], Layout::Plain).unwrap()).await;
     assert_eq!(findings(&report), [""; 0], "{}\n{proposed}", report.text());
@@ -221,5 +224,58 @@ async fn ttls_of_fields_are_audited_where_the_server_has_them() {
             "{}",
             report.text()
         );
+    }
+}
+
+/// A hash whose fields all expire needs no TTL, and a field that expires is not required.
+#[tokio::test]
+async fn ttls_of_fields_are_inferred_where_the_server_has_them() {
+    let server = RedisServer::start();
+    for n in 0..3 {
+        send(&server, &format!("HSET devices:{n} a 1 b 2"));
+        send(&server, &format!("HSET profile:{n} name Ada token x"));
+        send(&server, &format!("HSET settings:{n} theme dark"));
+    }
+    // Of this hash not all fields are read.
+    for n in 0..100 {
+        send(&server, &format!("HSET many:1 field-{n} {n}"));
+    }
+    let expire = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        server.try_command::<redis::Value>(&words).is_ok()
+    };
+    let mut has_field_ttls = false;
+    for n in 0..3 {
+        has_field_ttls = expire(&format!("HPEXPIRE devices:{n} 3500000 FIELDS 2 a b"));
+        expire(&format!("HPEXPIRE profile:{n} 290000 FIELDS 1 token"));
+    }
+    for n in 0..100 {
+        expire(&format!("HPEXPIRE many:1 290000 FIELDS 1 field-{n}"));
+    }
+    let store = open(&server.url()).await;
+    let options = InferOptions { max_time: Duration::from_secs(600), ..InferOptions::default() };
+    let text = infer(&store, &options).await.unwrap().text;
+    let family = |name: &str| {
+        let body = text.split("[key.").find_map(|body| body.strip_prefix(&format!("{name}]")));
+        body.unwrap_or_else(|| panic!("{text}")).split_once("\npurpose").unwrap()
+    };
+    let declared = |name: &str, lines: &[&str]| {
+        lines.iter().for_each(|line| assert!(family(name).0.contains(line), "{line} in {name}\n{text}"));
+    };
+    declared("settings", &["fields   = { theme = { text = 64 } }", "none = \"TODO\""]);
+    assert_eq!(text.contains("field_ttl"), has_field_ttls, "{text}");
+    if has_field_ttls {
+        declared(
+            "devices",
+            &["a = \"int?\"", "field_ttl = { max = \"1h\" }", "none = \"its fields expire\""],
+        );
+        assert!(!family("devices").1.starts_with("  = \"TODO\"\nunconfirmed"), "{text}");
+        let fields = "{ name = { text = 64 }, token = { text = 64, optional = true } }";
+        declared("profile", &[fields, "field_ttl = { late = \"5m\", why = \"TODO\" }", "none = \"TODO\""]);
+        declared("many", &["field_ttl = { late = \"5m\", why = \"TODO\" }"]);
+    }
+    let schema = Schema::parse("p.toml", &text).unwrap_or_else(|errors| panic!("{errors}\n{text}"));
+    for report in live_and_file(&server, &Catalog::new(vec![schema], Layout::Plain).unwrap()).await {
+        assert_eq!(findings(&report), [""; 0], "{}\n{text}", report.text());
     }
 }

@@ -7,6 +7,8 @@ use hob_schema_audit::{AuditOptions, History, Pace, Watch, WatchOptions};
 use hob_testkit::{LIMIT, RedisCluster, RedisOptions, RedisServer, wait_for};
 use tokio::task::JoinHandle;
 
+use crate::root;
+
 const SCHEMA: &str = "[schema]\nname = \"app\"\nversion = 1\n[ids]\nid = {}\n\
     [key.session]\npattern = \"session:<id>\"\ntype = \"string\"\nttl = { max = \"1h\" }\n";
 
@@ -41,6 +43,17 @@ impl Running {
         wait_for(line, LIMIT, async || {
             let metrics = self.0.metrics();
             if metrics.lines().any(|shown| shown == line) { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+    }
+
+    /// Writes a key without a TTL until it is noticed: the subscription may begin later than the first audit ends.
+    async fn sees_a_written_key(&self, server: &RedisServer) {
+        wait_for("a violation of a written key", LIMIT, async || {
+            server.command::<()>(&["SET", "session:1", "x"]);
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            let metrics = self.0.metrics();
+            if metrics.contains(WRITTEN) { Ok(()) } else { Err(metrics) }
         })
         .await;
     }
@@ -84,20 +97,39 @@ async fn written_keys_are_checked_soon() {
         let watch = watch(&server.url(), options(Duration::from_hours(1))).await;
         watch.shows("hob_schema_watch_audits_total 1").await;
         watch.shows("hob_schema_watch_notifying_servers 1").await;
-        // The subscription may begin later than the first audit ends.
-        wait_for("a violation of a written key", LIMIT, async || {
-            server.command::<()>(&["SET", "session:1", "x"]);
-            tokio::time::sleep(Duration::from_millis(200)).await;
-            let metrics = watch.0.metrics();
-            if metrics.contains(WRITTEN) { Ok(()) } else { Err(metrics) }
-        })
-        .await;
+        watch.sees_a_written_key(&server).await;
         server.command::<()>(&["SET", "other:1", "x"]);
         watch
             .shows("hob_schema_watch_violations_total{family=\"undeclared\",violation=\"undeclared-key\"} 1")
             .await;
         watch.shows("hob_schema_watch_audits_total 1").await;
     }
+}
+
+/// The words of an ACL rule on the page about schemas, after this text.
+fn permissions(page: &str, after: &str) -> Vec<String> {
+    let (_, rest) = page.split_once(after).unwrap_or_else(|| panic!("{after:?} is not on the page"));
+    let words = rest.trim_start().strip_prefix('`').and_then(|rest| rest.split_once('`'));
+    words.unwrap_or_else(|| panic!("no rule after {after:?}")).0.split(' ').map(str::to_owned).collect()
+}
+
+/// Redis accepts a subscription to a pattern only if the user has the same pattern.
+#[tokio::test]
+async fn documented_permissions_are_enough_for_notifications() {
+    let server = RedisServer::start();
+    server.command::<()>(&["CONFIG", "SET", "notify-keyspace-events", "AE"]);
+    server.command::<()>(&["ACL", "SETUSER", "watch", "on", ">pw", "~*"]);
+    let page = std::fs::read_to_string(root().join("docs/schema.md")).unwrap();
+    let audit = permissions(&page, "`audit` and `infer` need an ACL user with");
+    for word in audit.iter().chain(&permissions(&page, "for notifications")) {
+        // The page says that older servers do not know this one.
+        let accepted = server.try_command::<()>(&["ACL", "SETUSER", "watch", word]);
+        assert!(accepted.is_ok() || word == "+client|no-touch", "{word}: {accepted:?}");
+    }
+    let url = server.url().replace("redis://", "redis://watch:pw@");
+    let watch = watch(&url, options(Duration::from_hours(1))).await;
+    watch.shows("hob_schema_watch_notifying_servers 1").await;
+    watch.sees_a_written_key(&server).await;
 }
 
 /// Between two commands of a program, a key may break its schema.
