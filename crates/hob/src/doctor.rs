@@ -138,15 +138,24 @@ async fn query_master(report: &mut Report, master: &Store) -> hob_store::Result<
     Ok(())
 }
 
+/// The oldest version that `cargo xtask versions` tests.
+const MIN_REDIS: (u32, u32) = (6, 2);
+
+fn is_older(version: &str, than: (u32, u32)) -> bool {
+    let mut numbers = version.split('.').map(|number| number.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) < than
+}
+
 fn check_version(report: &mut Report, name: &str, info: &HashMap<&str, &str>) {
     let (kind, version) = match (info.get("valkey_version"), info.get("redis_version")) {
         (Some(version), _) => ("Valkey", *version),
         (None, Some(version)) => ("Redis", *version),
         (None, None) => return report.warn("redis", &format!("{name} does not report its version")),
     };
-    let major: u32 = version.split('.').next().and_then(|major| major.parse().ok()).unwrap_or(0);
-    if major < 6 {
-        report.error("redis", &format!("{name} is {kind} {version}; version 6.0 or later is required"));
+    if is_older(version, MIN_REDIS) {
+        let (major, minor) = MIN_REDIS;
+        let required = format!("version {major}.{minor} or later is required");
+        report.error("redis", &format!("{name} is {kind} {version}; {required}"));
     } else {
         report.ok("redis", &format!("{name} is {kind} {version}"));
     }

@@ -29,8 +29,7 @@ use cli::{Cli, Command};
 use exit::Exit;
 use hob_service::config::ConfigError;
 
-/// The allocator of musl serves one thread at a time.
-#[cfg(target_env = "musl")]
+/// Chosen by measurement (docs/benchmarks/chat.md). The allocator of musl serves one thread at a time.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
