@@ -16,8 +16,10 @@ async function start(user) {
   const conversation = client.newSubscription(channel, { joinLeave: true });
   const online = new Set();
   const typists = new Set();
-  // The server has counted reactions up to this event.
-  let counted = 0;
+  // The loaded messages include all events up to this one.
+  let loaded = 0;
+  // The events that arrive while messages are loaded; they are shown afterwards.
+  let waiting = null;
 
   client.on("connecting", () => (element("state").textContent = "Connecting…"));
   client.on("connected", () => (element("state").textContent = ""));
@@ -33,23 +35,33 @@ async function start(user) {
   });
   conversation.on("join", ({ info }) => showOnline(online.add(info.user)));
   conversation.on("leave", ({ info }) => showOnline(online.delete(info.user)));
-  conversation.on("publication", ({ data, offset }) => {
+  conversation.on("publication", (event) => (waiting ? waiting.push(event) : showEvent(event)));
+
+  function showEvent({ data, offset }) {
+    if (offset <= loaded) return;
     if (data.type === "typing") {
       if (data.typing) typists.add(data.userId);
       else typists.delete(data.userId);
       element("typing").textContent = typists.size ? `${[...typists].join(", ")} typing…` : "";
     } else if (data.message) {
       showMessage(data.message);
-    } else if (data.emoji === THUMB && offset > counted) {
+    } else if (data.emoji === THUMB) {
       countThumb(data.messageId, data.type === "reacted" ? 1 : -1, data.userId === user);
     }
-  });
+  }
 
   async function loadMessages() {
-    const { data } = await client.rpc("messages", { conversationId, limit: 100 });
-    counted = data.offset;
-    element("messages").replaceChildren();
-    for (const message of data.messages) showMessage(message);
+    waiting ??= [];
+    try {
+      const { data } = await client.rpc("messages", { conversationId, limit: 100 });
+      loaded = data.offset;
+      element("messages").replaceChildren();
+      for (const message of data.messages) showMessage(message);
+    } finally {
+      const events = waiting ?? [];
+      waiting = null;
+      events.forEach(showEvent);
+    }
   }
 
   function showOnline() {

@@ -21,11 +21,11 @@ pub(crate) async fn card(chat: &Chat) -> Card {
         tone,
         status: word,
         figures: vec![
-            figure("connections", load.connections as f64, Unit::Count),
             figure("messages", load.messages_per_s(), Unit::PerSecond),
             figure("deliveries", load.deliveries_per_s(), Unit::PerSecond),
+            figure("connections", load.connections as f64, Unit::Count),
         ],
-        spark: Vec::new(),
+        spark: chat.inner.hub.node.history.lock().steps(),
         problems: Vec::new(),
     }
 }

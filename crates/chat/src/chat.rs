@@ -4,12 +4,12 @@ mod cleanup;
 pub(crate) mod conversations;
 mod erasure;
 pub(crate) mod export;
-mod patrol;
 pub(crate) mod reading;
 mod relay;
 mod revocations;
 mod sending;
 pub(crate) mod server;
+mod stale_presence;
 mod tasks;
 mod users;
 
@@ -176,7 +176,7 @@ impl Service for Chat {
         let chat = self.clone();
         tasks.spawn("chat sweep", move |task| chat.clone().sweep(task));
         let chat = self.clone();
-        tasks.spawn("chat patrol", move |task| chat.clone().patrol(task));
+        tasks.spawn("chat stale presence", move |task| chat.clone().watch_stale_presence(task));
         let chat = self.clone();
         tasks.spawn("chat listener", move |task| chat.clone().listen(task));
         let chat = self.clone();

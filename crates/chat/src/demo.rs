@@ -54,6 +54,9 @@ const CONVERSATIONS: [Script; 2] = [
 /// The pause between two messages, in milliseconds.
 const PAUSE_MS: std::ops::Range<u64> = 2_000..7_000;
 
+/// Messages per second before the demo started: as many as the bots send.
+const PAST_RATE: f64 = 0.37;
+
 /// Messages of each conversation before the demo started, the average time between two, and how many of them `you` have not
 /// read.
 const PAST_MESSAGES: u64 = 60;
@@ -62,6 +65,7 @@ const PAST_UNREAD: u64 = 7;
 
 /// Starts the bots. The user `you` is a member of both conversations.
 pub(crate) fn start(chat: &Chat) {
+    chat.inner.hub.node.history.lock().fill(|step| PAST_RATE * (0.7 + 0.6 * noise(step)));
     for script in &CONVERSATIONS {
         let bots = chat.clone();
         chat.inner.tasks.spawn_demo(format!("chat demo {}", script.id), move |task| {

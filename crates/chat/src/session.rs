@@ -55,7 +55,7 @@ pub(crate) struct Session {
     /// The connection ends with that credential.
     credential: CredentialWatch,
     /// The reply to a connect command that was rejected.
-    rejection: Option<Reply>,
+    rejection: Option<Box<Reply>>,
     expires_s: i64,
     /// When the connection is closed unless its token is refreshed.
     expires_at: Instant,
@@ -123,7 +123,7 @@ impl Session {
         self.format
     }
 
-    pub(crate) fn take_rejection(&mut self) -> Option<Reply> {
+    pub(crate) fn take_rejection(&mut self) -> Option<Box<Reply>> {
         self.rejection.take()
     }
 

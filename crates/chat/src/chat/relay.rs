@@ -1,7 +1,7 @@
 //! The consumer of the outbox, which runs on the node that relays the outbox. It publishes new messages for other
 //! services (C10) and updates the unread counters in Redis (C8 C9). Idempotent.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use hob_database::outbox;
 use hob_store::{Call, cmd};
@@ -53,12 +53,15 @@ impl Chat {
             self.count_new_messages(conversation, messages.iter().map(|(_, message)| message)).await?;
         }
         for (conversation, scopes) in &counts {
+            let mut recounted = HashSet::new();
             if scopes.contains(&RecountScope::AllMembers) {
-                self.recount_all(conversation).await?;
-                continue;
+                recounted = self.recount_all(conversation).await?;
             }
+            // A user who is deleted is not among the members.
             for scope in scopes {
-                if let RecountScope::Member(user) = scope {
+                if let RecountScope::Member(user) = scope
+                    && recounted.insert(user.clone())
+                {
                     self.recount_member(conversation, user).await?;
                 }
             }
@@ -101,19 +104,15 @@ impl Chat {
         messages: impl Iterator<Item = &'a MessageCreated>,
     ) -> Result<(), Error> {
         let messages: Vec<&MessageCreated> = messages.collect();
-        let Some(after) = sequence_before(&messages) else { return self.recount_all(id).await };
+        let Some(after) = sequence_before(&messages) else { return self.recount_all(id).await.map(drop) };
         let Inner { database, unread, .. } = &*self.inner;
-        let senders: Vec<&UserId> = messages.iter().map(|message| &message.sender_id).collect();
+        let senders = messages.iter().map(|message| &message.sender_id);
         let read = database.read(|snapshot| async move {
             let members = members::versions(&snapshot, id).await?;
-            Ok::<_, Error>((members, blocks::involving(&snapshot, &senders).await?))
+            Ok::<_, Error>((members, blocks::involving(&snapshot, senders).await?))
         });
-        let (members, blocks) = read.await?;
-        let counts = |user: &UserId, sender: &UserId| {
-            user != sender
-                && !blocks.contains(&(user.clone(), sender.clone()))
-                && !blocks.contains(&(sender.clone(), user.clone()))
-        };
+        let (members, blocked) = read.await?;
+        let counts = |user: &UserId, sender: &UserId| user != sender && !blocked.contains(user, sender);
         let increments: Vec<UnreadIncrement> = members
             .into_iter()
             .map(|(user_id, version)| {
@@ -125,7 +124,7 @@ impl Chat {
         let new = NewMessages { after, last: after + messages.len() as u64 };
         let behind = unread.increment(id, new, &increments).await?;
         if behind.len() > MAX_SINGLE_RECOUNTS {
-            return self.recount_all(id).await;
+            return self.recount_all(id).await.map(drop);
         }
         for user in behind {
             self.recount_member(id, user).await?;
@@ -133,8 +132,8 @@ impl Chat {
         Ok(())
     }
 
-    /// Recounts a conversation for all members.
-    async fn recount_all(&self, id: &ConversationId) -> Result<(), Error> {
+    /// Recounts a conversation for all members, and returns them.
+    async fn recount_all(&self, id: &ConversationId) -> Result<HashSet<UserId>, Error> {
         let Inner { database, participants, .. } = &*self.inner;
         let read = database.read(|snapshot| async move {
             let counts = database::unread::in_conversation(&snapshot, id).await?;
@@ -147,7 +146,8 @@ impl Chat {
             // The change itself failed to clear the cache.
             participants.drop(id, conversation.sequence).await?;
         }
-        self.write_counts(&counts).await
+        self.write_counts(&counts).await?;
+        Ok(counts.into_iter().map(|count| count.user_id).collect())
     }
 
     /// Recounts a conversation for one user.
@@ -207,11 +207,20 @@ impl Chat {
         loop {
             let users = members::all_users(database, &after, REBUILD_BATCH).await?;
             let Some(last) = users.last() else { return Ok(()) };
-            after = last.to_string();
+            let mut written = Vec::with_capacity(users.len());
             for user in &users {
                 let counts = database::unread::of_user(database, user).await?;
                 unread.write(user, &counts, CountScope::Full).await?;
+                written.push((user, counts));
             }
+            // A user who was deleted meanwhile has no keys.
+            let remaining = members::all_users(database, &after, REBUILD_BATCH).await?;
+            for (user, counts) in written.iter().filter(|(user, _)| !remaining.contains(user)) {
+                for count in counts {
+                    self.delete_counts(&count.conversation_id, user).await?;
+                }
+            }
+            after = last.to_string();
         }
     }
 }

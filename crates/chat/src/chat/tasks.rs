@@ -54,7 +54,8 @@ impl Chat {
         if let Some(changes) = self.inner.changes.get() {
             changes.notify("chat");
         }
-        hub.node.publish_load(hub.load()).await
+        hub.node.publish_load(hub.load()).await?;
+        hub.node.record_history().await
     }
 
     /// Finds out whether Redis has lost data, and confirms the presence of the sockets of this node.

@@ -1,6 +1,6 @@
 //! `chat_block`: which user has blocked which.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use hob_database::{Query, Read, Transaction, sql};
 
@@ -33,18 +33,41 @@ pub(crate) async fn hidden_from(database: &impl Read, user: &UserId) -> Result<H
     Ok(database.all(list.bind(user)).await?.into_iter().map(|(user,)| user).collect())
 }
 
-/// All blocks by or of these users, as (blocker, blocked).
-pub(crate) async fn involving(
-    database: &impl Read,
-    users: &[&UserId],
-) -> Result<HashSet<(UserId, UserId)>, Error> {
-    let users: HashSet<&UserId> = users.iter().copied().collect();
-    let mut blocks = HashSet::new();
-    for user in users {
-        let list = sql("SELECT blocker, blocked FROM chat_block WHERE blocker = $1 OR blocked = $1");
-        blocks.extend(database.all(list.bind(user)).await?);
+/// Pairs of users of which one has blocked the other.
+#[derive(Debug, Default)]
+pub(crate) struct BlockedPairs(HashMap<UserId, HashSet<UserId>>);
+
+impl BlockedPairs {
+    /// Whether one of two users has blocked the other.
+    pub(crate) fn contains(&self, user: &UserId, other: &UserId) -> bool {
+        let has_blocked = |blocker, blocked| self.0.get(blocker).is_some_and(|users| users.contains(blocked));
+        has_blocked(user, other) || has_blocked(other, user)
     }
-    Ok(blocks)
+}
+
+impl Extend<(UserId, UserId)> for BlockedPairs {
+    fn extend<T: IntoIterator<Item = (UserId, UserId)>>(&mut self, blocks: T) {
+        for (blocker, blocked) in blocks {
+            self.0.entry(blocker).or_default().insert(blocked);
+        }
+    }
+}
+
+/// The blocks by or of these users.
+pub(crate) async fn involving<'a>(
+    database: &impl Read,
+    users: impl IntoIterator<Item = &'a UserId>,
+) -> Result<BlockedPairs, Error> {
+    let users: HashSet<&UserId> = users.into_iter().collect();
+    let mut blocked = BlockedPairs::default();
+    for list in [
+        "SELECT blocker, blocked FROM chat_block WHERE blocker IN ($1...)",
+        "SELECT blocker, blocked FROM chat_block WHERE blocked IN ($1...)",
+    ] {
+        let list: Query<(UserId, UserId)> = sql(list);
+        blocked.extend(database.all(list.bind_list(users.iter().copied())).await?);
+    }
+    Ok(blocked)
 }
 
 /// The users that a user has blocked, by id.

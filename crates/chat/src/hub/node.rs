@@ -3,6 +3,7 @@
 //! A node that holds its lease applies every control command before the change is acknowledged. One that is not [in
 //! sync](Node::is_in_sync) reads the database before each delivery.
 
+mod history;
 #[cfg(test)]
 mod tests;
 mod witness;
@@ -18,6 +19,7 @@ use hob_store::repair::{self, KeyType};
 use hob_store::{Key, Store, Text, Value, cmd};
 use parking_lot::Mutex;
 
+use self::history::MessageHistory;
 use crate::Error;
 use crate::database::users;
 use crate::keys::{Incarnation, Keys, UserId};
@@ -44,6 +46,7 @@ pub(crate) struct Node {
     looking: tokio::sync::Mutex<()>,
     /// Dead nodes that this node has claimed and not yet swept.
     claimed: tokio::sync::Mutex<Vec<members::Dead>>,
+    pub(crate) history: Mutex<MessageHistory>,
 }
 
 #[derive(Debug)]
@@ -127,6 +130,7 @@ impl Node {
             beating: tokio::sync::Mutex::default(),
             looking: tokio::sync::Mutex::default(),
             claimed: tokio::sync::Mutex::default(),
+            history: Mutex::default(),
         }
     }
 
@@ -331,6 +335,15 @@ impl Node {
         let key = self.keys.nodes_load(first_shard());
         let set = cmd("HSET").arg(&key).arg(field.as_str()).arg(text).take();
         Ok(repair::run(&self.store, set, &[(&key, KeyType::Hash)]).await?)
+    }
+
+    /// Adds the messages of all nodes to the history, if it is time.
+    pub(crate) async fn record_history(&self) -> Result<(), Error> {
+        if self.history.lock().is_due(Instant::now()) {
+            let nodes = self.loads().await?;
+            self.history.lock().add(Instant::now(), &nodes);
+        }
+        Ok(())
     }
 
     /// The live nodes and their load.

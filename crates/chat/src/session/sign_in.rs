@@ -66,7 +66,7 @@ impl Session {
             Err(Denial::Disconnected(reason)) => return Err(reason),
             Err(Denial::Failed) => return Err(Disconnect::SERVER_ERROR),
             Err(Denial::Refused(error)) => {
-                self.rejection = Some(Reply::new(id, ReplyResult::Error(error)));
+                self.rejection = Some(Box::new(Reply::new(id, ReplyResult::Error(error))));
                 return Err(Disconnect::PERMISSION_DENIED);
             }
         };
@@ -177,7 +177,7 @@ impl Session {
 
     /// Sent as a reply, because clients then request a new token before they reconnect.
     fn reject_expired(&mut self, id: u32) -> Disconnect {
-        self.rejection = Some(Reply::new(id, ReplyResult::Error(ReplyError::TOKEN_EXPIRED)));
+        self.rejection = Some(Box::new(Reply::new(id, ReplyResult::Error(ReplyError::TOKEN_EXPIRED))));
         Disconnect::EXPIRED
     }
 

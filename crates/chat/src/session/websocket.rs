@@ -84,6 +84,6 @@ mod tests {
     #[test]
     fn idle_connection_reserves_little_memory() {
         let size = future_size(serve);
-        assert!(size <= 3 * 1024, "{size} bytes for each connection");
+        assert!(size <= 1280, "{size} bytes for each connection");
     }
 }

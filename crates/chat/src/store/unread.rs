@@ -13,7 +13,7 @@ use crate::{Error, database};
 static WRITE: Script = Script::with(&[CLOCK], include_str!("unread/write.lua"));
 static INCREMENT: Script = Script::with(&[CLOCK], include_str!("unread/increment.lua"));
 
-/// The most members whose counters one script increments: Redis runs nothing else meanwhile.
+/// The most members whose counters one batch increments: Redis runs nothing else meanwhile.
 const MAX_INCREMENTS: usize = 100;
 
 /// The unread messages of a user in one conversation, as a client gets them.
@@ -122,19 +122,22 @@ impl UnreadCounters {
             Layout::Plain => MAX_INCREMENTS,
             Layout::Tagged => 1,
         };
-        let calls =
-            members.chunks(at_once).map(|members| self.increment_call(conversation, messages, members));
-        let calls = calls.collect::<Result<Vec<Call>, Error>>()?;
         let mut behind = Vec::new();
-        for (members, answer) in members.chunks(at_once).zip(self.store.batch(&calls).await) {
-            let mut reply = Reply::from_redis_value(answer?)
-                .map_err(|error| hob_store::Error::Reply(error.to_string()))?;
-            if reply.word() != "counted" {
-                return Err(reply.unexpected().into());
-            }
-            while reply.left() > 0 {
-                let number: usize = reply.next()?;
-                behind.extend(members.get(number.wrapping_sub(1)).map(|member| &member.user_id));
+        // One batch after the other: Redis runs all calls of a pipeline before it serves another client.
+        for batch in members.chunks(MAX_INCREMENTS) {
+            let calls =
+                batch.chunks(at_once).map(|members| self.increment_call(conversation, messages, members));
+            let calls = calls.collect::<Result<Vec<Call>, Error>>()?;
+            for (members, answer) in batch.chunks(at_once).zip(self.store.batch(&calls).await) {
+                let mut reply = Reply::from_redis_value(answer?)
+                    .map_err(|error| hob_store::Error::Reply(error.to_string()))?;
+                if reply.word() != "counted" {
+                    return Err(reply.unexpected().into());
+                }
+                while reply.left() > 0 {
+                    let number: usize = reply.next()?;
+                    behind.extend(members.get(number.wrapping_sub(1)).map(|member| &member.user_id));
+                }
             }
         }
         Ok(behind)

@@ -182,19 +182,17 @@ async fn offline_notices(
         offline.extend(presences.into_iter().map(|presence| (presence.user_id, !presence.online)));
         participants.insert(conversation, members);
     }
+    let senders = created.values().map(|message| &message.sender_id);
+    let blocked = blocks::involving(&chat.inner.database, senders).await?;
     let mut new = Vec::new();
     for (number, message) in created {
         let Some(members) = participants.get(&message.conversation_id) else { continue };
         let sender = &message.sender_id;
-        let hidden = blocks::involving(&chat.inner.database, &[sender]).await?;
-        let is_hidden = |user: &UserId| {
-            hidden.contains(&(user.clone(), sender.clone()))
-                || hidden.contains(&(sender.clone(), user.clone()))
-        };
         // Who is not a member any more is not in `offline`.
         let at = members.at(message.sequence);
-        let misses =
-            |user: &&UserId| *user != sender && offline.get(*user) == Some(&true) && !is_hidden(user);
+        let misses = |user: &&UserId| {
+            *user != sender && offline.get(*user) == Some(&true) && !blocked.contains(user, sender)
+        };
         let users: Vec<UserId> = at.iter().filter(misses).cloned().collect();
         for (index, users) in users.chunks(MAX_MEMBERS).enumerate() {
             let notice = Notice::Offline { message: MessageRef::from(message), user_ids: users.to_vec() };

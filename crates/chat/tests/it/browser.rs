@@ -59,6 +59,28 @@ async fn two_windows_chat_with_each_other() {
     anna.close().await.unwrap();
 }
 
+/// Holds the messages back that a page loads, until `release` is called.
+const HOLD_MESSAGES: &str = r#"
+    const released = new Promise((resolve) => (window.release = resolve));
+    const { rpc, newSubscription } = Centrifuge.prototype;
+    Centrifuge.prototype.rpc = async function (method, data) {
+      const reply = await rpc.call(this, method, data);
+      if (method !== "messages") return reply;
+      window.held = true;
+      await released;
+      return reply;
+    };
+    Centrifuge.prototype.newSubscription = function (...options) {
+      const subscription = newSubscription.apply(this, options);
+      subscription.on("publication", ({ data }) => (window.arrived ||= data.type === "message"));
+      return subscription;
+    };
+"#;
+
+async fn is_true(window: &hob_testkit::fantoccini::Client, script: &str) -> bool {
+    window.execute(script, Vec::new()).await.is_ok_and(|value| value == true)
+}
+
 /// The page in `examples/chat`, with its back end and the JavaScript SDK.
 #[tokio::test(flavor = "multi_thread")]
 async fn example_page_chats() {
@@ -105,6 +127,17 @@ async fn example_page_chats() {
     wait_for_text(&carl, "#messages", "anna: !").await;
     wait_for_text(&carl, "#messages button", "👍 1").await;
     wait_for_text(&anna, "#online", "anna, bert, carl").await;
+    // A message that arrives after the server has read the messages, and before its reply.
+    carl.goto(&site).await.unwrap();
+    carl.execute(HOLD_MESSAGES, Vec::new()).await.unwrap();
+    fill(&carl, "#join input", "carl\u{e007}").await;
+    wait_for("the messages to be held back", LIMIT, async || is_true(&carl, "return window.held").await)
+        .await;
+    fill(&anna, "#send input", "In between\u{e007}").await;
+    wait_for("the message to arrive", LIMIT, async || is_true(&carl, "return window.arrived").await).await;
+    carl.execute("release()", Vec::new()).await.unwrap();
+    wait_for_text(&carl, "#messages", "anna: In between").await;
+    wait_for_text(&carl, "#messages", "anna: !").await;
     for window in [anna, bert, carl] {
         window.close().await.unwrap();
     }

@@ -10,11 +10,18 @@ use hob_web::Service as _;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::harness::{NEEDS, config, conversation, done, keys, message, room, say, start, user};
+use crate::harness::{
+    NEEDS, config, conversation, done, keys, message, room, say, start, start_relay, start_without_relay,
+    user,
+};
+
+/// The next deletion begins soon.
+fn soon() -> Config {
+    Config { expiry_interval: Period::from_millis(20), ..config() }
+}
 
 async fn app(context: &TestContext) -> (Chat, TestApp) {
-    let soon = Config { expiry_interval: Period::from_millis(20), ..config() };
-    let chat = start(context.context(), soon).await;
+    let chat = start(context.context(), soon()).await;
     let app = TestApp::start(context.context(), chat.routes()).await;
     (chat, app)
 }
@@ -144,6 +151,24 @@ every_service! {
         assert_eq!(chat.unread(&user("anna")).await.unwrap().1, 0);
         say(&chat, &conversation("r"), "bert", "hello").await;
         wait_for("the new count", LIMIT, async || chat.unread(&user("anna")).await.unwrap().1 == 1).await;
+    }
+
+    /// The relay had read a count before the user was deleted, and wrote it afterwards. The event that deletes it comes together
+    /// with one to recount all members.
+    async fn late_counts_of_a_deleted_user_are_deleted(context: TestContext) {
+        let chat = start_without_relay(context.context(), soon()).await;
+        let app = TestApp::start(context.context(), chat.routes()).await;
+        leave_traces(&chat).await;
+        assert_eq!(app.delete("/api/v1/chat/users/anna?messages=delete").await.status, 202);
+        deleted(&app, "anna").await;
+        let (keys, anna) = (keys(&context), user("anna"));
+        let held = cmd("HSET").arg(keys.unread_held(&anna)).arg("total").arg(0).arg("r").arg("9:0:9:0").take();
+        let total = cmd("SET").arg(keys.unread_total(&anna)).arg(0).take();
+        for late in [held, total] {
+            context.test_store().as_outsider(late).await;
+        }
+        start_relay(context.context(), &chat);
+        assert_no_trace(&context, "anna").await;
     }
 
     async fn messages_of_a_deleted_user_can_stay(context: TestContext) {

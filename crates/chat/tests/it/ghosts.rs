@@ -13,7 +13,7 @@ use crate::client::Client;
 use crate::harness::{NEEDS, config, keys, open, short_lease, start, user, wait_for_heartbeats};
 
 /// Two leases, and a page of each master of a Cluster.
-const PATROL_LIMIT: std::time::Duration = LIMIT.saturating_mul(2);
+const CHECK_LIMIT: std::time::Duration = LIMIT.saturating_mul(2);
 
 /// Writes that a user has a socket on a node, as Redis has it after it has gone back to older data.
 async fn write_socket(context: &TestContext, who: &UserId, owner: &str) {
@@ -29,7 +29,7 @@ async fn write_socket(context: &TestContext, who: &UserId, owner: &str) {
 }
 
 async fn wait_until_offline(chat: &Chat, who: &UserId) {
-    wait_for(format_args!("{who} to be offline"), PATROL_LIMIT, async || {
+    wait_for(format_args!("{who} to be offline"), CHECK_LIMIT, async || {
         chat.is_user_online(who).await.is_ok_and(|online| !online)
             && chat.sockets(who).await.is_ok_and(|sockets| sockets.is_empty())
     })
@@ -134,7 +134,7 @@ fn connected_user_is_online_after_an_eviction() {
             context.test_store().as_outsider(cmd("DEL").arg(key).take()).await;
         }
         for name in names {
-            wait_for(&format!("{name} to be online again"), PATROL_LIMIT, async || {
+            wait_for(&format!("{name} to be online again"), CHECK_LIMIT, async || {
                 redis.evict_keys();
                 is_online(name).await
             })

@@ -33,10 +33,14 @@ pub(crate) fn short_lease() -> Config {
     Config { node_lease: Period::from_millis(1_800), ..config() }
 }
 
-/// Starts a chat, and waits until it receives presence events.
+/// Starts a chat with a relay, and waits until it receives presence events.
 pub(crate) async fn start(context: &ServiceContext, config: Config) -> Chat {
-    let chat = Chat::open(context, Live::fixed(config)).await.unwrap();
-    chat.start(&hob_web::Changes::detached(context));
+    let chat = start_without_relay(context, config).await;
+    start_relay(context, &chat);
+    chat
+}
+
+pub(crate) fn start_relay(context: &ServiceContext, chat: &Chat) {
     let (relaying, database) = (chat.clone(), context.database.clone());
     context.tasks.spawn("relay", move |task| {
         let (chat, database) = (relaying.clone(), database.clone());
@@ -51,6 +55,12 @@ pub(crate) async fn start(context: &ServiceContext, config: Config) -> Chat {
                 .await;
         }
     });
+}
+
+/// Starts a chat whose events are not relayed yet, and waits until it receives presence events.
+pub(crate) async fn start_without_relay(context: &ServiceContext, config: Config) -> Chat {
+    let chat = Chat::open(context, Live::fixed(config)).await.unwrap();
+    chat.start(&hob_web::Changes::detached(context));
     let listening = async {
         while !has_listener(context).await {
             tokio::time::sleep(Duration::from_millis(5)).await;

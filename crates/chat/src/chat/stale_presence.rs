@@ -43,13 +43,13 @@ type Suspects = HashMap<(UserId, Incarnation), Instant>;
 
 impl Chat {
     /// Checks all users in Redis, page by page, for ever.
-    pub(super) async fn patrol(self, task: Task) {
+    pub(super) async fn watch_stale_presence(self, task: Task) {
         let (mut pass, mut suspects, mut evictions) = (None, Suspects::new(), Evictions::default());
         while task.pause(INTERVAL).await {
             if let Err(error) = self.look_for_evictions(&mut evictions).await {
                 tracing::debug!(%error, "failed to look for evicted keys, retrying");
             }
-            match self.patrol_page(&mut pass, &mut suspects).await {
+            match self.check_page(&mut pass, &mut suspects).await {
                 Ok(0) => {}
                 Ok(users) => tracing::info!(users, "presence of users without a connection removed"),
                 Err(error) => tracing::debug!(%error, "failed to check the presence of users, retrying"),
@@ -71,7 +71,7 @@ impl Chat {
     }
 
     /// Checks the next page, and the suspects of a lease ago. Returns how many users were corrected.
-    async fn patrol_page(&self, pass: &mut Option<Pass>, suspects: &mut Suspects) -> Result<usize, Error> {
+    async fn check_page(&self, pass: &mut Option<Pass>, suspects: &mut Suspects) -> Result<usize, Error> {
         let Inner { hub, store, keys, .. } = &*self.inner;
         let lease = hub.node.lease();
         let due: Vec<(UserId, Incarnation)> = suspects
