@@ -30,6 +30,8 @@ async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
     let (summary, minutes) = tokio::try_join!(statistics.summary(), statistics.latency(None, 60))?;
     let figure = |label, value| Figure { label, value };
     let p99 = percentile(&merge_minutes(&minutes), 99.0).map_or(f64::NAN, |time| time.as_secs_f64() * 1000.0);
+    // The last minute has not ended.
+    let ended = minutes.len().saturating_sub(1);
     let serving = gateway.address().is_some();
     Ok(Card {
         title: Gateway::TITLE,
@@ -42,7 +44,11 @@ async fn try_card(gateway: &Gateway) -> Result<Card, Error> {
             figure("limited", Quantity::share(summary.limited, summary.total)),
             figure("server errors", Quantity::share(summary.server_errors, summary.accepted)),
         ],
-        spark: minutes.iter().map(|minute| Some(minute.histogram.count() as f64 / 60.0)).collect(),
+        spark: minutes
+            .iter()
+            .take(ended)
+            .map(|minute| Some(minute.histogram.count() as f64 / 60.0))
+            .collect(),
         problems: Vec::new(),
     })
 }

@@ -166,6 +166,11 @@ impl Traffic {
         })
     }
 
+    /// Whether the gateway has never had a request.
+    fn is_unused(&self) -> bool {
+        self.summary.total == 0 && self.matching == 0 && self.query.q.is_empty()
+    }
+
     fn no_traffic(&self) -> Empty {
         match &self.url {
             Some(url) => Empty::new("No requests yet", "Send requests through the gateway. Requests from this host count if the gateway listens on a loopback address or gateway.count_loopback is true.")
@@ -382,9 +387,12 @@ async fn try_rule(gateway: &Gateway, query: &TryQuery) -> Option<(Tone, String)>
     Some(match limiter.peek(&rule, &identity).await {
         Verdict::Decided(decision) => {
             let quota = decision.quota();
-            let reset = Quantity::duration(quota.reset_after);
-            let left =
-                format!("{} of {} requests left; full again in {reset}.", quota.remaining, quota.limit);
+            let left = if quota.remaining >= quota.limit {
+                format!("All {} requests are left.", quota.limit)
+            } else {
+                let reset = Quantity::duration(quota.reset_after);
+                format!("{} of {} requests left; full again in {reset}.", quota.remaining, quota.limit)
+            };
             match quota.remaining {
                 0 => (Tone::Bad, format!("{identity} would be limited now. {left}")),
                 _ => (Tone::Good, format!("{identity} would be allowed now. {left}")),

@@ -23,17 +23,38 @@ async fn endpoints(window: &Client) -> Vec<String> {
     names
 }
 
-async fn start() -> (TestContext, TestInstance, TestApp) {
+async fn unused() -> (TestContext, TestInstance, TestApp) {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(hob_web::Config::default())).unwrap();
     let instance = TestInstance::start_with_changes(&context, RULES, web.changes()).await;
     let app = TestApp::start_with(web, instance.gateway.routes()).await;
+    (context, instance, app)
+}
+
+async fn start() -> (TestContext, TestInstance, TestApp) {
+    let (context, instance, app) = unused().await;
     for (path, status, count) in [("/api/users", 200, 5), ("/slow", 500, 3), ("/about", 200, 4)] {
         for _ in 0..count {
             instance.request(Method::GET, path, status).await;
         }
     }
     (context, instance, app)
+}
+
+/// Without any request, the page says what to do instead of showing empty charts, until there is one.
+#[tokio::test(flavor = "multi_thread")]
+async fn unused_gateway_has_no_empty_charts() {
+    let (_context, instance, app) = unused().await;
+    let browser = Browser::start();
+    let window = browser.open(Window::default()).await;
+    window.goto(&app.url("/gateway")).await.unwrap();
+    wait_for_text(&window, "#traffic", "no upstream configured").await;
+    assert!(window.find(Locator::Css(".chart")).await.is_err());
+    instance.request(Method::GET, "/about", 200).await;
+    wait_for("the endpoint", LIMIT, async || endpoints(&window).await == ["GET /about"]).await;
+    fill(&window, "input[type=search]", "nothing\u{e007}").await;
+    wait_for_text(&window, "#endpoints", "no endpoints match").await;
+    window.close().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
