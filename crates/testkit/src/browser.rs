@@ -16,7 +16,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-pub use self::chrome::{console_errors, set_view};
+pub use self::chrome::{console_errors, reduce_motion, set_view};
 
 use crate::process::Process;
 use crate::process::port::{Port, PortTaken, with_free_ports};

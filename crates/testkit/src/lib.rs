@@ -24,7 +24,9 @@ mod tls;
 mod wait;
 
 pub use browser::readable::assert_readable;
-pub use browser::{Browser, ColorScheme, JavaScript, Window, console_errors, page, screenshot, set_view};
+pub use browser::{
+    Browser, ColorScheme, JavaScript, Window, console_errors, page, reduce_motion, screenshot, set_view,
+};
 pub use budget::budget;
 pub use clients::{node_modules, python, run_schemathesis};
 pub use database::TestDatabase;

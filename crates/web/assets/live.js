@@ -132,6 +132,8 @@ let pause = 1_000;
 let lateTimer = 0;
 
 function topics() {
+  // The address of the answer to a form may show another page, or none.
+  if (document.body.hasAttribute("data-answer")) return [];
   const all = [...document.querySelectorAll("[data-live][id]")].flatMap((element) => element.dataset.live.split(" "));
   return [...new Set(all)].filter(Boolean).sort();
 }
@@ -352,9 +354,23 @@ document.addEventListener("click", async (event) => {
   setTimeout(() => { button.textContent = "Copy"; }, 1_500);
 });
 
-// Keyboard: / searches, ? shows the list, g and a letter open a page.
+// Keyboard: / searches, ? shows the list, g and a letter open a page, Escape closes what is open.
 
 let going = 0;
+let cameFrom = null;
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || event.defaultPrevented) return;
+  const picker = event.target.closest?.(".ranges details[open]");
+  if (picker) {
+    picker.open = false;
+    picker.querySelector("summary").focus();
+  } else if (event.target.matches?.("input[type=search]") && !event.target.value) {
+    // The first Escape empties the field.
+    if (cameFrom?.isConnected && cameFrom !== document.body) cameFrom.focus();
+    else event.target.blur();
+  }
+});
 
 document.addEventListener("keydown", (event) => {
   if (event.altKey || event.ctrlKey || event.metaKey || event.defaultPrevented) return;
@@ -364,6 +380,7 @@ document.addEventListener("keydown", (event) => {
     const field = document.querySelector("input[data-search]") ?? document.querySelector("main input[type=search]");
     if (!field) return;
     event.preventDefault();
+    cameFrom = document.activeElement;
     field.focus();
     field.select();
   } else if (event.key === "?") {
@@ -391,7 +408,11 @@ function letScroll() {
 addEventListener("resize", letScroll);
 document.addEventListener("toggle", letScroll, true);
 
-// On a phone the navigation scrolls sideways: show the active item.
+// On a phone the navigation scrolls sideways: show the active item, and the one with the focus. Browsers do not scroll to an item
+// of which they show a part.
+document.querySelector(".side")?.addEventListener("focusin", (event) => {
+  event.target.scrollIntoView({ block: "nearest", inline: "nearest" });
+});
 const here = document.querySelector(".nav [aria-current]");
 if (here && here.getBoundingClientRect().right > innerWidth) here.scrollIntoView({ block: "nearest", inline: "center" });
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Uri, header};
+use axum::http::{HeaderValue, Method, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use tokio_util::sync::CancellationToken;
@@ -37,7 +37,17 @@ impl NavItem {
 pub struct Console {
     frame: AppContext,
     path: String,
+    kind: PageKind,
     caller: Option<Caller>,
+}
+
+/// Whether a page can be requested again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PageKind {
+    /// The address shows the page.
+    Addressed,
+    /// The answer to a form. Its address may show another page, or none.
+    Answer,
 }
 
 /// A rendered page.
@@ -87,6 +97,8 @@ struct Layout<'a> {
     /// Whether there is a page that searches everything.
     may_search: bool,
     path: &'a str,
+    /// Whether the page is updated while it is open.
+    is_live: bool,
     /// Rendered HTML.
     body: &'a str,
 }
@@ -110,7 +122,9 @@ impl Console {
         let here = here(&nav, &self.path);
         let section = nav.iter().find(|item| item.href == here && here != self.path);
         let section = section.filter(|_| here != "/").map(|item| (item.title, item.href));
-        let crumbs: Vec<(&str, &str)> = section.into_iter().chain(above.iter().copied()).collect();
+        let above = section.into_iter().chain(above.iter().copied());
+        // The answer to a form may be the page of its service.
+        let crumbs: Vec<(&str, &str)> = above.filter(|(name, _)| *name != title).collect();
         let layout = Layout {
             title,
             crumbs: &crumbs,
@@ -122,6 +136,7 @@ impl Console {
             demo: self.frame.0.data == DataKind::Demo,
             may_search: self.frame.0.pages.contains_key("/search") && self.may_open("/search"),
             path: &self.path,
+            is_live: self.kind == PageKind::Addressed,
             body: &body,
         };
         layout.render().map(Page).map_err(Problem::internal)
@@ -201,8 +216,9 @@ impl AppContext {
         &self.0.stopping
     }
 
-    pub(crate) fn console(&self, uri: &Uri, caller: Option<Caller>) -> Console {
-        Console { frame: self.clone(), path: uri.path().to_owned(), caller }
+    pub(crate) fn console(&self, method: &Method, uri: &Uri, caller: Option<Caller>) -> Console {
+        let kind = if method.is_safe() { PageKind::Addressed } else { PageKind::Answer };
+        Console { frame: self.clone(), path: uri.path().to_owned(), kind, caller }
     }
 }
 
@@ -213,7 +229,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Console {
         let Some(frame) = parts.extensions.get::<AppContext>() else {
             return Err(Problem::internal("the route of this page was not registered through `App`"));
         };
-        Ok(frame.console(&parts.uri, parts.extensions.get().cloned()))
+        Ok(frame.console(&parts.method, &parts.uri, parts.extensions.get().cloned()))
     }
 }
 

@@ -47,6 +47,13 @@ pub async fn set_view(client: &Client, width: u32, height: u32, scheme: ColorSch
     }
 }
 
+/// Prefers reduced motion, and the default colour scheme.
+pub async fn reduce_motion(client: &Client) {
+    let features = json!({ "features": [{ "name": "prefers-reduced-motion", "value": "reduce" }] });
+    let command = json!({ "cmd": "Emulation.setEmulatedMedia", "params": features });
+    execute(client, "goog/cdp/execute", command).await;
+}
+
 async fn execute(client: &Client, path: &'static str, parameters: Value) -> Value {
     let answer = client.issue_cmd(ChromeCommand { path, parameters }).await;
     answer.unwrap_or_else(|error| panic!("chromedriver rejected {path}: {error}"))

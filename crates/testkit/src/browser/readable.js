@@ -1,5 +1,5 @@
-// Returns the problems of the page: text whose contrast with its background is below WCAG AA, and elements that
-// overflow the window at the right.
+// Returns the problems of the page: text whose contrast with its background is below WCAG AA, labels that are too small, panels
+// that touch each other, and elements that overflow the window at the right.
 const canvas = document.createElement("canvas");
 canvas.width = canvas.height = 1;
 const pen = canvas.getContext("2d", { willReadFrequently: true });
@@ -53,7 +53,15 @@ while (texts.nextNode()) {
   const size = parseFloat(style.fontSize);
   const large = size >= 24 || (size >= 18.66 && Number(style.fontWeight) >= 700);
   const ratio = contrast(ink, background);
+  if (element.closest("label") && size < 13) problems.push(`the label “${text.slice(0, 40)}” has ${size} px`);
   if (ratio < (large ? 3 : 4.5)) problems.push(`“${text.slice(0, 40)}” has a contrast of ${ratio.toFixed(2)}`);
+}
+const panels = [...document.querySelectorAll(".panel, .card")].filter((panel) => panel.checkVisibility());
+const boxes = panels.map((panel) => panel.getBoundingClientRect());
+for (const [at, box] of boxes.entries()) {
+  const near = (other) => other.left < box.right && other.right > box.left && other.top >= box.bottom && other.top < box.bottom + 8;
+  const below = boxes.findIndex(near);
+  if (below >= 0) problems.push(`#${panels[at].id} and #${panels[below].id} touch each other`);
 }
 const [width, available] = [document.documentElement.scrollWidth, document.documentElement.clientWidth];
 if (width > available) {

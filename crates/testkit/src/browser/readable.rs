@@ -4,7 +4,8 @@ use fantoccini::Client;
 
 const FIND_PROBLEMS: &str = include_str!("readable.js");
 
-/// Panics if the contrast of a text is below WCAG AA, or if the page is wider than its window.
+/// Panics if the contrast of a text is below WCAG AA, a label is too small, panels touch each other, or the page is wider than its
+/// window.
 #[track_caller]
 pub fn assert_readable(client: &Client, what: &str) -> impl Future<Output = ()> {
     let (client, what) = (client.clone(), what.to_owned());

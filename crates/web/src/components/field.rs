@@ -42,6 +42,11 @@ impl Field {
         Self::new(name.into(), label.into(), Entry::Line("text"))
     }
 
+    /// An e-mail address. Phones show a keyboard with `@`.
+    pub fn email(name: impl Into<String>, label: impl Into<String>) -> Self {
+        Self::new(name.into(), label.into(), Entry::Line("email"))
+    }
+
     /// A password field. Its value is never rendered.
     pub fn secret(name: impl Into<String>, label: impl Into<String>) -> Self {
         Self::new(name.into(), label.into(), Entry::Line("password"))

@@ -51,7 +51,7 @@ pub(crate) async fn present_problems(request: Request, next: Next) -> Response {
                 Some(Identity::Caller(caller)) => Some(caller),
                 _ => None,
             };
-            page(&problem, &frame.console(&uri, caller), &method, id)
+            page(&problem, &frame.console(&method, &uri, caller), &method, id)
         }
         _ => None,
     };
