@@ -91,6 +91,25 @@ pub async fn by_id(on: &impl Read, id: &MonitorId) -> Result<Option<Monitor>> {
     on.optional(select.bind(id)).await?.map(Row::monitor).transpose()
 }
 
+/// The names of the monitors that refer to a channel by this name.
+pub(crate) async fn referring_to(on: &impl Read, channel: &str) -> Result<Vec<String>> {
+    // The name as JSON has it, with the characters that LIKE interprets. Others may contain the same text elsewhere.
+    let text = serde_json::Value::from(channel).to_string();
+    let text = text.replace('!', "!!").replace('%', "!%").replace('_', "!_");
+    let select: Query<(String,)> = sql("SELECT spec FROM uptime_monitor WHERE spec LIKE $1 ESCAPE '!'");
+    let mut names = Vec::new();
+    for (spec,) in on.all(select.bind(format!("%{text}%"))).await? {
+        // A monitor that cannot be read does not alert anyone.
+        if let Ok(spec) = serde_json::from_str::<MonitorSpec>(&spec)
+            && spec.channels.iter().any(|name| name == channel)
+        {
+            names.push(spec.name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 pub async fn by_token(on: &impl Read, token: &Secret) -> Result<Option<Monitor>> {
     let Some(start) = lookup_part(token.reveal()) else { return Ok(None) };
     let select: Query<Row> = sql("SELECT id, generation, spec, token, created_at FROM uptime_monitor

@@ -6,10 +6,10 @@ use askama::Template;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use hob_web::components::{Badge, Empty, Field, Pager, RelativeTime, Tone};
+use hob_web::components::{Badge, Empty, Pager, RelativeTime, Tone};
 use hob_web::{AuditDetail, Audited, Console, Form, Page, Paging, Path, Problem, Query, Routes};
 
-use self::form::ChannelForm;
+use self::form::{ChannelForm, FormPart};
 
 use super::{MAY_WRITE, READ, WRITE};
 use crate::database::{channels, deliveries};
@@ -24,9 +24,14 @@ pub(crate) fn routes() -> Routes<Alerts> {
         .page(READ, "/uptime/channels", list)
         .action(WRITE, Audited::As("uptime.channel.add"), "/uptime/channels", add)
         .page(READ, "/uptime/channels/{id}", show)
+        .page(WRITE, "/uptime/channels/{id}/edit", filled)
+        .action(WRITE, Audited::As("uptime.channel.edit"), "/uptime/channels/{id}/edit", edit)
         .action(WRITE, Audited::As("uptime.channel.test"), "/uptime/channels/{id}/test", test)
         .action(WRITE, Audited::As("uptime.channel.remove"), "/uptime/channels/{id}/delete", remove)
 }
+
+/// Where the form that adds a channel is sent. The page then shows the form.
+const ADD: &str = "/uptime/channels#add";
 
 #[derive(Template)]
 #[template(path = "uptime/channels.html")]
@@ -34,11 +39,14 @@ struct ChannelsPage {
     here: &'static str,
     channels: Vec<ChannelRow>,
     empty: Empty,
-    kind: ChannelKind,
-    fields: Vec<Field>,
-    /// The form has entered data that is not saved.
-    is_draft: bool,
+    form: FormPart,
     may_write: bool,
+}
+
+#[derive(Template)]
+#[template(path = "uptime/channel_edit.html")]
+struct EditPage {
+    form: FormPart,
 }
 
 struct ChannelRow {
@@ -73,7 +81,8 @@ struct AttemptRow {
 }
 
 async fn list(console: Console, State(alerts): State<Alerts>) -> Result<Page, Problem> {
-    let body = ChannelsPage::load(&alerts, &console, &ChannelForm::blank(), &[]).await?;
+    let form = ChannelForm::blank().part(ADD.to_owned(), "Add", &[]);
+    let body = ChannelsPage::load(&alerts, &console, form).await?;
     console.page("Channels", &body)
 }
 
@@ -108,26 +117,74 @@ async fn add(
     State(alerts): State<Alerts>,
     Form(mut form): Form<ChannelForm>,
 ) -> Result<Response, Problem> {
-    let (status, errors) = match form.show.take() {
-        Some(kind) => {
-            form.kind = kind;
-            (StatusCode::OK, Vec::new())
-        }
-        None => match channel::add(&alerts.context, &form.spec()).await? {
-            SaveOutcome::Invalid(errors) => (StatusCode::UNPROCESSABLE_ENTITY, errors),
-            SaveOutcome::NameTaken => {
-                (StatusCode::CONFLICT, vec![FieldError::new("name", "another channel has this name")])
-            }
-            done => {
+    let (status, errors) = if form.shows_another_kind() {
+        (StatusCode::OK, Vec::new())
+    } else {
+        match refused(channel::add(&alerts.context, &form.spec()).await?) {
+            Ok(refused) => refused,
+            Err(done) => {
                 let added = view(done)?;
                 let to = Redirect::to(&format!("/uptime/channels/{}", added.id));
                 return Ok((AuditDetail::Of(added.id.to_string()), to).into_response());
             }
-        },
+        }
     };
-    let mut body = ChannelsPage::load(&alerts, &console, &form, &errors).await?;
-    body.is_draft = true;
+    let form = form.draft(ADD.to_owned(), "Add", &errors);
+    let body = ChannelsPage::load(&alerts, &console, form).await?;
     Ok((status, console.page("Channels", &body)?).into_response())
+}
+
+/// The form with the values of a channel.
+async fn filled(
+    console: Console,
+    State(alerts): State<Alerts>,
+    Path(id): Path<ChannelId>,
+) -> Result<Page, Problem> {
+    let channel = channels::by_id(alerts.database(), &id).await?.ok_or_else(unknown)?;
+    let name = channel.spec.name.clone();
+    let form = ChannelForm::of(channel.spec).part(format!("/uptime/channels/{id}/edit"), "Save", &[]);
+    edit_page(&console, &id, &name, form)
+}
+
+/// Saves the channel, or shows the form again, as `add` does.
+async fn edit(
+    console: Console,
+    State(alerts): State<Alerts>,
+    Path(id): Path<ChannelId>,
+    Form(mut form): Form<ChannelForm>,
+) -> Result<Response, Problem> {
+    let channel = channels::by_id(alerts.database(), &id).await?.ok_or_else(unknown)?;
+    let (status, errors) = if form.shows_another_kind() {
+        (StatusCode::OK, Vec::new())
+    } else {
+        match refused(channel::edit(&alerts.context, &id, &form.patch()).await?) {
+            Ok(refused) => refused,
+            Err(done) => {
+                view(done)?;
+                return Ok(Redirect::to(&format!("/uptime/channels/{id}")).into_response());
+            }
+        }
+    };
+    let form = form.draft(format!("/uptime/channels/{id}/edit"), "Save", &errors);
+    Ok((status, edit_page(&console, &id, &channel.spec.name, form)?).into_response())
+}
+
+fn edit_page(console: &Console, id: &ChannelId, name: &str, form: FormPart) -> Result<Page, Problem> {
+    let own = format!("/uptime/channels/{id}");
+    console.page_below(&[("Channels", "/uptime/channels"), (name, &own)], "Edit", &EditPage { form })
+}
+
+/// The status and the errors of a form that is shown again, or the outcome of one that is not.
+fn refused(outcome: SaveOutcome) -> Result<(StatusCode, Vec<FieldError>), SaveOutcome> {
+    let name = |message: String| vec![FieldError::new("name", message)];
+    match outcome {
+        SaveOutcome::Invalid(errors) => Ok((StatusCode::UNPROCESSABLE_ENTITY, errors)),
+        SaveOutcome::NameTaken => {
+            Ok((StatusCode::CONFLICT, name("another channel has this name".to_owned())))
+        }
+        SaveOutcome::NameInUse(monitors) => Ok((StatusCode::CONFLICT, name(channel::name_in_use(&monitors)))),
+        outcome => Err(outcome),
+    }
 }
 
 /// The page then shows the delivery.
@@ -144,12 +201,7 @@ async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Resu
 }
 
 impl ChannelsPage {
-    async fn load(
-        alerts: &Alerts,
-        console: &Console,
-        form: &ChannelForm,
-        errors: &[FieldError],
-    ) -> Result<Self, Problem> {
+    async fn load(alerts: &Alerts, console: &Console, form: FormPart) -> Result<Self, Problem> {
         let channels = channels::all(alerts.database()).await?;
         Ok(Self {
             here: "channels",
@@ -158,9 +210,7 @@ impl ChannelsPage {
                 "No channels yet",
                 "Add one, and select it in the monitors that should alert it.",
             ),
-            kind: form.kind,
-            fields: form.fields(errors),
-            is_draft: false,
+            form,
             may_write: console.may(&MAY_WRITE),
         })
     }

@@ -63,6 +63,8 @@ struct ShownResult {
     error: String,
 }
 
+/// The most results in the table.
+const MAX_RESULTS: u16 = 10;
 /// The ranges that the page offers.
 const RANGES: &[Span] = &[Span::Hour, Span::Day, Span::Week, Span::Month, Span::Quarter];
 
@@ -79,7 +81,7 @@ pub(super) async fn show(
     let between = i64::try_from(range.from_ms).unwrap_or(0)..i64::try_from(range.to_ms).unwrap_or(i64::MAX);
     let points = history::points_between(database, &monitor.id, between, UnixMs::now()).await?;
     let downtime = history::availability(database, std::slice::from_ref(&monitor.id), UnixMs::now()).await?;
-    let results = results::latest(database, &monitor.id, 20).await?;
+    let results = results::latest(database, &monitor.id, MAX_RESULTS).await?;
     let incidents = downtime.incidents(&monitor.id).iter().take(20);
     let body = Detail {
         topic: topic(&monitor.id),

@@ -98,7 +98,7 @@ async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
     found.map(|channel| Json(channel.into())).ok_or_else(unknown)
 }
 
-/// Changes a channel. Omitted fields keep their values.
+/// Changes a channel. Omitted fields keep their values. The name stays while monitors refer to it.
 #[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
     request_body = ChannelPatch, responses((status = 200, body = ChannelView)))]
 async fn edit(
@@ -151,6 +151,10 @@ pub(crate) fn view(written: SaveOutcome) -> Result<ChannelView, Problem> {
         SaveOutcome::Saved(channel) => Ok((*channel).into()),
         SaveOutcome::Invalid(errors) => Err(invalid(errors)),
         SaveOutcome::NameTaken => Err(Problem::conflict("Another channel has this name.")),
+        SaveOutcome::NameInUse(monitors) => Err(Problem::conflict(format!(
+            "The name cannot be changed: {}.",
+            channel::name_in_use(&monitors)
+        ))),
         SaveOutcome::LimitReached => {
             Err(Problem::conflict(format!("The limit of {MAX_CHANNELS} channels has been reached.")))
         }

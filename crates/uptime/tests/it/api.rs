@@ -146,6 +146,38 @@ async fn monitor_with_an_unknown_channel_or_an_impossible_assertion_is_refused()
     assert_eq!((refused.status.as_u16(), fields(&refused.json())), (422, vec!["channels[1]".to_owned()]));
 }
 
+/// A monitor that refers to a channel by its name would stop alerting it if the channel got another name.
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_keeps_its_name_while_monitors_refer_to_it() {
+    let (_context, service) = service().await;
+    let app = &service.app;
+    let name = "100 %_\"quick\"! \\ Ops";
+    let channel = json!({"name": name, "kind": "webhook", "url": "http://127.0.0.1:1/"});
+    let channel: Value = app.post("/api/v1/uptime/channels", &channel).await.json();
+    let channel_id = channel["id"].as_str().unwrap();
+    let (own, edit) =
+        (format!("/api/v1/uptime/channels/{channel_id}"), format!("/uptime/channels/{channel_id}/edit"));
+    let shop = "/api/v1/uptime/monitors/shop";
+    let with = |channels: Value| json!({"name": "Shop", "kind": "tcp", "target": "127.0.0.1:1", "paused": true, "channels": channels});
+    assert_eq!(app.put(shop, &with(json!([name]))).await.status, 201);
+    // This one has the name of the channel, but refers to it by id.
+    let other = json!({"name": name, "kind": "tcp", "target": "127.0.0.1:1", "paused": true, "channels": [channel_id]});
+    assert_eq!(app.put("/api/v1/uptime/monitors/other", &other).await.status, 201);
+
+    let refused = app.patch(&own, &json!({"name": "Nights"})).await;
+    assert_eq!(refused.status, 409);
+    let refused = refused.text();
+    assert!(refused.contains("refer to the channel by this name: Shop."), "{refused}");
+    let fields = [("name", "Nights"), ("kind", "webhook"), ("url", "http://127.0.0.1:1/")];
+    let refused = app.submit(&edit, &fields).await;
+    assert_eq!(refused.status, 409);
+    assert!(refused.text().contains("refer to the channel by this name: Shop"), "{}", refused.text());
+    assert_eq!(app.patch(&own, &json!({"url": "http://127.0.0.1:2/"})).await.status, 200);
+
+    assert_eq!(app.put(shop, &with(json!([channel_id]))).await.status, 200);
+    assert_eq!(app.patch(&own, &json!({"name": "Nights"})).await.status, 200);
+}
+
 /// The list is cached for a moment, but not over a check that a caller has requested.
 #[tokio::test(flavor = "multi_thread")]
 async fn state_after_a_requested_check_is_that_of_the_check() {

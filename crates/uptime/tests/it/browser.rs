@@ -56,7 +56,7 @@ async fn pages_follow_the_state_of_a_monitor() {
 
 /// U9
 #[tokio::test(flavor = "multi_thread")]
-async fn channel_is_added_and_tested() {
+async fn channel_is_added_tested_and_edited() {
     let context = TestContext::embedded(NEEDS, Layout::Plain).await;
     let (hook, service) = (StatusTarget::start().await, Service::start(&context).await);
     let browser = Browser::start();
@@ -76,6 +76,20 @@ async fn channel_is_added_and_tested() {
     wait_for_text(&client, "#deliveries", "status 500").await;
     client.goto(&service.app.url("/uptime/channels")).await.unwrap();
     wait_for_text(&client, "main", "operations").await;
+
+    press(&client, "main td a").await;
+    press_labelled(&client, "Edit").await;
+    let name = find(&client, "#field-name").await.prop("value").await.unwrap();
+    assert_eq!(name.as_deref(), Some("Operations"));
+    press_labelled(&client, "E-mail").await;
+    fill(&client, "#field-name", "Nights").await;
+    fill(&client, "#field-to", "nights").await;
+    press_labelled(&client, "Save").await;
+    wait_for_text(&client, "#error-to", "must have 1 to 16 e-mail addresses").await;
+    fill(&client, "#field-to", "nights@example.com").await;
+    press_labelled(&client, "Save").await;
+    wait_for_text(&client, "h1", "nights").await;
+    wait_for_text(&client, "main", "nights@example.com").await;
     client.close().await.unwrap();
 }
 

@@ -4,7 +4,7 @@ use hob_database::outbox::{Event, Relay, Retention};
 use hob_fixtures::{Layout, TestContext};
 use hob_service::{Period, SecretRef};
 use hob_store::cmd;
-use hob_testkit::{LIMIT, TestDatabase, wait_for};
+use hob_testkit::{LIMIT, TestDatabase, repeat_until_ok, wait_for};
 use hob_uptime::Config;
 use hob_uptime::keys::{Client, Keys};
 use http::header;
@@ -242,6 +242,28 @@ async fn badge_and_widget_can_be_embedded() {
     assert!(page.header("content-security-policy").contains("frame-ancestors 'none'"));
 }
 
+/// Requests that arrive while a page is read again do not show the earlier state: the badge and the widget of a site agree.
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_at_the_same_moment_see_the_same_state() {
+    let (_context, service) = service(config()).await;
+    let target = StatusTarget::start().await;
+    let id = incident(&service, &target).await;
+    let mut round = 0;
+    repeat_until_ok(async || {
+        round += 1;
+        let text = format!("Update {round}.");
+        let update = json!({"status": "identified", "text": text});
+        service.app.post(&format!("/api/v1/uptime/incidents/{id}/updates"), &update).await;
+        let read = async || service.app.get("/status").await.text();
+        let (one, two, three) = tokio::join!(read(), read(), read());
+        match [one, two, three].iter().filter(|page| !page.contains(&text)).count() {
+            0 => Ok(()),
+            old => Err(format!("{old} of 3 pages are without {text:?}")),
+        }
+    })
+    .await;
+}
+
 /// A configuration with a mail server, and the folder of its secret.
 fn with_mail(server: &MailServer) -> (tempfile::TempDir, Config) {
     let folder = tempfile::tempdir().unwrap();
@@ -261,6 +283,18 @@ async fn wait_for_email(server: &MailServer, words: &str) -> Email {
 /// The text without the soft line breaks of quoted-printable.
 fn plain(text: &str) -> String {
     text.replace("=\n", "").replace("=3D", "=")
+}
+
+/// Whether the e-mail has a `Message-ID` as RFC 5322 allows it: two lists of words with dots in between.
+fn has_valid_message_id(email: &Email) -> bool {
+    let id = email.text.lines().find_map(|line| line.strip_prefix("Message-ID: <")?.strip_suffix('>'));
+    let is_valid = |part: &str| {
+        part.split('.').all(|word| {
+            !word.is_empty()
+                && word.chars().all(|c| c.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(c))
+        })
+    };
+    id.and_then(|id| id.split_once('@')).is_some_and(|(local, domain)| is_valid(local) && is_valid(domain))
 }
 
 /// The path and query of the first link with this action.
@@ -319,6 +353,7 @@ async fn subscribers_receive_email(context: TestContext) {
     let window = json!({"title": "Move", "starts_at_ms": now_ms + 60_000, "ends_at_ms": now_ms + 120_000});
     service.app.post("/api/v1/uptime/maintenance", &window).await;
     assert_eq!(server.emails().len(), 4, "{:?}", server.emails());
+    assert!(server.emails().iter().all(has_valid_message_id), "{:?}", server.emails());
     assert!(service.app.get("/status").await.text().contains("Move"));
 }
 
@@ -381,6 +416,8 @@ async fn page_stays_while_the_database_is_away() {
         if text.contains("This page is 1 min old.") { Ok(()) } else { Err(text) }
     })
     .await;
+    let widget = service.app.get("/status/default/widget").await.text();
+    assert!(widget.contains("This page is 1 min old."), "{widget}");
     assert_eq!(service.app.get("/status/second").await.status, 401, "the password stays, too");
     postgres.restart();
     wait_for("a new page", LIMIT, async || !service.app.get("/status").await.text().contains("This page is"))

@@ -14,7 +14,7 @@ use crate::monitor::check::FieldError;
 use crate::monitor::secrets;
 use crate::status::Slug;
 
-use crate::database::channels;
+use crate::database::{channels, monitors};
 use crate::error::{Error, Result as UptimeResult};
 
 const MAX_NAME_BYTES: usize = 64;
@@ -117,6 +117,8 @@ pub enum SaveOutcome {
     Saved(Box<Channel>),
     Invalid(Vec<FieldError>),
     NameTaken,
+    /// These monitors refer to the channel by its name, which therefore cannot be changed.
+    NameInUse(Vec<String>),
     LimitReached,
     NotFound,
 }
@@ -225,6 +227,7 @@ pub async fn edit(
 ) -> UptimeResult<SaveOutcome> {
     let edited = context.database.write(|tx| async move {
         let Some(channel) = channels::by_id(&tx, id).await? else { return Ok(SaveOutcome::NotFound) };
+        let name = channel.spec.name.clone();
         let spec = channel.spec.patched(patch.clone());
         // An unchanged target may be saved even if its secret has been withdrawn: it is refused when it is used.
         let permitted = |target: ChannelTarget| match target == channel.target {
@@ -234,10 +237,27 @@ pub async fn edit(
         if let Err(errors) = spec.validate().and_then(permitted) {
             return Ok(SaveOutcome::Invalid(errors));
         }
+        if spec.name != name {
+            let referring = monitors::referring_to(&tx, &name).await?;
+            if !referring.is_empty() {
+                return Ok(SaveOutcome::NameInUse(referring));
+            }
+        }
         channels::update(&tx, id, &spec).await?;
         saved(&tx, id).await
     });
     refuse_taken_name(edited.await)
+}
+
+/// Why a channel keeps its name.
+pub(crate) fn name_in_use(monitors: &[String]) -> String {
+    const SHOWN: usize = 5;
+    let shown = monitors[..monitors.len().min(SHOWN)].join(", ");
+    let rest = match monitors.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("monitors refer to the channel by this name: {shown}{rest}")
 }
 
 async fn saved(on: &impl Read, id: &ChannelId) -> UptimeResult<SaveOutcome> {

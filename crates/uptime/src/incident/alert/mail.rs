@@ -85,12 +85,20 @@ fn builder(
         })?;
     let subject: String = subject.chars().filter(|c| !c.is_control()).collect();
     // The same for every attempt, so that mail clients show the message once.
-    let id = format!("<{}@{}>", claimed.id, from.email.domain());
+    let id = message_id(&claimed.id, from.email.domain());
     let mut builder = Message::builder().from(from).subject(subject).message_id(Some(id));
     for recipient in to {
         builder = builder.to(recipient.clone());
     }
     Ok(builder)
+}
+
+/// The `Message-ID` of a delivery. Mail servers may reject characters that RFC 5322 does not allow, such as the colon of a status
+/// page's deliveries.
+fn message_id(delivery: &str, domain: &str) -> String {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    let local: String = delivery.chars().map(|c| if is_allowed(c) { c } else { '-' }).collect();
+    format!("<{local}@{domain}>")
 }
 
 /// The transport to the server. Its certificate must be signed by a public authority or a configured one.

@@ -1,10 +1,11 @@
-//! The form that adds a channel. It shows the fields of one kind of channel; the buttons of the kinds submit it, so that it works
-//! without scripts and nothing that was entered is lost.
+//! The form that adds and edits channels. It shows the fields of one kind of channel; the buttons of the kinds submit it, so that
+//! it works without scripts and nothing that was entered is lost.
 
+use askama::Template;
 use hob_web::components::Field;
 use serde::Deserialize;
 
-use crate::incident::alert::channel::{ChannelKind, ChannelSpec};
+use crate::incident::alert::channel::{ChannelKind, ChannelPatch, ChannelSpec};
 use crate::monitor::check::FieldError;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -19,12 +20,26 @@ pub(super) struct ChannelForm {
     /// Separated by commas.
     #[serde(default)]
     to: String,
-    /// The kind whose button was pressed; `None` to add the channel.
+    /// The kind whose button was pressed; `None` to save the channel.
     pub(super) show: Option<ChannelKind>,
 }
 
+/// The form, in a page.
+#[derive(Template)]
+#[template(path = "uptime/channel_form.html")]
+pub(super) struct FormPart {
+    /// Where it is sent.
+    action: String,
+    /// The label of the button that saves.
+    save: &'static str,
+    kind: ChannelKind,
+    fields: Vec<Field>,
+    /// It has entered data that is not saved.
+    is_draft: bool,
+}
+
 impl ChannelForm {
-    pub(super) const KINDS: [(ChannelKind, &str); 4] = [
+    const KINDS: [(ChannelKind, &str); 4] = [
         (ChannelKind::Webhook, "Webhook"),
         (ChannelKind::Slack, "Slack"),
         (ChannelKind::Discord, "Discord"),
@@ -42,6 +57,40 @@ impl ChannelForm {
         }
     }
 
+    /// The form of an existing channel.
+    pub(super) fn of(spec: ChannelSpec) -> Self {
+        let ChannelSpec { name, kind, url, secret, to } = spec;
+        Self { name, kind, url, secret, to: to.join(", "), show: None }
+    }
+
+    /// Takes the kind whose button was pressed. Returns whether one was.
+    pub(super) fn shows_another_kind(&mut self) -> bool {
+        let shown = self.show.take();
+        self.kind = shown.unwrap_or(self.kind);
+        shown.is_some()
+    }
+
+    pub(super) fn part(&self, action: String, save: &'static str, errors: &[FieldError]) -> FormPart {
+        FormPart { action, save, kind: self.kind, fields: self.fields(errors), is_draft: false }
+    }
+
+    /// The form with what was entered.
+    pub(super) fn draft(&self, action: String, save: &'static str, errors: &[FieldError]) -> FormPart {
+        FormPart { is_draft: true, ..self.part(action, save, errors) }
+    }
+
+    /// The changes that make a channel what the form describes.
+    pub(super) fn patch(&self) -> ChannelPatch {
+        let ChannelSpec { name, kind, url, secret, to } = self.spec();
+        ChannelPatch {
+            name: Some(name),
+            kind: Some(kind),
+            url: Some(url),
+            secret: Some(secret),
+            to: Some(to),
+        }
+    }
+
     /// The channel that the form describes.
     pub(super) fn spec(&self) -> ChannelSpec {
         let to = self.to.split(',').map(str::trim).filter(|address| !address.is_empty());
@@ -55,7 +104,7 @@ impl ChannelForm {
     }
 
     /// The fields of the kind, with their errors.
-    pub(super) fn fields(&self, errors: &[FieldError]) -> Vec<Field> {
+    fn fields(&self, errors: &[FieldError]) -> Vec<Field> {
         let error =
             |name: &str| errors.iter().find(|error| error.field == name).map(|error| error.message.clone());
         let secret = |label: &str| {

@@ -29,6 +29,7 @@ struct Widget<'a> {
     page: String,
     tone: Tone,
     banner: &'static str,
+    old: Option<String>,
     /// Systems that are not up.
     affected: Vec<(String, Badge)>,
     words: &'a Words,
@@ -73,6 +74,7 @@ pub(super) async fn widget(
         page: base.join(&status.page.path()),
         tone,
         banner,
+        old: status.old(&reader),
         affected: affected
             .map(|monitor| (monitor.spec.name.clone(), status.state(monitor).view(words)))
             .collect(),

@@ -83,12 +83,24 @@ pub(super) async fn current(uptime: &Uptime, slug: &Slug) -> Result<Arc<PublicSt
         let _one_at_a_time = cache.reading.lock().await;
         return read_page(uptime, slug).await?.ok_or_else(|| Problem::not_found("status page"));
     };
-    if copy.read_at.elapsed() < MAX_AGE || copy.tried_at.elapsed() < RETRY_AFTER {
+    if copy.is_current() {
         return Ok(copy.status);
     }
-    // Another request reads it.
-    let Ok(_one_at_a_time) = cache.reading.try_lock() else { return Ok(copy.status) };
-    match tokio::time::timeout(PATIENCE, read_page(uptime, slug)).await {
+    let read = async {
+        let _one_at_a_time = match cache.reading.try_lock() {
+            Ok(lock) => lock,
+            // The last attempt failed, and another request makes the next one.
+            Err(_) if copy.tried_at > copy.read_at => return Ok(Some(Arc::clone(&copy.status))),
+            // Otherwise readers at the same moment would see different states.
+            Err(_) => cache.reading.lock().await,
+        };
+        let current = cache.copies.lock().get(slug).filter(|copy| copy.is_current()).cloned();
+        match current {
+            Some(copy) => Ok(Some(copy.status)),
+            None => read_page(uptime, slug).await,
+        }
+    };
+    match tokio::time::timeout(PATIENCE, read).await {
         Ok(Ok(Some(status))) => Ok(status),
         Ok(Ok(None)) => Err(Problem::not_found("status page")),
         Ok(Err(error)) => {
@@ -96,6 +108,13 @@ pub(super) async fn current(uptime: &Uptime, slug: &Slug) -> Result<Arc<PublicSt
             Ok(cache.keep(slug, copy))
         }
         Err(_) => Ok(cache.keep(slug, copy)),
+    }
+}
+
+impl Copy {
+    /// Whether it is new enough, or cannot be replaced at the moment.
+    fn is_current(&self) -> bool {
+        self.read_at.elapsed() < MAX_AGE || self.tried_at.elapsed() < RETRY_AFTER
     }
 }
 

@@ -150,6 +150,12 @@ impl PublicState {
 }
 
 impl PublicStatus {
+    /// How old the copy is, if readers should know.
+    pub(super) fn old(&self, reader: &Reader) -> Option<String> {
+        let age_ms = UnixMs::now().0 - self.now.0;
+        (age_ms > OLD_MS).then(|| reader.language.duration(age_ms))
+    }
+
     /// A page as HTML. Pages without news of their own are rendered once.
     pub(super) fn html(
         &self,
@@ -158,8 +164,7 @@ impl PublicStatus {
         notice: &str,
         has_mail: bool,
     ) -> Result<String, Problem> {
-        let age_ms = UnixMs::now().0 - self.now.0;
-        let old = (age_ms > OLD_MS).then(|| reader.language.duration(age_ms));
+        let old = self.old(reader);
         let key = (reader.language, reader.zone.name.clone(), page, has_mail);
         let is_plain = old.is_none() && notice.is_empty();
         if is_plain && let Some(html) = self.rendered.lock().get(&key) {
@@ -185,7 +190,7 @@ impl PublicStatus {
         let (tone, banner) = self.overall(words);
         let email = || {
             let error = (notice == "email").then_some(words.not_an_email);
-            let field = Field::text("email", words.email).required().max_length(254);
+            let field = Field::email("email", words.email).required().max_length(254);
             field.autocomplete("email").hint(words.subscribe_hint).error(error)
         };
         StatusHtml {

@@ -103,8 +103,16 @@ async fn channel_is_added_and_tested_in_the_console() {
     let page = String::from_utf8_lossy(&page.body);
     assert!(page.contains("delivered") && page.contains("status 200") && page.contains("unsigned"), "{page}");
     assert!(!page.contains("Ops <b>"), "{page}");
+    let edit = format!("{own}/edit");
+    assert_eq!(app.submit(&edit, &[("name", "Ops"), ("kind", "webhook"), ("url", "no")]).await.status, 422);
+    let url = target.url("/other");
+    assert_eq!(app.submit(&edit, &[("name", "Ops"), ("kind", "webhook"), ("url", &url)]).await.status, 303);
+    let page = app.get(&own).await;
+    assert!(String::from_utf8_lossy(&page.body).contains(&url));
     assert_eq!(app.submit(&format!("{own}/delete"), &[]).await.status, 303);
     assert_eq!(app.get(&own).await.status, 404);
+    assert_eq!(app.get(&edit).await.status, 404);
+    assert_eq!(app.submit(&edit, &[("name", "Ops"), ("kind", "webhook"), ("url", &url)]).await.status, 404);
     let refused = app.submit("/uptime/channels", &[("name", "a"), ("kind", "email")]).await;
     assert_eq!(refused.status, 422);
 }
