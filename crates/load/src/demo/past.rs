@@ -76,13 +76,13 @@ pub(super) async fn write(load: &Load, plan_id: PlanId, plan: &Plan, run_type: u
             ended_at: started_at.plus(Duration::from_secs(seconds)),
         };
         let (json, figures) = (serde_json::to_string(&report)?, report.figures());
-        let runner = RunnerId { run: id.clone(), epoch: 1, number: 1, node: run.node.to_owned() };
+        let runner = RunnerId { run: id.clone(), epoch: 1, number: 0, node: run.node.to_owned() };
         let (run, runner, json) = (&run, &runner, json.as_str());
         let work = |tx: Transaction| async move {
             if !past::insert(&tx, run).await? {
                 return Ok(());
             }
-            runners::insert(&tx, run.id, 1, 1, run.node, run.ended_at).await?;
+            runners::insert(&tx, run.id, 1, 0, run.node, run.ended_at).await?;
             runners::update(&tx, runner, RunnerState::Done, "", run.ended_at).await?;
             runs::insert_report(&tx, run.id, json, Some(figures)).await
         };

@@ -28,7 +28,7 @@ pub(super) struct LogQuery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Lines {
-    /// Lines with the same level and message are one row.
+    /// Lines with the same level and message, for any user, are one row.
     #[default]
     Folded,
     Each,
@@ -67,6 +67,7 @@ pub(super) struct LogPage {
 
 /// Lines with the same level and message, or one line.
 pub(super) struct LogRow {
+    pub(super) message: String,
     pub(super) newest: LogLine,
     pub(super) oldest_ms: i64,
     pub(super) count: usize,
@@ -181,17 +182,30 @@ fn fold(lines: Vec<LogLine>, how: Lines) -> Vec<LogRow> {
     let mut rows: Vec<LogRow> = Vec::new();
     let mut known: HashMap<(LogLevel, String), usize> = HashMap::new();
     for line in lines {
-        let key = (line.level, line.message.clone());
+        let key = (line.level, without_user(&line));
         let earlier = if how == Lines::Folded { known.get(&key) } else { None };
         if let Some(row) = earlier.and_then(|index| rows.get_mut(*index)) {
             row.count += 1;
             row.oldest_ms = line.timestamp;
+            row.message = key.1;
         } else {
             known.insert(key, rows.len());
-            rows.push(LogRow { oldest_ms: line.timestamp, count: 1, newest: line });
+            rows.push(LogRow {
+                message: line.message.clone(),
+                oldest_ms: line.timestamp,
+                count: 1,
+                newest: line,
+            });
         }
     }
     rows
+}
+
+/// The message without the number of its user: `User 7 connected` becomes `User … connected`.
+fn without_user(line: &LogLine) -> String {
+    let numbered = line.user_id.as_ref().and_then(|_| line.message.strip_prefix("User "));
+    let rest = numbered.map(|text| text.trim_start_matches(|c: char| c.is_ascii_digit()));
+    rest.map_or_else(|| line.message.clone(), |rest| format!("User …{rest}"))
 }
 
 #[cfg(test)]
@@ -219,6 +233,21 @@ mod tests {
         let error = page.rows.iter().find(|row| row.newest.level == LogLevel::Error).unwrap();
         assert_eq!((error.count, error.newest.timestamp, error.oldest_ms), (100, 297, 0));
         assert_eq!((page.rows.len(), page.lines, page.position().as_str()), (50, 300, "Page 1 of 3"));
+    }
+
+    #[test]
+    fn lines_of_different_users_are_folded() {
+        let connected = |user: i64| LogLine {
+            user_id: Some(format!("user_{user:03}")),
+            ..line(user, LogLevel::Info, &format!("User {user} connected successfully"))
+        };
+        let lines = || [connected(12), line(5, LogLevel::Info, "Running"), connected(3)].into_iter();
+        let page = LogPage::new(LogQuery::default(), lines(), "/r");
+        let rows: Vec<_> = page.rows.iter().map(|row| (row.message.as_str(), row.count)).collect();
+        assert_eq!(rows, [("User … connected successfully", 2), ("Running", 1)]);
+        let query = LogQuery { lines: Lines::Each, ..LogQuery::default() };
+        let page = LogPage::new(query, lines(), "/r");
+        assert_eq!(page.rows[2].message, "User 3 connected successfully");
     }
 
     #[test]
