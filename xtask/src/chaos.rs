@@ -13,7 +13,7 @@ const MINUTES: u32 = 5;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How long to run: a round of faults and checks takes about a minute
+    /// How long to run; no round of faults and checks begins after that
     #[arg(long, default_value_t = MINUTES)]
     minutes: u32,
     /// The seed of the faults and the traffic; random if not given
@@ -36,22 +36,48 @@ impl Options {
     }
 }
 
-/// Builds everything in the same way as the tests, and then runs the harness.
+/// How the nodes and the harness are built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Build {
+    /// As for the tests.
+    Debug,
+    /// What is measured must not be the cost of a debug build.
+    Release,
+}
+
+impl Build {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Debug => "target/debug",
+            Self::Release => "target/release",
+        }
+    }
+}
+
+/// Builds the nodes and the harness, and runs it.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut build = cargo();
+    if options.soak {
+        build.args(["build", "--release", "--package", "hob", "--package", "hob-chaos"]);
+        step::run("release build", &mut build)?;
+        return run_harness(options, Build::Release);
+    }
     build.args(["build", "--workspace", "--all-targets"]);
     Lints::find()?.apply(&mut build);
     step::run("build", &mut build)?;
-    if options.soak {
-        step::run("release build", cargo().args(["build", "--release", "--package", "hob"]))?;
-    }
     run_built(options)
 }
 
-/// Runs the harness that is already built.
+/// Runs the harness that was built with the tests.
 pub(crate) fn run_built(options: &Options) -> Result<()> {
-    let mut chaos = Command::new(workspace().join("target/debug/hob-chaos"));
+    run_harness(options, Build::Debug)
+}
+
+fn run_harness(options: &Options, build: Build) -> Result<()> {
+    let folder = workspace().join(build.folder());
+    let mut chaos = Command::new(folder.join("hob-chaos"));
     chaos.current_dir(workspace()).args(["--minutes", &options.minutes.to_string()]);
+    chaos.arg("--hob").arg(folder.join("hob"));
     if let Some(seed) = options.seed {
         chaos.args(["--seed", &seed.to_string()]);
     }
@@ -59,7 +85,7 @@ pub(crate) fn run_built(options: &Options) -> Result<()> {
         chaos.args(["--setup", setup]);
     }
     if options.soak {
-        chaos.args(["--soak", "--hob", "target/release/hob"]);
+        chaos.arg("--soak");
     }
     chaos.args(["--traffic", &options.traffic.to_string()]);
     step::run("chaos", &mut chaos)

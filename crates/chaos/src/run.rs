@@ -32,8 +32,8 @@ const CALM_ROUND: Duration = Duration::from_secs(50);
 pub(crate) async fn run(options: &Options) -> Result<usize> {
     let seed = options.seed.unwrap_or_else(seed_from_clock);
     let setup = options.setup.unwrap_or_else(|| Setup::of_seed(seed));
-    let title = format!("Seed {seed}, {setup:?}, {} rounds", options.minutes);
-    println!("{title}; logs of the nodes are in {}", options.folder.display());
+    let title = format!("Seed {seed}, {setup:?}");
+    println!("{title}, {} minutes; logs of the nodes are in {}", options.minutes, options.folder.display());
     let _ = std::fs::remove_dir_all(&options.folder);
     std::fs::create_dir_all(&options.folder)
         .with_context(|| format!("cannot create {}", options.folder.display()))?;
@@ -54,15 +54,20 @@ pub(crate) async fn run(options: &Options) -> Result<usize> {
     let mut missing = Missing::default();
     let soak = options.soak.then(|| Soak::start(&world, &folder));
     let kinds: &[Kind] = if options.soak { &[] } else { &Kind::ALL };
-    for (number, round) in rounds(seed, options.minutes, kinds).into_iter().enumerate() {
+    let (limit, mut done) = (Duration::from_secs(60 * u64::from(options.minutes)), 0);
+    for round in rounds(seed, kinds) {
+        if world.begun.elapsed() >= limit {
+            break;
+        }
         one_round(&world, &systems, &round, &mut missing).await?;
+        done += 1;
         let counted: Vec<String> = systems.iter().map(|system| headline(system.as_ref())).collect();
         let violations = world.violations.all().len();
         let since = seconds(world.begun.elapsed());
-        println!("{since:>9}  round {} checked: {}, {violations} violations", number + 1, counted.join(", "));
+        println!("{since:>9}  round {done} checked: {}, {violations} violations", counted.join(", "));
     }
     let report = Report {
-        title,
+        title: format!("{title}, {done} rounds"),
         begun: world.begun,
         faults: &world.faults,
         missing: &missing,

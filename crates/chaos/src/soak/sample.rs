@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use crate::world::World;
@@ -21,6 +22,9 @@ pub(super) struct Sample {
     pub(super) at: Duration,
     /// CPU time of the nodes since the last sample, as a share of one core.
     pub(super) cpu: f64,
+    /// The share of the time in which the cores that the run may use were busy, with the servers, the traffic and everything else
+    /// but programs of low priority, which only take what is left.
+    pub(super) cores: f64,
     pub(super) resident_bytes: Vec<u64>,
     pub(super) open_files: u64,
     pub(super) threads: u64,
@@ -39,6 +43,11 @@ pub(super) struct Series {
 
 pub(super) const SERIES: &[Series] = &[
     Series { name: "CPU of all nodes", unit: "% of a core", value: |sample| sample.cpu * 100.0 },
+    Series {
+        name: "CPU of all programs",
+        unit: "% of the cores of the run",
+        value: |sample| sample.cores * 100.0,
+    },
     Series {
         name: "memory of the largest node",
         unit: "MiB",
@@ -61,11 +70,19 @@ pub(super) const SERIES: &[Series] = &[
 pub(super) struct Sampler {
     begun: Instant,
     last: Option<(Instant, f64)>,
+    last_cores: Option<CoreTime>,
+}
+
+/// The time of some cores since the machine was started, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct CoreTime {
+    all: u64,
+    idle: u64,
 }
 
 impl Sampler {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), last: None }
+        Self { begun: Instant::now(), last: None, last_cores: None }
     }
 
     /// `None` if a process or a server did not answer.
@@ -86,6 +103,13 @@ impl Sampler {
             sample.redis_bytes += memory.get::<u64>("used_memory")?;
         }
         sample.rows = rows(&world.postgres.try_psql(ROWS).ok()?);
+        let allowed = allowed_cores(&fs::read_to_string("/proc/self/status").ok()?)?;
+        let cores = core_time(&fs::read_to_string("/proc/stat").ok()?, &allowed)?;
+        if let Some(before) = self.last_cores.replace(cores) {
+            // The time of waiting for the disk is an estimate, which can become smaller.
+            let all = cores.all.saturating_sub(before.all).max(1);
+            sample.cores = 1.0 - cores.idle.saturating_sub(before.idle) as f64 / all as f64;
+        }
         let now = Instant::now();
         if let Some((then, before)) = self.last.replace((now, cpu_seconds)) {
             sample.cpu = (cpu_seconds - before) / now.duration_since(then).as_secs_f64();
@@ -108,6 +132,32 @@ fn cpu(stat: &str) -> Option<f64> {
     Some(f64::from(ticks(11)? + ticks(12)?) / TICKS_PER_SECOND)
 }
 
+/// The cores that a process may use, by its `/proc/PID/status`.
+fn allowed_cores(status: &str) -> Option<Vec<RangeInclusive<usize>>> {
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    };
+    list.trim().split(',').map(range).collect()
+}
+
+/// The time of these cores in `/proc/stat`. Time in which a core waits for the disk or runs programs of low priority is idle, and
+/// the time of guests is contained in another.
+fn core_time(stat: &str, cores: &[RangeInclusive<usize>]) -> Option<CoreTime> {
+    let mut time = CoreTime::default();
+    for line in stat.lines() {
+        let mut fields = line.split_whitespace();
+        let core = fields.next().and_then(|name| name.strip_prefix("cpu")?.parse::<usize>().ok());
+        if core.is_some_and(|core| cores.iter().any(|range| range.contains(&core))) {
+            let ticks = fields.take(8).map(|field| field.parse().ok()).collect::<Option<Vec<u64>>>()?;
+            time.all += ticks.iter().sum::<u64>();
+            time.idle += ticks.get(1)? + ticks.get(3)? + ticks.get(4)?;
+        }
+    }
+    (time.all > 0).then_some(time)
+}
+
 /// Lines of a table and its number of rows, without the empty ones.
 fn rows(lines: &str) -> BTreeMap<String, u64> {
     let counted = lines.lines().filter_map(|line| {
@@ -119,7 +169,7 @@ fn rows(lines: &str) -> BTreeMap<String, u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{cpu, field, rows};
+    use super::{CoreTime, allowed_cores, core_time, cpu, field, rows};
 
     #[test]
     fn proc_is_read() {
@@ -128,6 +178,11 @@ mod tests {
         let stat = "12 (hob (x) y) S 1 2 3 4 5 6 7 8 9 10 150 50 0 0 20 0 7 0 1 2 3";
         assert_eq!(cpu(stat), Some(2.0));
         assert_eq!(cpu("12 (hob"), None);
+        assert_eq!(allowed_cores("Name:\thob\nCpus_allowed_list:\t0,2-3\n"), Some(vec![0..=0, 2..=3]));
+        let stat = "cpu  10 2 20 300 4 0 1 5 90 0\ncpu0 5 1 10 150 2 0 1 2 45 0\ncpu1 5 1 10 150 2 0 0 3 45 0\nintr 7\n";
+        assert_eq!(core_time(stat, &[0..=1]), Some(CoreTime { all: 342, idle: 306 }));
+        assert_eq!(core_time(stat, &[0..=0]), Some(CoreTime { all: 171, idle: 153 }));
+        assert_eq!(core_time(stat, &[4..=5]), None);
     }
 
     #[test]

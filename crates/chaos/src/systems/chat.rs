@@ -3,6 +3,7 @@
 mod client;
 mod ledger;
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,7 @@ use crate::fault::Kind;
 use crate::http::Outcome;
 use crate::seed::Random;
 use crate::system::{System, pause, within};
-use crate::world::World;
+use crate::world::{Redis, World};
 
 const NAME: &str = "chat";
 const ROOMS: usize = 4;
@@ -32,7 +33,9 @@ const VISITORS: usize = 6;
 const OFFLINE_WITHIN: Duration = Duration::from_secs(12);
 /// If a node died and a master lost its data, within three leases.
 const OFFLINE_AFTER_LOSS: Duration = Duration::from_secs(27);
-/// Added to every limit, because the machine may be busy.
+/// Added to the limits of presence, because the machine may be busy.
+const PRESENCE_SLACK: Duration = Duration::from_secs(10);
+/// Added to every other limit.
 const SLACK: Duration = Duration::from_secs(30);
 
 const CONVERSATIONS: &str = "/api/v1/chat/conversations";
@@ -61,6 +64,8 @@ pub(crate) struct Counts {
     visits: AtomicU64,
     reads: AtomicU64,
     presence_checks: AtomicU64,
+    /// The longest time until presence was right on all nodes, after the traffic had stopped and the last fault had ended.
+    longest_presence_ms: AtomicU64,
     unread_checks: AtomicU64,
 }
 
@@ -205,7 +210,8 @@ impl Chat {
     async fn check_presence(&self) {
         let members = self.rooms.iter().flat_map(|room| (0..MEMBERS).map(|member| room.user(member)));
         let users: Vec<String> = members.chain(self.visitors.iter().map(|(user, _)| user.clone())).collect();
-        let limit = SLACK + if self.lost_a_node_and_data() { OFFLINE_AFTER_LOSS } else { OFFLINE_WITHIN };
+        let limit = if self.lost_a_node_and_data() { OFFLINE_AFTER_LOSS } else { OFFLINE_WITHIN };
+        let limit = limit + PRESENCE_SLACK;
         let begun = Instant::now();
         for node in &self.world.nodes {
             let correct = within(limit.saturating_sub(begun.elapsed()), async || {
@@ -226,6 +232,8 @@ impl Chat {
                 self.violate(format!("node {}, after {limit:?}: {what}", node.number));
             });
         }
+        let took = begun.elapsed().as_millis() as u64;
+        self.counts.longest_presence_ms.fetch_max(took, Ordering::Relaxed);
     }
 
     /// Whether a node died in this round while Redis lost data.
@@ -234,6 +242,28 @@ impl Chat {
         let faults = self.world.faults.between(now.checked_sub(Duration::from_secs(120)).unwrap_or(now), now);
         faults.iter().any(|injected| matches!(injected.fault.kind(), Kind::KillNode | Kind::FreezeNode))
             && faults.iter().any(|injected| injected.fault.may_lose_writes())
+    }
+
+    /// The totals in Redis, which other services read (C9). Checked before Hob is asked, because it corrects what it reads.
+    async fn check_public_unread(&self) {
+        let correct = within(SLACK, async || {
+            let totals = tokio::task::block_in_place(|| public_unread(&self.world.redis))?;
+            for room in &self.rooms {
+                for member in 0..MEMBERS {
+                    let user = room.user(member);
+                    let found = totals.get(&user).copied().unwrap_or(0);
+                    let (least, uncertain) = room.ledger().unread(member);
+                    if !(least..=least + uncertain).contains(&found) {
+                        return Err(format!(
+                            "Redis has {found} unread for {user}, and a recount finds {least}"
+                        ));
+                    }
+                }
+            }
+            Ok(())
+        });
+        self.counts.unread_checks.fetch_add((self.rooms.len() * MEMBERS) as u64, Ordering::Relaxed);
+        correct.await.unwrap_or_else(|what| self.violate(what));
     }
 
     async fn check_unread(&self) {
@@ -266,6 +296,23 @@ impl Chat {
     fn violate(&self, what: String) {
         self.world.violations.add(NAME, what);
     }
+}
+
+/// The unread total of each user, as the masters have it.
+fn public_unread(redis: &Redis) -> Result<HashMap<String, u64>, String> {
+    let text = |error: redis::RedisError| error.to_string();
+    let mut totals = HashMap::new();
+    for master in redis.masters() {
+        let server = &master.server;
+        let keys: Vec<String> = server.try_command(&["KEYS", "unread:*:total"]).map_err(text)?;
+        for key in keys {
+            let total: Option<u64> = server.try_command(&["GET", &key]).map_err(text)?;
+            // In a Cluster, the user is the hash tag.
+            let user = key.split(':').nth(1).unwrap_or_default().trim_matches(['{', '}']);
+            totals.insert(user.to_owned(), total.unwrap_or(0));
+        }
+    }
+    Ok(totals)
 }
 
 /// The first `members` users are online, the others are not.
@@ -313,9 +360,12 @@ impl System for Chat {
 
     fn settle(&self) -> LocalBoxFuture<'_, ()> {
         async move {
-            self.check_delivery().await;
-            self.check_presence().await;
-            self.check_unread().await;
+            // The time in which users must be offline begins now, whatever else is checked.
+            tokio::join!(self.check_presence(), async {
+                self.check_delivery().await;
+                self.check_public_unread().await;
+                self.check_unread().await;
+            });
         }
         .boxed_local()
     }
@@ -332,6 +382,7 @@ impl System for Chat {
             ("visits", read(&self.counts.visits)),
             ("read pointers moved", read(&self.counts.reads)),
             ("presences compared", read(&self.counts.presence_checks)),
+            ("longest wait for presence, in ms", read(&self.counts.longest_presence_ms)),
             ("unread counts compared", read(&self.counts.unread_checks)),
         ]
     }

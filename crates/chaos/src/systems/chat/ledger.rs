@@ -1,6 +1,7 @@
 //! What the clients of a conversation know: which messages were acknowledged, and which each of them received.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// The acknowledged messages of one conversation, and what its members received.
 #[derive(Debug, Default)]
@@ -12,10 +13,18 @@ pub(crate) struct Ledger {
     last_of: HashMap<usize, u64>,
     /// Messages without an acknowledgement: they may exist or not.
     uncertain: HashSet<String>,
-    /// By member: content by offset.
-    received: HashMap<usize, BTreeMap<u64, String>>,
+    received: HashMap<usize, Received>,
     /// By member: everything up to this sequence number is read.
     read: HashMap<usize, u64>,
+}
+
+/// What one member received.
+#[derive(Debug, Default)]
+struct Received {
+    /// Content by offset.
+    messages: BTreeMap<u64, String>,
+    /// Hashes of all contents: a run may have millions of messages.
+    contents: HashSet<u64>,
 }
 
 impl Ledger {
@@ -42,11 +51,13 @@ impl Ledger {
     /// A member received a message.
     pub(crate) fn receive(&mut self, member: usize, offset: u64, content: &str) -> Result<(), String> {
         let received = self.received.entry(member).or_default();
-        let last = received.last_key_value().map_or(0, |(last, _)| *last);
-        if received.values().any(|earlier| earlier == content) {
+        let last = received.messages.last_key_value().map_or(0, |(last, _)| *last);
+        let mut hash = DefaultHasher::new();
+        content.hash(&mut hash);
+        if !received.contents.insert(hash.finish()) {
             return Err(format!("member {member} received {content:?} twice, the second time at {offset}"));
         }
-        received.insert(offset, content.to_owned());
+        received.messages.insert(offset, content.to_owned());
         if last >= offset {
             return Err(format!("member {member} received offset {offset} after {last}"));
         }
@@ -55,7 +66,7 @@ impl Ledger {
 
     /// The last offset that a member received, from which it recovers.
     pub(crate) fn position(&self, member: usize) -> u64 {
-        self.received.get(&member).and_then(|all| all.last_key_value()).map_or(0, |(last, _)| *last)
+        self.received.get(&member).and_then(|all| all.messages.last_key_value()).map_or(0, |(last, _)| *last)
     }
 
     pub(crate) fn mark_read(&mut self, member: usize, sequence: u64) {
@@ -73,7 +84,7 @@ impl Ledger {
     /// Whether a member has exactly the acknowledged messages, each at its sequence number.
     pub(crate) fn compare(&self, member: usize) -> Result<(), String> {
         let nothing = BTreeMap::new();
-        let received = self.received.get(&member).unwrap_or(&nothing);
+        let received = self.received.get(&member).map_or(&nothing, |received| &received.messages);
         for (sequence, (_, content)) in &self.acknowledged {
             match received.get(sequence) {
                 Some(found) if found == content => {}
@@ -105,7 +116,7 @@ impl Ledger {
     }
 
     pub(crate) fn delivered(&self) -> usize {
-        self.received.values().map(BTreeMap::len).sum()
+        self.received.values().map(|received| received.messages.len()).sum()
     }
 }
 
