@@ -6,6 +6,7 @@ use crate::{cargo, setup, step};
 
 pub(crate) fn run() -> Result<()> {
     let clients = setup::run(setup::Extent::Whole)?;
+    setup::pictures()?;
     let mut test = cargo();
     test.args(["test", "--workspace", "--test", "it", "pictures::", "--", "--ignored"]);
     clients.export(&mut test);

@@ -84,6 +84,15 @@ const BROWSER: Need = Need {
     packages: &["chromium", "chromium-driver"],
 };
 
+/// What pictures need: without it, reactions in the chat are empty boxes.
+const EMOJI: Need = Need {
+    name: "a font with emoji",
+    present: || {
+        Command::new("fc-list").arg(":charset=1f44d").output().is_ok_and(|fonts| !fonts.stdout.is_empty())
+    },
+    packages: &["fonts-noto-color-emoji"],
+};
+
 /// What builds a static program.
 const STATIC: Need =
     Need { name: "the C compiler of musl", present: || on_path("musl-gcc"), packages: &["musl-tools"] };
@@ -135,6 +144,11 @@ pub(crate) fn cross_target(target: &str, (name, gcc, emulator): (&str, &str, &st
 /// Installs what is missing to run the packages of a release.
 pub(crate) fn containers() -> Result<()> {
     add_missing(CONTAINERS)
+}
+
+/// Installs what is missing to take screenshots.
+pub(crate) fn pictures() -> Result<()> {
+    add_missing(&[EMOJI])
 }
 
 fn add_missing(needs: &[Need]) -> Result<()> {
