@@ -52,6 +52,11 @@ impl Program {
             }
         }
     }
+
+    /// Waits for a line in which this field has this value. Others are skipped.
+    pub(crate) async fn wait_for(&mut self, field: &str, value: &str) {
+        while self.value_of(field).await != value {}
+    }
 }
 
 /// The client misses so many messages while it is disconnected.
