@@ -24,7 +24,7 @@ use crate::services;
 use environment::Environment;
 
 /// Used if no other file is given and it exists.
-const DEFAULT_FILE: &str = "hob.toml";
+pub(crate) const DEFAULT_FILE: &str = "hob.toml";
 
 /// Settings of earlier versions that restricted outbound connections. As a variable they would only cause a warning.
 const REPLACED: [Replaced; 2] = [

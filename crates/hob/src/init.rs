@@ -19,9 +19,9 @@ const TOKEN_FILE: &str = "hob-admin-token";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The file to write; must not exist
-    #[arg(long, value_name = "FILE", default_value = "hob.toml")]
-    out: PathBuf,
+    /// The file to write; must not exist [default: that of --config, or hob.toml]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
     /// The services of this node, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_name = "SERVICES", value_parser = service_names())]
     only: Option<Vec<String>>,
@@ -48,28 +48,33 @@ struct Answers {
     admin_token_file: PathBuf,
 }
 
-pub(crate) fn run(options: &Options) -> Result<Exit> {
-    if options.out.try_exists()? {
-        bail!("{} exists; edit it, or write another file with --out", options.out.display());
+/// `chosen` is the file that the other commands would read.
+pub(crate) fn run(options: &Options, chosen: Option<&Path>) -> Result<Exit> {
+    let out = options.out.as_deref().or(chosen).unwrap_or(Path::new(config::DEFAULT_FILE));
+    if out.try_exists()? {
+        bail!("{} exists; edit it, or write another file with --out", out.display());
     }
-    let answers = Answers::get(options)?;
+    let answers = Answers::get(options, out)?;
     write_token(&answers.admin_token_file)?;
     let token = fs::canonicalize(&answers.admin_token_file)?;
-    write_new(&options.out, &answers.text(&token))?;
-    if let Err(error) = config::load(Some(&options.out)) {
+    write_new(out, &answers.text(&token))?;
+    if let Err(error) = config::load(Some(out)) {
         // Nothing that `hob serve` refuses is left behind. The token is kept: it is valid.
-        fs::remove_file(&options.out)?;
+        fs::remove_file(out)?;
         return Err(error.into());
     }
-    let (out, token) = (options.out.display(), token.display());
-    println!("{out} is written. The admin token is in {token}.");
-    let flag = if options.out == Path::new("hob.toml") { String::new() } else { format!(" --config {out}") };
+    println!("{} is written. The admin token is in {}.", out.display(), token.display());
+    let flag = if out == Path::new(config::DEFAULT_FILE) {
+        String::new()
+    } else {
+        format!(" --config {}", out.display())
+    };
     println!("Next: hob doctor{flag}, then hob serve{flag}");
     Ok(Exit::Clean)
 }
 
 impl Answers {
-    fn get(options: &Options) -> Result<Self> {
+    fn get(options: &Options, out: &Path) -> Result<Self> {
         let all = services::ALL.iter().map(Registration::name).collect::<Vec<_>>().join(",");
         let only = options.only.as_ref().map(|names| names.join(","));
         let services = answer(only.as_deref(), "Services of this node", &all)?;
@@ -78,7 +83,7 @@ impl Answers {
             answer(options.database.as_deref(), "SQLite file or postgres:// URL", "hob-data/hob.db")?;
         let listen =
             answer(options.listen.as_deref(), "Address of the API and the console", "127.0.0.1:7070")?;
-        let beside = options.out.with_file_name(TOKEN_FILE);
+        let beside = out.with_file_name(TOKEN_FILE);
         Ok(Self {
             services: if services == all { String::new() } else { services },
             redis: if redis == "embedded://" { String::new() } else { redis },

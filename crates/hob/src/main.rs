@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let file = cli.config.as_deref();
     let outcome = match cli.command {
         Command::Serve(options) => serve::run(&options, file).map(|()| Exit::Clean),
-        Command::Init(options) => init::run(&options),
+        Command::Init(options) => init::run(&options, file),
         Command::Config { command } => config::run(&command, file),
         Command::Doctor => doctor::run(file),
         Command::Login(arguments) => remote::login::log_in(&arguments),

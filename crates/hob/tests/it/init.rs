@@ -52,6 +52,19 @@ fn options_are_written() {
     }
 }
 
+/// The file that all commands read, `--config` or `HOB_CONFIG`, is the one that is written.
+#[test]
+fn file_of_the_other_commands_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(init(folder.path(), &["--config=node.toml"]).status.success());
+    let checked = hob().current_dir(folder.path()).args(["config", "check", "--config=node.toml"]).output();
+    assert!(checked.unwrap().status.success());
+    let both = init(folder.path(), &["--config=node.toml", "--out=other.toml"]);
+    assert!(both.status.success(), "{both:?}");
+    assert!(folder.path().join("other.toml").exists());
+    assert!(!folder.path().join("hob.toml").exists());
+}
+
 #[test]
 fn existing_file_is_not_overwritten_and_existing_token_is_used() {
     let folder = tempfile::tempdir().unwrap();
