@@ -72,7 +72,7 @@ struct AttemptView {
 }
 
 /// All channels.
-#[utoipa::path(get, path = "/api/v1/uptime/channels", responses((status = 200, body = List<ChannelView>)))]
+#[utoipa::path(get, path = "/api/v1/uptime/channels", operation_id = "list_channels", responses((status = 200, body = List<ChannelView>)))]
 async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, Problem> {
     // One page: the number of channels is limited.
     let channels = channels::all(alerts.database()).await?;
@@ -80,7 +80,7 @@ async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, P
 }
 
 /// Adds a channel.
-#[utoipa::path(post, path = "/api/v1/uptime/channels", request_body = ChannelSpec,
+#[utoipa::path(post, path = "/api/v1/uptime/channels", operation_id = "add_channel", request_body = ChannelSpec,
     responses((status = 201, body = ChannelView)))]
 async fn add(
     State(alerts): State<Alerts>,
@@ -91,7 +91,7 @@ async fn add(
 }
 
 /// One channel.
-#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", operation_id = "show_channel", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = ChannelView)))]
 async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<ChannelView>, Problem> {
     let found = channels::by_id(alerts.database(), &id).await?;
@@ -99,7 +99,7 @@ async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
 }
 
 /// Changes a channel. Omitted fields keep their values. The name stays while monitors refer to it.
-#[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", operation_id = "edit_channel", params(("id" = String, Path, max_length = 64)),
     request_body = ChannelPatch, responses((status = 200, body = ChannelView)))]
 async fn edit(
     State(alerts): State<Alerts>,
@@ -110,7 +110,7 @@ async fn edit(
 }
 
 /// Removes a channel. Its waiting deliveries fail.
-#[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", operation_id = "remove_channel", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<StatusCode, Problem> {
     if !channels::remove(alerts.database(), &id).await? {
@@ -120,7 +120,7 @@ async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Resu
 }
 
 /// Sends a test notice now and returns the attempt.
-#[utoipa::path(post, path = "/api/v1/uptime/channels/{id}/test", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(post, path = "/api/v1/uptime/channels/{id}/test", operation_id = "test_channel", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = AttemptView)))]
 async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<AttemptView>, Problem> {
     let attempt = alerts.test(&id).await?.ok_or_else(unknown)?;
@@ -128,7 +128,7 @@ async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
 }
 
 /// Deliveries of a channel, the newest first.
-#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}/deliveries",
+#[utoipa::path(get, path = "/api/v1/uptime/channels/{id}/deliveries", operation_id = "list_deliveries",
     params(("id" = String, Path, max_length = 64)), responses((status = 200, body = List<DeliveryView>)))]
 async fn deliveries(
     State(alerts): State<Alerts>,

@@ -30,7 +30,7 @@ pub(super) struct IncidentQuery {
 }
 
 /// Incidents, the newest first.
-#[utoipa::path(get, path = "/api/v1/uptime/incidents", params(IncidentQuery, Paging),
+#[utoipa::path(get, path = "/api/v1/uptime/incidents", operation_id = "list_incidents", params(IncidentQuery, Paging),
     responses((status = 200, body = List<IncidentView>)))]
 pub(super) async fn list(
     State(uptime): State<Uptime>,
@@ -47,7 +47,7 @@ pub(super) async fn list(
 }
 
 /// One incident with its notes and updates.
-#[utoipa::path(get, path = "/api/v1/uptime/incidents/{id}", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(get, path = "/api/v1/uptime/incidents/{id}", operation_id = "show_incident", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = IncidentView)))]
 pub(super) async fn show(
     State(uptime): State<Uptime>,
@@ -61,7 +61,7 @@ pub(super) async fn show(
 }
 
 /// Acknowledges an incident: no more reminders are sent. Idempotent.
-#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/acknowledge",
+#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/acknowledge", operation_id = "acknowledge_incident",
     params(("id" = String, Path, max_length = 64)), responses((status = 200, body = IncidentView)))]
 pub(super) async fn acknowledge(
     State(uptime): State<Uptime>,
@@ -89,7 +89,7 @@ pub(super) struct NewNote {
 }
 
 /// Adds a note to an incident.
-#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/notes", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/notes", operation_id = "annotate_incident", params(("id" = String, Path, max_length = 64)),
     request_body = NewNote, responses((status = 201, body = NoteView)))]
 pub(super) async fn annotate(
     State(uptime): State<Uptime>,
@@ -134,7 +134,7 @@ pub(super) struct NewUpdate {
 }
 
 /// Publishes an update of an incident on the status pages, in their feeds, and to their subscribers.
-#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/updates", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/updates", operation_id = "publish_update", params(("id" = String, Path, max_length = 64)),
     request_body = NewUpdate, responses((status = 201, body = UpdateView)))]
 pub(super) async fn publish(
     State(uptime): State<Uptime>,

@@ -10,13 +10,13 @@ use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::uptime::Uptime;
 
 /// Maintenance windows, the latest first. Windows that ended more than 90 days ago may be missing.
-#[utoipa::path(get, path = "/api/v1/uptime/maintenance", responses((status = 200, body = List<Maintenance>)))]
+#[utoipa::path(get, path = "/api/v1/uptime/maintenance", operation_id = "list_maintenance", responses((status = 200, body = List<Maintenance>)))]
 pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Maintenance>>, Problem> {
     Ok(Json(List { items: maintenance::all(uptime.database()).await?, next: None }))
 }
 
 /// Adds a maintenance window.
-#[utoipa::path(post, path = "/api/v1/uptime/maintenance", request_body = MaintenanceSpec,
+#[utoipa::path(post, path = "/api/v1/uptime/maintenance", operation_id = "add_maintenance", request_body = MaintenanceSpec,
     responses((status = 201, body = Maintenance)))]
 pub(super) async fn add(
     State(uptime): State<Uptime>,
@@ -28,7 +28,7 @@ pub(super) async fn add(
 }
 
 /// Removes a maintenance window.
-#[utoipa::path(delete, path = "/api/v1/uptime/maintenance/{id}", params(("id" = String, Path, max_length = 64)),
+#[utoipa::path(delete, path = "/api/v1/uptime/maintenance/{id}", operation_id = "remove_maintenance", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 pub(super) async fn remove(
     State(uptime): State<Uptime>,

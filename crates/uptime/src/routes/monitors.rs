@@ -89,7 +89,7 @@ impl MonitorQuery {
 }
 
 /// Monitors with their states, by group and name.
-#[utoipa::path(get, path = "/api/v1/uptime/monitors", params(MonitorQuery), responses((status = 200, body = List<MonitorView>)))]
+#[utoipa::path(get, path = "/api/v1/uptime/monitors", operation_id = "list_monitors", params(MonitorQuery), responses((status = 200, body = List<MonitorView>)))]
 pub(super) async fn list(
     State(uptime): State<Uptime>,
     caller: Caller,
@@ -103,7 +103,7 @@ pub(super) async fn list(
 }
 
 /// Adds a monitor and checks it at once.
-#[utoipa::path(post, path = "/api/v1/uptime/monitors", request_body = MonitorSpec,
+#[utoipa::path(post, path = "/api/v1/uptime/monitors", operation_id = "add_monitor", request_body = MonitorSpec,
     responses((status = 201, body = MonitorView)))]
 pub(super) async fn add(
     State(uptime): State<Uptime>,
@@ -115,7 +115,7 @@ pub(super) async fn add(
 }
 
 /// One monitor with its state.
-#[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}", params(("id" = String, Path, max_length = 128)),
+#[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}", operation_id = "show_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn show(
     State(uptime): State<Uptime>,
@@ -127,7 +127,7 @@ pub(super) async fn show(
 }
 
 /// Creates or replaces the monitor with this id.
-#[utoipa::path(put, path = "/api/v1/uptime/monitors/{id}", params(("id" = String, Path, max_length = 128)),
+#[utoipa::path(put, path = "/api/v1/uptime/monitors/{id}", operation_id = "put_monitor", params(("id" = String, Path, max_length = 128)),
     request_body = MonitorSpec, responses((status = 200, body = MonitorView), (status = 201, body = MonitorView)))]
 pub(super) async fn put(
     State(uptime): State<Uptime>,
@@ -143,7 +143,7 @@ pub(super) async fn put(
 }
 
 /// Changes some fields of a monitor: a JSON merge patch, where `null` resets a field to its default.
-#[utoipa::path(patch, path = "/api/v1/uptime/monitors/{id}", params(("id" = String, Path, max_length = 128)),
+#[utoipa::path(patch, path = "/api/v1/uptime/monitors/{id}", operation_id = "patch_monitor", params(("id" = String, Path, max_length = 128)),
     request_body(content = Object, example = json!({"interval_s": 30})),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn patch(
@@ -160,7 +160,7 @@ pub(super) async fn patch(
 }
 
 /// Removes a monitor with its history.
-#[utoipa::path(delete, path = "/api/v1/uptime/monitors/{id}", params(("id" = String, Path, max_length = 128)),
+#[utoipa::path(delete, path = "/api/v1/uptime/monitors/{id}", operation_id = "remove_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 204)))]
 pub(super) async fn remove(
     State(uptime): State<Uptime>,
@@ -174,7 +174,7 @@ pub(super) async fn remove(
 }
 
 /// Checks a monitor now. The result counts like that of a scheduled check.
-#[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/check", params(("id" = String, Path, max_length = 128)),
+#[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/check", operation_id = "check_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = CheckView)))]
 pub(super) async fn check(
     State(uptime): State<Uptime>,
@@ -193,7 +193,7 @@ pub(super) async fn check(
 }
 
 /// Pauses a monitor.
-#[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/pause", params(("id" = String, Path, max_length = 128)),
+#[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/pause", operation_id = "pause_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn pause(
     State(uptime): State<Uptime>,
@@ -204,7 +204,7 @@ pub(super) async fn pause(
 }
 
 /// Resumes a paused monitor.
-#[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/resume", params(("id" = String, Path, max_length = 128)),
+#[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/resume", operation_id = "resume_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn resume(
     State(uptime): State<Uptime>,
@@ -236,7 +236,7 @@ pub(super) struct HistoryQuery {
 }
 
 /// Uptime, latencies and results of a monitor.
-#[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}/history",
+#[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}/history", operation_id = "monitor_history",
     params(("id" = String, Path, max_length = 128), HistoryQuery), responses((status = 200, body = HistoryView)))]
 pub(super) async fn history(
     State(uptime): State<Uptime>,

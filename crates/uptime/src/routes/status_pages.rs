@@ -56,7 +56,7 @@ pub(crate) struct StatusPageRequest {
 }
 
 /// All status pages, the default page first.
-#[utoipa::path(get, path = "/api/v1/uptime/pages", responses((status = 200, body = List<StatusPageView>)))]
+#[utoipa::path(get, path = "/api/v1/uptime/pages", operation_id = "list_pages", responses((status = 200, body = List<StatusPageView>)))]
 pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<StatusPageView>>, Problem> {
     let mut items = Vec::new();
     for page in all(&uptime).await? {
@@ -66,7 +66,7 @@ pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Statu
 }
 
 /// One status page.
-#[utoipa::path(get, path = "/api/v1/uptime/pages/{slug}", params(("slug" = String, Path, max_length = 64)),
+#[utoipa::path(get, path = "/api/v1/uptime/pages/{slug}", operation_id = "show_page", params(("slug" = String, Path, max_length = 64)),
     responses((status = 200, body = StatusPageView)))]
 pub(super) async fn show(
     State(uptime): State<Uptime>,
@@ -77,7 +77,7 @@ pub(super) async fn show(
 }
 
 /// Adds a status page, or changes one. The page `default` is changed in `hob.toml`.
-#[utoipa::path(put, path = "/api/v1/uptime/pages/{slug}", params(("slug" = String, Path, max_length = 64)),
+#[utoipa::path(put, path = "/api/v1/uptime/pages/{slug}", operation_id = "put_page", params(("slug" = String, Path, max_length = 64)),
     request_body = StatusPageRequest, responses((status = 200, body = StatusPageView)))]
 pub(super) async fn put(
     State(uptime): State<Uptime>,
@@ -90,7 +90,7 @@ pub(super) async fn put(
 }
 
 /// Removes a status page with its subscribers.
-#[utoipa::path(delete, path = "/api/v1/uptime/pages/{slug}", params(("slug" = String, Path, max_length = 64)),
+#[utoipa::path(delete, path = "/api/v1/uptime/pages/{slug}", operation_id = "remove_page", params(("slug" = String, Path, max_length = 64)),
     responses((status = 204)))]
 pub(super) async fn remove(
     State(uptime): State<Uptime>,

@@ -37,23 +37,26 @@ pub(crate) fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static 
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Adds the tag, the required access and the error response to an operation.
-pub(crate) fn complete(operation: &mut Operation, path: &str, access: &Access) {
-    // The service is the third part of "/api/v1/uptime/monitors". Operation ids must be unique over all services.
-    let service = path.split('/').nth(3).unwrap_or("hob").to_owned();
+/// Adds the tag, the required access and the error response to an operation. `suffix` distinguishes the methods of one handler.
+pub(crate) fn complete(operation: &mut Operation, path: &str, suffix: &str, access: &Access) {
+    // "uptime" in "/api/v1/uptime/monitors". Operation ids must be unique over all services.
+    let path = path.strip_prefix("/api/v1").unwrap_or(path);
+    let service = path.split('/').nth(1).unwrap_or_default().to_owned();
     if let Some(id) = &mut operation.operation_id {
-        *id = format!("{service}_{id}");
+        *id = format!("{service}_{id}{suffix}");
     }
     operation.tags = Some(vec![service]);
+    let (summary, rest) = split_summary(&operation.summary.take().unwrap_or_default());
+    operation.summary = Some(summary);
     let asks = match access {
         Access::Public => "Public: no token is required.".to_owned(),
         Access::Authenticated => "Requires a token with any scope.".to_owned(),
         Access::Scope(scope) => format!("Requires the scope `{scope}`."),
     };
-    operation.description = Some(match operation.description.take() {
-        Some(text) if !text.trim().is_empty() => format!("{}\n\n{asks}", text.trim_end()),
-        _ => asks,
-    });
+    let description = operation.description.take().unwrap_or_default();
+    let paragraphs = [rest.as_str(), description.trim(), &asks];
+    let paragraphs = paragraphs.into_iter().filter(|text| !text.is_empty());
+    operation.description = Some(paragraphs.collect::<Vec<_>>().join("\n\n"));
     if *access != Access::Public {
         operation.security = Some(vec![SecurityRequirement::new(BEARER, Vec::<String>::new())]);
     }
@@ -62,6 +65,14 @@ pub(crate) fn complete(operation: &mut Operation, path: &str, access: &Access) {
         .description("The request failed.")
         .content("application/problem+json", problem);
     operation.responses.responses.entry("default".to_owned()).or_insert_with(|| RefOr::T(failure.build()));
+}
+
+/// The first sentence, and the others. Generators of clients use a summary as a title.
+fn split_summary(text: &str) -> (String, String) {
+    let end = text.find(". ").into_iter().chain(text.find(".\n")).min();
+    let (first, rest) = end.map_or((text, ""), |end| (&text[..end], &text[end + 1..]));
+    let first = first.trim().trim_end_matches('.');
+    (first.replace('\n', " "), rest.trim().to_owned())
 }
 
 /// API routes that are missing in the document.

@@ -78,12 +78,15 @@ impl<S: Clone + Send + Sync + 'static> Routes<S> {
     ) -> Self {
         let rule = RouteRule { access, audited, is_done: |status| status.is_success() };
         for (path, mut item) in paths.paths {
+            let has_several_methods = openapi::operations(&mut item).count() > 1;
             for (method, operation) in openapi::operations(&mut item) {
                 assert!(
                     audited.is_some() || method == "GET",
                     "{method} {path} must be registered with `write`"
                 );
-                openapi::complete(operation, &path, &rule.access);
+                let suffix =
+                    if has_several_methods { format!("_{}", method.to_lowercase()) } else { String::new() };
+                openapi::complete(operation, &path, &suffix, &rule.access);
                 self.entries.push(RouteEntry {
                     path: path.clone(),
                     method: method.to_owned(),
