@@ -157,13 +157,49 @@ async fn ask(app: &TestApp, entry: &RouteEntry) -> u16 {
 
 /// The OpenAPI document of all services.
 pub(super) async fn api_document() -> Value {
+    let (_context, app) = start().await;
+    let document = app.get("/api/openapi.json").await.json();
+    app.stop().await;
+    document
+}
+
+/// All services.
+async fn start() -> (TestContext, TestApp) {
     let context = TestContext::embedded(needs(), Layout::Plain).await;
     let web = Web::open(&context, Live::fixed(Config::default())).unwrap();
     let routes = routes(&context, &web).await;
     let app = TestApp::start_with_config(&context, Live::fixed(Config::default()), |_| routes).await;
-    let document = serde_json::from_str(&app.get("/api/openapi.json").await.text()).unwrap();
+    (context, app)
+}
+
+/// The index links a page for each operation, and the types in it are described on the same page.
+#[tokio::test]
+async fn every_operation_has_a_page() {
+    const MAX_PAGE_BYTES: usize = 100 * 1024;
+    let (_context, app) = start().await;
+    let document: Value = app.get("/api/openapi.json").await.json();
+    let index = app.get("/api/docs").await.text();
+    assert!(index.len() < MAX_PAGE_BYTES, "{}", index.len());
+    let paths = document["paths"].as_object().unwrap().iter();
+    let operations = paths.flat_map(|(path, item)| {
+        item.as_object().unwrap().iter().map(move |(method, operation)| (path, method, operation))
+    });
+    let mut ids = BTreeSet::new();
+    for (path, method, operation) in operations {
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(ids.insert(id), "{id} is the id of two operations");
+        let href = format!("/api/docs/{id}");
+        assert!(index.contains(&format!(r#"<a href="{href}"><code>{path}</code></a>"#)), "{href}");
+        let page = app.get(&href).await.text();
+        assert!(page.contains(&format!("<h1>{} {path}</h1>", method.to_uppercase())), "{href}: {page}");
+        assert!(page.len() < MAX_PAGE_BYTES, "{href}: {}", page.len());
+        for link in page.split(r##"href="#type-"##).skip(1) {
+            let name = link.split('"').next().unwrap();
+            assert!(page.contains(&format!(r#"id="type-{name}""#)), "{href}: {name}");
+        }
+    }
+    assert!(ids.len() > 50, "{ids:?}");
     app.stop().await;
-    document
 }
 
 /// A client can see from the document which values are refused.

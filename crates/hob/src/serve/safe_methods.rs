@@ -204,7 +204,7 @@ impl Seed {
             ("/quota/{name}", "/quota/api".to_owned()),
             ("/keys/{schema}/{family}", "/keys/chat/unread".to_owned()),
             ("/assets/{file}", asset),
-            ("/api/docs/{*file}", "/api/docs/index.html".to_owned()),
+            ("/api/docs/{operation}", "/api/docs/chat_send_message".to_owned()),
         ])
     }
 

@@ -17,7 +17,7 @@ const TRANSFERRED: &str =
 /// The status of the response.
 const STATUS: &str = "return performance.getEntriesByType('navigation')[0].responseStatus";
 /// Every kind of page.
-pub(super) const PAGES: [&str; 39] = [
+pub(super) const PAGES: [&str; 41] = [
     "/",
     "/access",
     "/access/audit",
@@ -57,6 +57,8 @@ pub(super) const PAGES: [&str; 39] = [
     "/keys?sort=memory",
     "/keys/uptime/schedule",
     "/health",
+    "/api/docs",
+    "/api/docs/uptime_add_monitor",
 ];
 
 pub(super) async fn open(server: &Server, browser: &Browser, path: &str) -> Client {
