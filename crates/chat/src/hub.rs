@@ -107,7 +107,7 @@ impl Hub {
     pub(crate) fn load(&self) -> NodeLoad {
         NodeLoad {
             connections: self.connections.load(Ordering::Relaxed),
-            users: self.clients.lock().len() as u64,
+            users: self.count_users(),
             messages: self.messages.load(Ordering::Relaxed),
             deliveries: self.deliveries.load(Ordering::Relaxed),
             ..NodeLoad::default()

@@ -82,6 +82,13 @@ impl Hub {
         users.into_iter().collect()
     }
 
+    /// How many users have sockets on this node.
+    pub(crate) fn count_users(&self) -> u64 {
+        let (clients, external_sockets) = (self.clients.lock(), self.external_sockets.lock());
+        let others = external_sockets.keys().filter(|user| !clients.contains_key(*user));
+        (clients.len() + others.count()) as u64
+    }
+
     /// The sockets of one user on this node.
     pub(crate) fn sockets_of(&self, user: &UserId) -> HashSet<SocketId> {
         let mut sockets = self.external_sockets.lock().get(user).cloned().unwrap_or_default();

@@ -87,6 +87,7 @@ pub(crate) enum Heartbeat {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeLoad {
     pub connections: u64,
+    /// Users with a connection or a socket of another program.
     pub users: u64,
     /// Messages since the node started.
     pub messages: u64,

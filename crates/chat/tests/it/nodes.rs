@@ -129,6 +129,11 @@ every_service! {
         let _anna = Client::connect(&app, &chat, "anna").await;
         chat.add_user_socket(&user("bert"), &hob_chat::keys::SocketId::new("elsewhere").unwrap()).await.unwrap();
         wait_for("a node with a lease", LIMIT, async || chat.nodes().await.unwrap().len() == 1).await;
+        wait_for("both users to be counted", LIMIT, async || {
+            let load = chat.nodes().await.unwrap()[0].load;
+            if (load.connections, load.users) == (1, 2) { Ok(()) } else { Err(load) }
+        })
+        .await;
         // A full round, so that the node has read all witness keys.
         wait_for_heartbeats(&context, &chat, 5).await;
         let keys = keys(&context);
