@@ -408,6 +408,15 @@ function letScroll() {
 addEventListener("resize", letScroll);
 document.addEventListener("toggle", letScroll, true);
 
+// A link to a folded part of the page unfolds it.
+
+function unfold() {
+  const part = document.getElementById(location.hash.slice(1));
+  if (part?.localName === "details") part.open = true;
+}
+
+addEventListener("hashchange", unfold);
+
 // On a phone the navigation scrolls sideways: show the active item, and the one with the focus. Browsers do not scroll to an item
 // of which they show a part.
 document.querySelector(".side")?.addEventListener("focusin", (event) => {
@@ -418,5 +427,6 @@ if (here && here.getBoundingClientRect().right > innerWidth) here.scrollIntoView
 
 clock(document.body);
 letScroll();
+unfold();
 setInterval(tellTimes, 1_000);
 listen();

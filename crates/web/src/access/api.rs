@@ -103,14 +103,14 @@ pub(crate) fn routes() -> Routes<Web> {
         .api(Access::admin(), routes!(audit))
 }
 
-/// The caller and its scopes, to check a token.
+/// Get the caller and its scopes, to check a token.
 #[utoipa::path(get, path = "/api/v1/caller", responses((status = 200, body = CallerView)))]
 async fn caller(caller: Caller) -> Json<CallerView> {
     let scopes = caller.scopes().iter().map(ToString::to_string).collect();
     Json(CallerView { name: caller.name().to_owned(), scopes })
 }
 
-/// Lists API tokens, newest first.
+/// List API tokens, newest first.
 #[utoipa::path(get, path = "/api/v1/tokens", params(Paging), responses((status = 200, body = List<TokenView>)))]
 async fn list(
     State(web): State<Web>,
@@ -120,7 +120,7 @@ async fn list(
     Ok(Json(page.map(TokenView::from).into()))
 }
 
-/// Creates an API token.
+/// Create an API token.
 #[utoipa::path(post, path = "/api/v1/tokens", request_body = NewTokenRequest, responses((status = 201, body = CreatedToken)))]
 async fn create(
     State(web): State<Web>,
@@ -139,7 +139,7 @@ async fn create(
     }
 }
 
-/// Revokes an API token and ends its sessions. This cannot be undone.
+/// Revoke an API token and end its sessions. This cannot be undone.
 #[utoipa::path(delete, path = "/api/v1/tokens/{id}", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 async fn revoke(
@@ -154,7 +154,7 @@ async fn revoke(
     if revoked { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found("token")) }
 }
 
-/// Lists the audit log, newest first.
+/// List the audit log, newest first.
 #[utoipa::path(get, path = "/api/v1/audit", params(AuditFilter, Paging),
     responses((status = 200, body = List<AuditEntryView>)))]
 async fn audit(

@@ -1,6 +1,7 @@
 //! The OpenAPI document at `/api/openapi.json`, and its operations as pages at `/api/docs`.
 
 mod document;
+mod example;
 mod operation;
 mod schema;
 

@@ -236,6 +236,23 @@ async fn pages_are_small_and_readable_without_an_error_in_the_console() {
     check_pages(&browser, &pages).await;
 }
 
+/// The types of an operation are folded, except the first one. A link to a type unfolds it.
+#[tokio::test]
+async fn link_to_a_type_of_the_api_unfolds_it() {
+    let server = Server::start(&["--demo"]);
+    let browser = Browser::start();
+    let client = open(&server, &browser, "/api/docs").await;
+    press(&client, "#uptime > summary").await;
+    press(&client, "#uptime a[href='/api/docs/uptime_add_monitor']").await;
+    wait_for_text(&client, "#type-MonitorSpec[open]", "assertions").await;
+    assert!(client.find(Locator::Css("#type-Problem[open]")).await.is_err());
+    press(&client, "a[href='#type-Problem']").await;
+    wait_for_text(&client, "#type-Problem[open]", "errors").await;
+    client.goto(&server.url("/api/docs#chat")).await.unwrap();
+    wait_for_text(&client, "#chat[open]", "Send a message").await;
+    client.close().await.unwrap();
+}
+
 /// `/` searches monitors, rules, conversations, plans, runs and keys; without scripts, the field in the navigation does.
 #[tokio::test]
 async fn search_finds_everything_by_name() {

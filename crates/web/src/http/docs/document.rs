@@ -142,6 +142,11 @@ impl Schema {
         self.reference.as_deref()?.rsplit('/').next()
     }
 
+    /// The type of a value that is not `null`.
+    pub(super) fn main_kind(&self) -> Option<&str> {
+        self.kind.0.iter().map(String::as_str).find(|kind| *kind != "null")
+    }
+
     pub(super) fn is_null(&self) -> bool {
         matches!(self.kind.0.as_slice(), [kind] if kind == "null")
     }

@@ -1,15 +1,12 @@
-//! What a page says of a JSON Schema: the type of a value, its limits, its fields, and an example.
+//! What a page says of a JSON Schema: the type of a value, its limits and its fields.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::document::{Components, Schema};
 use crate::components::{Escaped, Markup};
-
-/// How deep types are followed for an example. Some contain themselves.
-const MAX_DEPTH: usize = 12;
 
 /// A field of a type, or a parameter.
 #[derive(Debug)]
@@ -49,7 +46,7 @@ impl Components {
         Field { name, is_required, kind: self.kind(schema), text: paragraphs(&text) }
     }
 
-    fn resolve<'a>(&'a self, schema: &'a Schema) -> &'a Schema {
+    pub(super) fn resolve<'a>(&'a self, schema: &'a Schema) -> &'a Schema {
         schema.target().and_then(|name| self.schemas.get(name)).unwrap_or(schema)
     }
 
@@ -110,52 +107,6 @@ impl Components {
         }
     }
 
-    /// A value with the required fields.
-    pub(super) fn example(&self, schema: &Schema) -> Value {
-        self.example_at(schema, 0)
-    }
-
-    fn example_at(&self, schema: &Schema, depth: usize) -> Value {
-        let given =
-            schema.example.iter().chain(&schema.examples).chain(&schema.values).chain(&schema.default);
-        if let Some(value) = given.into_iter().next() {
-            return value.clone();
-        }
-        if depth == MAX_DEPTH {
-            return Value::Null;
-        }
-        if schema.reference.is_some() {
-            return self.example_at(self.resolve(schema), depth + 1);
-        }
-        if let Some(variant) = schema.variants().next() {
-            return self.example_at(variant, depth + 1);
-        }
-        let number = |value: &Option<Value>| value.clone().unwrap_or_else(|| 1.into());
-        match main_kind(schema) {
-            Some("object") | None if !schema.all_of.is_empty() || !schema.properties.is_empty() => {
-                let mut object = Map::new();
-                for part in &schema.all_of {
-                    if let Value::Object(fields) = self.example_at(part, depth + 1) {
-                        object.extend(fields);
-                    }
-                }
-                for (name, field) in &schema.properties {
-                    if schema.required.contains(name) {
-                        object.insert(name.clone(), self.example_at(field, depth + 1));
-                    }
-                }
-                object.into()
-            }
-            Some("object") => Map::new().into(),
-            Some("array") => schema.items.iter().map(|element| self.example_at(element, depth + 1)).collect(),
-            Some("integer" | "number") => number(&schema.minimum),
-            Some("boolean") => true.into(),
-            Some("string") if schema.format.as_deref() == Some("date-time") => "2026-01-31T12:00:00Z".into(),
-            Some("string") => "…".into(),
-            _ => Value::Null,
-        }
-    }
-
     /// The type of a value. Named types are links to their description on the same page.
     pub(super) fn kind(&self, schema: &Schema) -> Markup {
         Markup::trusted(self.kind_html(schema))
@@ -195,7 +146,7 @@ impl Components {
     }
 
     fn simple_html(&self, schema: &Schema) -> String {
-        match (main_kind(schema), &schema.format) {
+        match (schema.main_kind(), &schema.format) {
             (Some("array"), _) => match &schema.items {
                 Some(element) => format!("array of {}", self.kind_html(element)),
                 None => "array".to_owned(),
@@ -211,10 +162,6 @@ impl Components {
     }
 }
 
-fn main_kind(schema: &Schema) -> Option<&str> {
-    schema.kind.0.iter().map(String::as_str).find(|kind| *kind != "null")
-}
-
 /// The limits of a value in words; empty if it has none.
 fn limits(schema: &Schema) -> String {
     let mut words = Vec::new();
@@ -226,9 +173,10 @@ fn limits(schema: &Schema) -> String {
     };
     let text = |value: Option<&Value>| value.map(Value::to_string);
     let count = |value: Option<u64>| value.map(|value| value.to_string());
-    // The largest number of the database is not worth a word.
-    let is_bound = |value: &&Value| value.as_u64() != Some(i64::MAX.unsigned_abs());
-    range(text(schema.minimum.as_ref()), text(schema.maximum.as_ref().filter(is_bound)), "");
+    // The largest number of the database is not worth a word, and neither is 0 alone.
+    let maximum = schema.maximum.as_ref().filter(|value| value.as_u64() != Some(i64::MAX.unsigned_abs()));
+    let minimum = schema.minimum.as_ref().filter(|value| maximum.is_some() || value.as_u64() != Some(0));
+    range(text(minimum), text(maximum), "");
     range(count(schema.min_length), count(schema.max_length), " characters");
     range(count(schema.min_items), count(schema.max_items), " items");
     range(None, count(schema.max_properties), " fields");
@@ -244,7 +192,7 @@ fn limits(schema: &Schema) -> String {
     words.join(", ")
 }
 
-/// With a capital letter and a full stop; `None` if there are no words.
+/// A sentence of these words; `None` if they are empty.
 fn sentence(words: &str) -> Option<String> {
     let first = words.chars().next()?;
     Some(format!("{}{}.", first.to_uppercase(), &words[first.len_utf8()..]))
@@ -307,6 +255,7 @@ mod tests {
     fn limits_are_a_sentence() {
         let of = |value| sentence(&limits(&schema(value))).unwrap_or_default();
         assert_eq!(of(json!({ "type": "string" })), "");
+        assert_eq!(of(json!({ "minimum": 0, "maximum": 9_223_372_036_854_775_807_u64 })), "");
         assert_eq!(of(json!({ "minimum": 1, "maximum": 500, "default": 50 })), "1 to 500, default `50`.");
         assert_eq!(
             of(json!({ "maxLength": 64, "pattern": "^[a-z]+$" })),
