@@ -92,7 +92,7 @@ struct LimitHeaders {
     retry_after: Option<String>,
 }
 
-/// Checks a caller against a rule, and counts the request if it is allowed.
+/// Check a caller against a rule, and count the request if it is allowed.
 #[utoipa::path(post, path = "/api/v1/limits/check", tag = "gateway", request_body = LimitCheck,
     responses((status = 200, body = LimitDecision)))]
 async fn check(
@@ -116,7 +116,7 @@ struct LimitDecisions {
     results: Vec<LimitDecision>,
 }
 
-/// Checks several callers at once. Each check is decided independently.
+/// Check several callers at once. Each check is decided independently.
 #[utoipa::path(post, path = "/api/v1/limits/check/batch", tag = "gateway", request_body = LimitChecks,
     responses((status = 200, body = LimitDecisions)))]
 async fn check_batch(
@@ -211,7 +211,7 @@ struct GatewaySummary {
     requests_per_second_max: u64,
 }
 
-/// Totals and gauges over all instances.
+/// Get the totals and gauges over all instances.
 #[utoipa::path(get, path = "/api/v1/gateway/summary", tag = "gateway", responses((status = 200, body = GatewaySummary)))]
 async fn summary(State(gateway): State<Gateway>) -> Result<Json<GatewaySummary>, Problem> {
     let statistics = gateway.statistics().summary().await?;
@@ -245,7 +245,7 @@ struct GatewayEndpoint {
     average_ms: Option<f64>,
 }
 
-/// Every endpoint, the busiest first; at most 1,001.
+/// List all endpoints, the busiest first; at most 1,001.
 #[utoipa::path(get, path = "/api/v1/gateway/endpoints", tag = "gateway", responses((status = 200, body = Vec<GatewayEndpoint>)))]
 async fn endpoints(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayEndpoint>>, Problem> {
     let counts = |statistics: crate::EndpointStatistics| GatewayEndpoint {
@@ -279,7 +279,7 @@ struct GatewayStatus {
     count: u64,
 }
 
-/// Errors by status.
+/// Get the number of errors by status.
 #[utoipa::path(get, path = "/api/v1/gateway/errors", tag = "gateway", responses((status = 200, body = GatewayErrors)))]
 async fn errors(State(gateway): State<Gateway>) -> Result<Json<GatewayErrors>, Problem> {
     let statistics = gateway.statistics();
@@ -302,7 +302,7 @@ struct GatewayInstance {
     started_unix_ms: u64,
 }
 
-/// The live instances.
+/// List the live instances.
 #[utoipa::path(get, path = "/api/v1/gateway/instances", tag = "gateway", responses((status = 200, body = Vec<GatewayInstance>)))]
 async fn instances(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayInstance>>, Problem> {
     let instance = |statistics: crate::InstanceStatistics| GatewayInstance {
@@ -320,7 +320,7 @@ struct GatewayHour {
     requests: u64,
 }
 
-/// Requests per hour for the last 24 hours, the oldest first.
+/// Get the requests per hour for the last 24 hours, the oldest first.
 #[utoipa::path(get, path = "/api/v1/gateway/hourly", tag = "gateway", responses((status = 200, body = Vec<GatewayHour>)))]
 async fn hourly(State(gateway): State<Gateway>) -> Result<Json<Vec<GatewayHour>>, Problem> {
     let hour = |statistics: crate::HourCount| GatewayHour {
@@ -350,7 +350,7 @@ struct GatewayTraffic {
     average_ms: Option<f64>,
 }
 
-/// Traffic per hour for up to 31 days, the oldest first. Hours without traffic are left out.
+/// Get the traffic per hour for up to 31 days, the oldest first. Hours without traffic are left out.
 #[utoipa::path(get, path = "/api/v1/gateway/history", tag = "gateway", params(HistoryQuery), responses((status = 200, body = Vec<GatewayTraffic>)))]
 async fn history(
     State(gateway): State<Gateway>,
@@ -410,7 +410,7 @@ struct GatewayMinute {
     percentiles: GatewayPercentiles,
 }
 
-/// Percentiles of response times over all instances.
+/// Get the percentiles of response times over all instances.
 #[utoipa::path(get, path = "/api/v1/gateway/latency", tag = "gateway", params(LatencyQuery), responses((status = 200, body = GatewayLatency)))]
 async fn latency(
     State(gateway): State<Gateway>,

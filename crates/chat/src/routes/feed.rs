@@ -35,7 +35,7 @@ pub(crate) struct EventsQuery {
     after: Option<u64>,
 }
 
-/// Stream new messages, at least once, after an event: `event: message.created` with the payload of the channel
+/// Stream new messages, at least once, after an event. Each is an `event: message.created` with the payload of the channel
 /// `events:message.created` and the number as id. `event: missed` means that older events are no longer stored.
 #[utoipa::path(get, path = "/api/v1/chat/events", params(EventsQuery), tag = "chat",
     responses((status = 200, content_type = "text/event-stream", body = String)))]

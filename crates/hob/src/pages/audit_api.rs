@@ -85,7 +85,7 @@ pub(crate) struct AuditView {
     pub(crate) report: Option<serde_json::Value>,
 }
 
-/// The key schemas of this server.
+/// Get the key schemas of this server.
 #[utoipa::path(get, path = "/api/v1/schemas", responses((status = 200, body = SchemasView)))]
 async fn list_schemas(State(audit): State<BackgroundAudit>) -> Json<SchemasView> {
     let spaces = audit.catalog().spaces();
@@ -102,7 +102,7 @@ async fn list_schemas(State(audit): State<BackgroundAudit>) -> Json<SchemasView>
     Json(SchemasView { tagged, schemas: spaces.iter().map(view).collect() })
 }
 
-/// Returns the last audit of the keys, or starts a new one if it is too old. A request does not wait for the end of the audit:
+/// Get the last audit of the keys, or start a new one if it is too old. A request does not wait for the end of the audit:
 /// repeat it with the same or a longer age.
 #[utoipa::path(post, path = "/api/v1/schemas/audit", request_body = Option<AuditRequest>,
     responses((status = 200, body = AuditView)))]

@@ -70,8 +70,8 @@ struct LiveStatus {
     message: String,
 }
 
-/// Follows a run over a WebSocket of JSON frames: `second` with `seq`, `status`, `missed`. The connection closes ten minutes
-/// after the end of the run.
+/// Follow a run over a WebSocket. The JSON frames are `second` with `seq`, `status`, and `missed`. The connection closes ten
+/// minutes after the end of the run.
 #[utoipa::path(get, path = "/api/v1/load/runs/{id}/live", params(("id" = String, Path, max_length = 128), LiveQuery),
     responses((status = 101, description = "Switching to WebSocket.", body = Frame)))]
 pub(crate) async fn watch(

@@ -122,7 +122,7 @@ pub(super) struct DryRunBody {
     run_type: Option<String>,
 }
 
-/// Plans, newest first.
+/// List plans, newest first.
 #[utoipa::path(get, path = "/api/v1/load/plans", params(Paging), responses((status = 200, body = List<PlanItem>)))]
 pub(super) async fn list_plans(
     State(load): State<Load>,
@@ -132,7 +132,7 @@ pub(super) async fn list_plans(
     Ok(Json(page.map(PlanItem::from).into()))
 }
 
-/// Adds a plan. The answer to an invalid plan names the line and the field.
+/// Add a plan. The answer to an invalid plan names the line and the field.
 #[utoipa::path(post, path = "/api/v1/load/plans", request_body = PlanBody,
     responses((status = 201, body = PlanView)))]
 pub(super) async fn add_plan(
@@ -143,7 +143,7 @@ pub(super) async fn add_plan(
     Ok((StatusCode::CREATED, AuditDetail::Of(id.to_string()), Json(plan_view(&load, id).await?)))
 }
 
-/// Sends the requests of a plan once, with one user and without think times, for at most 20 seconds, and returns what
+/// Send the requests of a plan once, with one user and without think times, for at most 20 seconds, and return what
 /// happened. Nothing is saved. The targets must be allowed as for a run.
 #[utoipa::path(post, path = "/api/v1/load/plans/dry-run", request_body = DryRunBody,
     responses((status = 200, body = DryRun)))]
@@ -171,7 +171,7 @@ pub(crate) async fn run_once(
     }
 }
 
-/// The newest version of a plan.
+/// Get the newest version of a plan.
 #[utoipa::path(get, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)),
     responses((status = 200, body = PlanView)))]
 pub(super) async fn show_plan(
@@ -181,7 +181,7 @@ pub(super) async fn show_plan(
     Ok(Json(plan_view(&load, PlanId(id)).await?))
 }
 
-/// Saves a new version of a plan.
+/// Save a new version of a plan.
 #[utoipa::path(put, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)), request_body = PlanBody,
     responses((status = 200, body = PlanView)))]
 pub(super) async fn edit_plan(
@@ -200,7 +200,7 @@ pub(super) async fn edit_plan(
     }
 }
 
-/// Deletes a plan. Its runs are kept.
+/// Delete a plan. Its runs are kept.
 #[utoipa::path(delete, path = "/api/v1/load/plans/{id}", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)),
     responses((status = 204)))]
 pub(super) async fn delete_plan(

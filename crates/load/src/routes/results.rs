@@ -23,7 +23,7 @@ pub(super) struct TimelineQuery {
     from: Option<u32>,
 }
 
-/// The seconds of a run, merged over its runners; at most 3600 per request.
+/// Get the seconds of a run, merged over its runners; at most 3600 per request.
 #[utoipa::path(get, path = "/api/v1/load/runs/{id}/timeline", params(("id" = String, Path, max_length = 128), TimelineQuery),
     responses((status = 200, body = Vec<TimelinePoint>)))]
 pub(super) async fn timeline(
@@ -68,7 +68,7 @@ pub(super) struct LogView {
     lines: Vec<LogLine>,
 }
 
-/// The log of a run, oldest line first. It is stored for an hour.
+/// Get the log of a run, oldest line first. It is stored for an hour.
 #[utoipa::path(get, path = "/api/v1/load/runs/{id}/logs", params(("id" = String, Path, max_length = 128), LogQuery),
     responses((status = 200, body = LogView)))]
 pub(super) async fn logs(
@@ -90,7 +90,7 @@ pub(super) async fn logs(
     Ok(Json(LogView { newest, first, missed, lines }))
 }
 
-/// The report of a run. Before the end of the run, it covers the measurements so far.
+/// Get the report of a run. Before the end of the run, it covers the measurements so far.
 #[utoipa::path(get, path = "/api/v1/load/runs/{id}/report", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = Report)))]
 pub(super) async fn report(

@@ -87,7 +87,7 @@ impl From<RunItem> for RunView {
     }
 }
 
-/// Queues a run of a plan.
+/// Queue a run of a plan.
 #[utoipa::path(post, path = "/api/v1/load/plans/{id}/runs", params(("id" = i64, Path, maximum = 9_223_372_036_854_775_807i64)), request_body = RunBody,
     responses((status = 202, body = RunView)))]
 pub(super) async fn add_run(
@@ -132,7 +132,7 @@ pub(super) struct RunFilter {
     plan: Option<i64>,
 }
 
-/// Runs, newest first.
+/// List runs, newest first.
 #[utoipa::path(get, path = "/api/v1/load/runs", params(RunFilter, Paging), responses((status = 200, body = List<RunView>)))]
 pub(super) async fn list_runs(
     State(load): State<Load>,
@@ -143,7 +143,7 @@ pub(super) async fn list_runs(
     Ok(Json(page.map(RunView::from).into()))
 }
 
-/// A run.
+/// Get a run.
 #[utoipa::path(get, path = "/api/v1/load/runs/{id}", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn show_run(
@@ -158,7 +158,7 @@ async fn view(load: &Load, id: &TestId) -> Result<RunView, Problem> {
     Ok(item.into())
 }
 
-/// Cancels a run. Its requests stop within a second.
+/// Cancel a run. Its requests stop within a second.
 #[utoipa::path(post, path = "/api/v1/load/runs/{id}/cancel", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn cancel_run(
@@ -169,7 +169,7 @@ pub(super) async fn cancel_run(
     Ok(Json(view(&load, &run.id).await?))
 }
 
-/// Pauses a run. Its requests stop within a second.
+/// Pause a run. Its requests stop within a second.
 #[utoipa::path(post, path = "/api/v1/load/runs/{id}/pause", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn pause_run(
@@ -180,7 +180,7 @@ pub(super) async fn pause_run(
     Ok(Json(view(&load, &run.id).await?))
 }
 
-/// Resumes a paused run.
+/// Resume a paused run.
 #[utoipa::path(post, path = "/api/v1/load/runs/{id}/resume", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = RunView)))]
 pub(super) async fn resume_run(

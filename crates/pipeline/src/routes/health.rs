@@ -50,7 +50,7 @@ struct PeakView {
     calls: u64,
 }
 
-/// Returns the health of this node's store connection.
+/// Get the health of this node's connection to Redis.
 #[utoipa::path(get, path = "/api/v1/pipelines/health", responses((status = 200, body = HealthView)))]
 async fn get_health(State(pipelines): State<Pipelines>) -> Json<HealthView> {
     Json(pipelines.shared.context.store.health().into())

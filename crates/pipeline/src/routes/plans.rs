@@ -66,7 +66,7 @@ struct PlanResponse {
     preview: Vec<PreviewItem>,
 }
 
-/// Lists all pipelines.
+/// List all pipelines.
 #[utoipa::path(get, path = "/api/v1/pipelines", responses((status = 200, body = Vec<PlanView>)))]
 async fn list_plans(State(pipelines): State<Pipelines>) -> Result<Json<Vec<PlanView>>, Problem> {
     let view = |plan: StoredPlan| {
@@ -76,7 +76,7 @@ async fn list_plans(State(pipelines): State<Pipelines>) -> Result<Json<Vec<PlanV
     Ok(Json(pipelines.plans().await?.into_iter().map(view).collect()))
 }
 
-/// Saves a pipeline, or replaces the one with the same name. Existing runs keep the plan that they started with.
+/// Save a pipeline, or replace the one with the same name. Existing runs keep the plan that they started with.
 #[utoipa::path(post, path = "/api/v1/pipelines", request_body = PlanRequest,
     responses((status = 200, body = PlanResponse), (status = 201, body = PlanResponse)))]
 async fn put_plan(

@@ -128,7 +128,7 @@ struct ReleaseRequest {
     id: String,
 }
 
-/// Lists all quotas with their usage.
+/// List all quotas with their usage.
 #[utoipa::path(get, path = "/api/v1/quota", responses((status = 200, body = Vec<QuotaView>)))]
 async fn list_quotas(State(pipelines): State<Pipelines>) -> Result<Json<Vec<QuotaView>>, Problem> {
     let mut views = Vec::new();
@@ -138,7 +138,7 @@ async fn list_quotas(State(pipelines): State<Pipelines>) -> Result<Json<Vec<Quot
     Ok(Json(views))
 }
 
-/// Returns a quota and its usage.
+/// Get a quota and its usage.
 #[utoipa::path(get, path = "/api/v1/quota/{name}", params(("name" = String, Path, max_length = 64)),
     responses((status = 200, body = QuotaView)))]
 async fn get_quota(
@@ -148,7 +148,7 @@ async fn get_quota(
     Ok(Json(pipelines.quotas().usage(&quota_name(&name)?).await?.into()))
 }
 
-/// Creates a quota, or changes its limits.
+/// Create a quota, or change its limits.
 #[utoipa::path(put, path = "/api/v1/quota/{name}", params(("name" = String, Path, max_length = 64)),
     request_body = QuotaRequest, responses((status = 200, body = QuotaView)))]
 async fn put_quota(
@@ -162,7 +162,7 @@ async fn put_quota(
     Ok(Json(pipelines.quotas().usage(&name).await?.into()))
 }
 
-/// Reserves calls. A granted reservation is in the call log.
+/// Reserve calls. A granted reservation is in the call log.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/reserve", params(("name" = String, Path, max_length = 64)),
     request_body = Option<ReserveRequest>, responses((status = 200, body = ReserveResponse)))]
 async fn reserve(
@@ -193,7 +193,7 @@ async fn reserve(
     }))
 }
 
-/// Settles a reservation after its calls were made.
+/// Settle a reservation after its calls were made.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/commit", params(("name" = String, Path, max_length = 64)),
     request_body = CommitRequest, responses((status = 204)))]
 async fn commit(
@@ -206,7 +206,7 @@ async fn commit(
     settle(&pipelines, &name, &request.id, request.made.unwrap_or(u32::MAX), feedback).await
 }
 
-/// Releases a reservation whose calls were not made.
+/// Release a reservation whose calls were not made.
 #[utoipa::path(post, path = "/api/v1/quota/{name}/release", params(("name" = String, Path, max_length = 64)),
     request_body = ReleaseRequest, responses((status = 204)))]
 async fn release(

@@ -122,7 +122,7 @@ struct ForecastView {
     done_at: Option<Time>,
 }
 
-/// Starts a run.
+/// Start a run.
 #[utoipa::path(post, path = "/api/v1/pipelines/{id}/runs", params(("id" = String, Path, max_length = 64)),
     request_body = Option<RunRequest>, responses((status = 201, body = RunView)))]
 async fn start_run(
@@ -137,7 +137,7 @@ async fn start_run(
     Ok((StatusCode::CREATED, Json(run.into())))
 }
 
-/// Lists runs, newest first, without archived ones.
+/// List runs, newest first, without archived ones.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs", params(Paging), responses((status = 200, body = List<RunView>)))]
 async fn list_runs(
     State(pipelines): State<Pipelines>,
@@ -147,7 +147,7 @@ async fn list_runs(
     Ok(Json(page.map(RunView::from).into()))
 }
 
-/// Returns a run with its item counts and outputs.
+/// Get a run with its item counts and outputs.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn get_run(
@@ -166,28 +166,28 @@ async fn get_run(
     Ok(Json(RunView { items, outputs, ..run.into() }))
 }
 
-/// Pauses a run.
+/// Pause a run.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/pause", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn pause(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
     change(&pipelines, &id.0, RunAction::Pause).await
 }
 
-/// Resumes a paused run.
+/// Resume a paused run.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/resume", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn resume(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
     change(&pipelines, &id.0, RunAction::Resume).await
 }
 
-/// Cancels a run. It cannot be resumed.
+/// Cancel a run. It cannot be resumed.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/cancel", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn cancel(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
     change(&pipelines, &id.0, RunAction::Cancel).await
 }
 
-/// Archives a completed or cancelled run. It is deleted after `pipeline.keep_archived`.
+/// Archive a completed or cancelled run. It is deleted after `pipeline.keep_archived`.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/archive", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = RunView)))]
 async fn archive(pipelines: State<Pipelines>, id: Path<String>) -> Result<Json<RunView>, Problem> {
@@ -198,7 +198,7 @@ async fn change(pipelines: &Pipelines, id: &str, action: RunAction) -> Result<Js
     Ok(Json(pipelines.apply(&run_id(id)?, action).await?.into()))
 }
 
-/// Retries the dead letters of a run.
+/// Retry the dead letters of a run.
 #[utoipa::path(post, path = "/api/v1/pipelines/runs/{id}/replay", params(("id" = String, Path, max_length = 250)),
     request_body = Option<ReplayRequest>, responses((status = 200, body = ReplayResponse)))]
 async fn replay(
@@ -210,7 +210,7 @@ async fn replay(
     Ok(Json(ReplayResponse { items: pipelines.replay(&run_id(&id)?, request.class).await? }))
 }
 
-/// Lists the items of a run.
+/// List the items of a run.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/items",
     params(("id" = String, Path, max_length = 250), ItemFilter), responses((status = 200, body = List<ItemSummary>)))]
 async fn list_items(
@@ -225,7 +225,7 @@ async fn list_items(
     Ok(Json(page.into()))
 }
 
-/// Lists the dead letters of a run.
+/// List the dead letters of a run.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/failed",
     params(("id" = String, Path, max_length = 250), Paging), responses((status = 200, body = List<ItemSummary>)))]
 async fn list_failed(
@@ -237,7 +237,7 @@ async fn list_failed(
     Ok(Json(page.into()))
 }
 
-/// Estimates when a run will be done.
+/// Estimate when a run will be done.
 #[utoipa::path(get, path = "/api/v1/pipelines/runs/{id}/forecast", params(("id" = String, Path, max_length = 250)),
     responses((status = 200, body = ForecastView)))]
 async fn get_forecast(

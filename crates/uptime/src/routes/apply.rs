@@ -28,7 +28,7 @@ pub(super) struct ApplyRequest {
     dry_run: bool,
 }
 
-/// Makes the monitors match a file, and returns the changes. Idempotent: if a request fails halfway, repeat it.
+/// Make the monitors match a file, and return the changes. Idempotent: if a request fails halfway, repeat it.
 ///
 /// The errors of an invalid file have the field `source`, and name the line, the column and the field in the file.
 #[utoipa::path(post, path = "/api/v1/uptime/apply", request_body = ApplyRequest,

@@ -71,7 +71,7 @@ struct AttemptView {
     message: String,
 }
 
-/// All channels.
+/// List all channels.
 #[utoipa::path(get, path = "/api/v1/uptime/channels", operation_id = "list_channels", responses((status = 200, body = List<ChannelView>)))]
 async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, Problem> {
     // One page: the number of channels is limited.
@@ -79,7 +79,7 @@ async fn list(State(alerts): State<Alerts>) -> Result<Json<List<ChannelView>>, P
     Ok(Json(List { items: channels.into_iter().map(ChannelView::from).collect(), next: None }))
 }
 
-/// Adds a channel.
+/// Add a channel.
 #[utoipa::path(post, path = "/api/v1/uptime/channels", operation_id = "add_channel", request_body = ChannelSpec,
     responses((status = 201, body = ChannelView)))]
 async fn add(
@@ -90,7 +90,7 @@ async fn add(
     Ok((StatusCode::CREATED, AuditDetail::Of(added.id.to_string()), Json(added)))
 }
 
-/// One channel.
+/// Get a channel.
 #[utoipa::path(get, path = "/api/v1/uptime/channels/{id}", operation_id = "show_channel", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = ChannelView)))]
 async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<ChannelView>, Problem> {
@@ -98,7 +98,7 @@ async fn show(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
     found.map(|channel| Json(channel.into())).ok_or_else(unknown)
 }
 
-/// Changes a channel. Omitted fields keep their values. The name stays while monitors refer to it.
+/// Change a channel. Omitted fields keep their values. The name stays while monitors refer to it.
 #[utoipa::path(patch, path = "/api/v1/uptime/channels/{id}", operation_id = "edit_channel", params(("id" = String, Path, max_length = 64)),
     request_body = ChannelPatch, responses((status = 200, body = ChannelView)))]
 async fn edit(
@@ -109,7 +109,7 @@ async fn edit(
     view(channel::edit(&alerts.context, &id, &patch).await?).map(Json)
 }
 
-/// Removes a channel. Its waiting deliveries fail.
+/// Remove a channel. Its waiting deliveries fail.
 #[utoipa::path(delete, path = "/api/v1/uptime/channels/{id}", operation_id = "remove_channel", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<StatusCode, Problem> {
@@ -119,7 +119,7 @@ async fn remove(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Resu
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Sends a test notice now and returns the attempt.
+/// Send a test notice now and return the attempt.
 #[utoipa::path(post, path = "/api/v1/uptime/channels/{id}/test", operation_id = "test_channel", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = AttemptView)))]
 async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result<Json<AttemptView>, Problem> {
@@ -127,7 +127,7 @@ async fn test(State(alerts): State<Alerts>, Path(id): Path<ChannelId>) -> Result
     Ok(Json(attempt.into()))
 }
 
-/// Deliveries of a channel, the newest first.
+/// List the deliveries of a channel, the newest first.
 #[utoipa::path(get, path = "/api/v1/uptime/channels/{id}/deliveries", operation_id = "list_deliveries",
     params(("id" = String, Path, max_length = 64)), responses((status = 200, body = List<DeliveryView>)))]
 async fn deliveries(

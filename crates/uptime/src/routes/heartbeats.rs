@@ -6,7 +6,7 @@ use hob_web::{Path, Problem};
 use crate::monitor::heartbeat::HeartbeatSignal;
 use crate::uptime::Uptime;
 
-/// Reports that the job has succeeded.
+/// Report that the job has succeeded.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}", params(("token" = String, Path, max_length = 64)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn done(
@@ -16,7 +16,7 @@ pub(super) async fn done(
     receive(&uptime, token, HeartbeatSignal::Succeeded).await
 }
 
-/// Reports that the job has started, so that its duration is known.
+/// Report that the job has started, so that its duration is known.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}/start", params(("token" = String, Path, max_length = 64)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn began(
@@ -26,7 +26,7 @@ pub(super) async fn began(
     receive(&uptime, token, HeartbeatSignal::Started).await
 }
 
-/// Reports that the job has failed.
+/// Report that the job has failed.
 #[utoipa::path(method(get, post), path = "/heartbeat/{token}/fail", params(("token" = String, Path, max_length = 64)),
     responses((status = 200, body = String, content_type = "text/plain")))]
 pub(super) async fn failed(

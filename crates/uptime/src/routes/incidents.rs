@@ -29,7 +29,7 @@ pub(super) struct IncidentQuery {
     monitor: Option<String>,
 }
 
-/// Incidents, the newest first.
+/// List incidents, the newest first.
 #[utoipa::path(get, path = "/api/v1/uptime/incidents", operation_id = "list_incidents", params(IncidentQuery, Paging),
     responses((status = 200, body = List<IncidentView>)))]
 pub(super) async fn list(
@@ -46,7 +46,7 @@ pub(super) async fn list(
     Ok(Json(List::from(page.map(|incident| IncidentView::new(incident, Vec::new(), Vec::new())))))
 }
 
-/// One incident with its notes and updates.
+/// Get an incident with its notes and updates.
 #[utoipa::path(get, path = "/api/v1/uptime/incidents/{id}", operation_id = "show_incident", params(("id" = String, Path, max_length = 64)),
     responses((status = 200, body = IncidentView)))]
 pub(super) async fn show(
@@ -60,7 +60,7 @@ pub(super) async fn show(
     Ok(Json(IncidentView::new(incident, notes, updates)))
 }
 
-/// Acknowledges an incident: no more reminders are sent. Idempotent.
+/// Acknowledge an incident: no more reminders are sent. Idempotent.
 #[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/acknowledge", operation_id = "acknowledge_incident",
     params(("id" = String, Path, max_length = 64)), responses((status = 200, body = IncidentView)))]
 pub(super) async fn acknowledge(
@@ -88,7 +88,7 @@ pub(super) struct NewNote {
     text: String,
 }
 
-/// Adds a note to an incident.
+/// Add a note to an incident.
 #[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/notes", operation_id = "annotate_incident", params(("id" = String, Path, max_length = 64)),
     request_body = NewNote, responses((status = 201, body = NoteView)))]
 pub(super) async fn annotate(
@@ -133,7 +133,7 @@ pub(super) struct NewUpdate {
     text: String,
 }
 
-/// Publishes an update of an incident on the status pages, in their feeds, and to their subscribers.
+/// Publish an update of an incident on the status pages, in their feeds, and to their subscribers.
 #[utoipa::path(post, path = "/api/v1/uptime/incidents/{id}/updates", operation_id = "publish_update", params(("id" = String, Path, max_length = 64)),
     request_body = NewUpdate, responses((status = 201, body = UpdateView)))]
 pub(super) async fn publish(

@@ -9,13 +9,13 @@ use crate::database::maintenance;
 use crate::monitor::maintenance::{Maintenance, MaintenanceSpec};
 use crate::uptime::Uptime;
 
-/// Maintenance windows, the latest first. Windows that ended more than 90 days ago may be missing.
+/// List maintenance windows, the latest first. Windows that ended more than 90 days ago may be missing.
 #[utoipa::path(get, path = "/api/v1/uptime/maintenance", operation_id = "list_maintenance", responses((status = 200, body = List<Maintenance>)))]
 pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Maintenance>>, Problem> {
     Ok(Json(List { items: maintenance::all(uptime.database()).await?, next: None }))
 }
 
-/// Adds a maintenance window.
+/// Add a maintenance window.
 #[utoipa::path(post, path = "/api/v1/uptime/maintenance", operation_id = "add_maintenance", request_body = MaintenanceSpec,
     responses((status = 201, body = Maintenance)))]
 pub(super) async fn add(
@@ -27,7 +27,7 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, AuditDetail::Of(window.id.clone()), Json(window)))
 }
 
-/// Removes a maintenance window.
+/// Remove a maintenance window.
 #[utoipa::path(delete, path = "/api/v1/uptime/maintenance/{id}", operation_id = "remove_maintenance", params(("id" = String, Path, max_length = 64)),
     responses((status = 204)))]
 pub(super) async fn remove(

@@ -88,7 +88,7 @@ impl MonitorQuery {
     }
 }
 
-/// Monitors with their states, by group and name.
+/// List monitors with their states, by group and name.
 #[utoipa::path(get, path = "/api/v1/uptime/monitors", operation_id = "list_monitors", params(MonitorQuery), responses((status = 200, body = List<MonitorView>)))]
 pub(super) async fn list(
     State(uptime): State<Uptime>,
@@ -102,7 +102,7 @@ pub(super) async fn list(
     Ok(Json(List { items: rows.iter().map(|row| MonitorView::new(row, viewer)).collect(), next }))
 }
 
-/// Adds a monitor and checks it at once.
+/// Add a monitor and check it at once.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors", operation_id = "add_monitor", request_body = MonitorSpec,
     responses((status = 201, body = MonitorView)))]
 pub(super) async fn add(
@@ -114,7 +114,7 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, detail, view(&uptime, &monitor).await?))
 }
 
-/// One monitor with its state.
+/// Get a monitor with its state.
 #[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}", operation_id = "show_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn show(
@@ -126,7 +126,7 @@ pub(super) async fn show(
     Ok(Json(MonitorView::new(&uptime.row(&monitor).await?, Viewer::of(&caller))))
 }
 
-/// Creates or replaces the monitor with this id.
+/// Create or replace the monitor with this id.
 #[utoipa::path(put, path = "/api/v1/uptime/monitors/{id}", operation_id = "put_monitor", params(("id" = String, Path, max_length = 128)),
     request_body = MonitorSpec, responses((status = 200, body = MonitorView), (status = 201, body = MonitorView)))]
 pub(super) async fn put(
@@ -142,7 +142,7 @@ pub(super) async fn put(
     Ok((status, view(&uptime, &monitor).await?))
 }
 
-/// Changes some fields of a monitor: a JSON merge patch, where `null` resets a field to its default.
+/// Change some fields of a monitor: a JSON merge patch, where `null` resets a field to its default.
 #[utoipa::path(patch, path = "/api/v1/uptime/monitors/{id}", operation_id = "patch_monitor", params(("id" = String, Path, max_length = 128)),
     request_body(content = Object, example = json!({"interval_s": 30})),
     responses((status = 200, body = MonitorView)))]
@@ -159,7 +159,7 @@ pub(super) async fn patch(
     view(&uptime, &monitor).await
 }
 
-/// Removes a monitor with its history.
+/// Remove a monitor with its history.
 #[utoipa::path(delete, path = "/api/v1/uptime/monitors/{id}", operation_id = "remove_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 204)))]
 pub(super) async fn remove(
@@ -173,7 +173,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Checks a monitor now. The result counts like that of a scheduled check.
+/// Check a monitor now. The result counts like that of a scheduled check.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/check", operation_id = "check_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = CheckView)))]
 pub(super) async fn check(
@@ -192,7 +192,7 @@ pub(super) async fn check(
     }
 }
 
-/// Pauses a monitor.
+/// Pause a monitor.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/pause", operation_id = "pause_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn pause(
@@ -203,7 +203,7 @@ pub(super) async fn pause(
     view(&uptime, &monitor).await
 }
 
-/// Resumes a paused monitor.
+/// Resume a paused monitor.
 #[utoipa::path(post, path = "/api/v1/uptime/monitors/{id}/resume", operation_id = "resume_monitor", params(("id" = String, Path, max_length = 128)),
     responses((status = 200, body = MonitorView)))]
 pub(super) async fn resume(
@@ -235,7 +235,7 @@ pub(super) struct HistoryQuery {
     period: Period,
 }
 
-/// Uptime, latencies and results of a monitor.
+/// Get the uptime, latencies and results of a monitor.
 #[utoipa::path(get, path = "/api/v1/uptime/monitors/{id}/history", operation_id = "monitor_history",
     params(("id" = String, Path, max_length = 128), HistoryQuery), responses((status = 200, body = HistoryView)))]
 pub(super) async fn history(
@@ -256,7 +256,7 @@ pub(super) async fn history(
     }))
 }
 
-/// How many monitors are in each state.
+/// Get how many monitors are in each state.
 #[utoipa::path(get, path = "/api/v1/uptime/summary", responses((status = 200, body = SummaryView)))]
 pub(super) async fn summary(State(uptime): State<Uptime>) -> Result<Json<SummaryView>, Problem> {
     let snapshot = uptime.snapshot().await?;

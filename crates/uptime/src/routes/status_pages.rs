@@ -55,7 +55,7 @@ pub(crate) struct StatusPageRequest {
     pub(crate) password: Option<String>,
 }
 
-/// All status pages, the default page first.
+/// List all status pages, the default page first.
 #[utoipa::path(get, path = "/api/v1/uptime/pages", operation_id = "list_pages", responses((status = 200, body = List<StatusPageView>)))]
 pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<StatusPageView>>, Problem> {
     let mut items = Vec::new();
@@ -65,7 +65,7 @@ pub(super) async fn list(State(uptime): State<Uptime>) -> Result<Json<List<Statu
     Ok(Json(List { items, next: None }))
 }
 
-/// One status page.
+/// Get a status page.
 #[utoipa::path(get, path = "/api/v1/uptime/pages/{slug}", operation_id = "show_page", params(("slug" = String, Path, max_length = 64)),
     responses((status = 200, body = StatusPageView)))]
 pub(super) async fn show(
@@ -76,7 +76,7 @@ pub(super) async fn show(
     view(&uptime, page).await.map(Json)
 }
 
-/// Adds a status page, or changes one. The page `default` is changed in `hob.toml`.
+/// Add a status page, or change one. The page `default` is changed in `hob.toml`.
 #[utoipa::path(put, path = "/api/v1/uptime/pages/{slug}", operation_id = "put_page", params(("slug" = String, Path, max_length = 64)),
     request_body = StatusPageRequest, responses((status = 200, body = StatusPageView)))]
 pub(super) async fn put(
@@ -89,7 +89,7 @@ pub(super) async fn put(
     Ok((detail, Json(view(&uptime, page).await?)))
 }
 
-/// Removes a status page with its subscribers.
+/// Remove a status page with its subscribers.
 #[utoipa::path(delete, path = "/api/v1/uptime/pages/{slug}", operation_id = "remove_page", params(("slug" = String, Path, max_length = 64)),
     responses((status = 204)))]
 pub(super) async fn remove(
