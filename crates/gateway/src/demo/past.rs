@@ -48,12 +48,14 @@ pub(super) fn day(endpoints: &Endpoints, now_ms: u64) -> Vec<(u64, Counts)> {
     let mut hours = Vec::new();
     for start in (first_hour(now_ms)..=now_ms).step_by(HOUR_MS as usize) {
         let mut counts = Counts::default();
-        let minutes = start / MINUTE_MS..(start / MINUTE_MS + HOUR_MINUTES).min(this_minute);
+        let minutes = start / MINUTE_MS..(start / MINUTE_MS + HOUR_MINUTES).min(this_minute + 1);
         for minute in minutes {
             let ago = this_minute - minute;
+            // The bots continue in the middle of this minute.
+            let length = (now_ms - minute * MINUTE_MS).min(MINUTE_MS) as f64 / MINUTE_MS as f64;
             for (page, id) in ids.iter().enumerate() {
                 let counted = counts.endpoints.entry(*id).or_default();
-                add_minutes(counted, page, minute..minute + 1, ago);
+                add_minutes(counted, page, minute, length, ago);
             }
         }
         if counts.requests() > 0 {
@@ -74,7 +76,7 @@ pub(super) fn earlier_days(endpoints: &Endpoints, now_ms: u64) -> Vec<(u64, Coun
             let minute = start / MINUTE_MS;
             for (page, id) in ids.iter().enumerate() {
                 let counted = counts.endpoints.entry(*id).or_default();
-                add_minutes(counted, page, minute..minute + HOUR_MINUTES, now_ms / MINUTE_MS - minute);
+                add_minutes(counted, page, minute, HOUR_MINUTES as f64, now_ms / MINUTE_MS - minute);
             }
             (start, counts)
         })
@@ -99,9 +101,8 @@ fn template(path: &'static str) -> &'static str {
     }
 }
 
-/// Counts the requests to a page in these minutes, the first of which was `ago` minutes ago.
-fn add_minutes(counted: &mut EndpointCounts, page: usize, minutes: Range<u64>, ago: u64) {
-    let minute = minutes.start;
+/// Counts the requests to a page in `length` minutes from this one, which was `ago` minutes ago.
+fn add_minutes(counted: &mut EndpointCounts, page: usize, minute: u64, length: f64, ago: u64) {
     let chance = |number: u64| noise(minute * 64 + page as u64 * 8 + number);
     let hour_of_day = (minute % 1440) as f64 / 60.0;
     // Busiest in the afternoon.
@@ -110,7 +111,7 @@ fn add_minutes(counted: &mut EndpointCounts, page: usize, minutes: Range<u64>, a
     let week = if matches!(minute / 1440 % 7, 2 | 3) { WEEKEND } else { 1.0 };
     let incident = INCIDENTS.iter().any(|incident| incident.contains(&ago));
     let share = f64::from(PAGES[page].2) / f64::from(SHARES);
-    let usual = PER_MINUTE * (minutes.end - minute) as f64 * wave * week;
+    let usual = PER_MINUTE * length * wave * week;
     let requests = (usual * share * (0.85 + 0.3 * chance(0))) as u64;
     let limited =
         if PAGES[page].1.starts_with("/api") { part(requests, 0.05 * chance(1), chance(2)) } else { 0 };
