@@ -26,7 +26,7 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
         problems: Vec::new(),
     };
     let Ok(snapshot) = uptime.snapshot().await else {
-        (card.tone, card.status) = (Tone::Bad, "store unavailable".to_owned());
+        (card.tone, card.status) = (Tone::Bad, "Redis does not respond".to_owned());
         return card;
     };
     let counts = snapshot.state_counts(&monitors);
@@ -47,7 +47,7 @@ pub(crate) async fn card(uptime: &Uptime) -> Card {
     let share = |good: u64, bad: u64| bad as f64 / (good + bad).max(1) as f64;
     card.spark = hours.iter().map(|(_, good, bad)| Some(share(*good, *bad))).collect();
     card.figures = vec![
-        Figure { label: "failed checks, 24 h", value: Quantity::share(bad, good + bad) },
+        Figure { label: "failed, 24 h", value: Quantity::share(bad, good + bad) },
         figure("up", counts.of(MonitorState::Up)),
         figure("down", down),
         figure("monitors", monitors.len()),
