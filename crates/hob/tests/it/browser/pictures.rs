@@ -15,8 +15,8 @@ const MAX_BYTES: usize = 200 * 1024;
 const HIDE_SCROLLBAR: &str = "document.documentElement.style.scrollbarWidth = 'none'";
 
 /// The name, the page, a text that the page shows once it is complete, and the height of each picture.
-const PICTURES: [(&str, &str, &str, u32); 9] = [
-    ("overview", "/", "requests", 620),
+const PICTURES: [(&str, &str, &str, u32); 10] = [
+    ("overview", "/", "requests", 700),
     ("gateway", "/gateway?range=24h", "POST /api/cart", 1100),
     ("uptime", "/uptime/monitors/demo-shop?range=30d", "connection refused", 1250),
     ("status", "/status", "Orders API", 900),
@@ -25,6 +25,7 @@ const PICTURES: [(&str, &str, &str, u32); 9] = [
     ("pipelines", "/pipelines", "opinions-backfill", 760),
     ("keys", "/keys?sort=memory", "families", 820),
     ("health", "/health", "Background tasks", 1350),
+    ("api", "/api/docs/chat_send_message", "sender_id", 900),
 ];
 
 #[tokio::test]
